@@ -1,0 +1,42 @@
+# Language, warnings and sanitizers for our own targets: link kpt_compiler_settings.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+# The build tree mirrors the install tree, so programs find their helpers and modules the same way in both.
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
+set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/archive")
+set(KPT_HELPER_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/libexec/kpt")
+set(KPT_MODULE_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib/kpt")
+set(KPT_TEST_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/test_bin")
+
+find_program(KPT_CCACHE ccache)
+if(KPT_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${KPT_CCACHE}")
+endif()
+
+add_library(kpt_compiler_settings INTERFACE)
+target_compile_options(kpt_compiler_settings INTERFACE
+  -Wall -Wextra -Wpedantic -Werror -Wshadow -Wconversion -Wsign-conversion -Wnon-virtual-dtor -Wold-style-cast
+  -Woverloaded-virtual -Wimplicit-fallthrough -Wundef)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(kpt_compiler_settings INTERFACE -Wduplicated-cond -Wlogical-op)
+endif()
+# Two clones share ccache entries only if no absolute path of the clone is part of the result.
+target_compile_options(kpt_compiler_settings INTERFACE "-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=")
+
+if(KPT_SANITIZE STREQUAL "address")
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+elseif(KPT_SANITIZE STREQUAL "thread")
+  add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=thread)
+endif()
+
+find_package(Threads REQUIRED)

@@ -1,0 +1,69 @@
+# One target per folder.
+#
+# kpt_module(<folder below src>
+#   SOURCES a.cpp b.cpp       its files
+#   USES base device          our modules, all of lower layers
+#   LIBRARIES fmt::fmt …      external libraries
+#   TESTS a_test.cpp …        unit tests, linked into one program per module
+#   TEST_USES …               further modules that only the tests need
+# )
+function(kpt_module folder)
+  cmake_parse_arguments(ARG "" "" "SOURCES;USES;LIBRARIES;TESTS;TEST_USES" ${ARGN})
+  kpt_target_name(${folder} target)
+  add_library(${target} STATIC ${ARG_SOURCES})
+  target_include_directories(${target} PUBLIC "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src")
+  target_link_libraries(${target} PRIVATE kpt_compiler_settings PUBLIC ${ARG_LIBRARIES})
+  foreach(dependency IN LISTS ARG_USES)
+    kpt_check_layer(${folder} ${dependency})
+    kpt_target_name(${dependency} dependency_target)
+    target_link_libraries(${target} PUBLIC ${dependency_target})
+  endforeach()
+  if(ARG_TESTS)
+    kpt_test(${target}_test SOURCES ${ARG_TESTS} USES ${folder} ${ARG_TEST_USES})
+  endif()
+endfunction()
+
+function(kpt_target_name folder result)
+  string(REPLACE "/" "_" name "kpt_${folder}")
+  set(${result} ${name} PARENT_SCOPE)
+endfunction()
+
+# kpt_test(<program> SOURCES … USES … [LIBRARIES …] [LABELS …]): a GoogleTest program, each case its own ctest entry.
+function(kpt_test program)
+  cmake_parse_arguments(ARG "" "" "SOURCES;USES;LIBRARIES;LABELS" ${ARGN})
+  add_executable(${program} ${ARG_SOURCES})
+  set_target_properties(${program} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${KPT_TEST_OUTPUT_DIRECTORY}")
+  target_link_libraries(${program} PRIVATE kpt_compiler_settings GTest::gmock GTest::gtest_main ${ARG_LIBRARIES})
+  foreach(module IN LISTS ARG_USES)
+    kpt_target_name(${module} target)
+    target_link_libraries(${program} PRIVATE ${target})
+  endforeach()
+  target_compile_definitions(${program} PRIVATE KPT_SOURCE_DIR="${PROJECT_SOURCE_DIR}" KPT_BUILD_DIR="${CMAKE_BINARY_DIR}")
+  # PRE_TEST: cases are listed when ctest runs, not during the build, so that a sanitizer's start-up cost and a program
+  # that needs a sibling still being built do not break the build.
+  gtest_discover_tests(${program} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120
+    PROPERTIES TIMEOUT 300 LABELS "${ARG_LABELS}")
+endfunction()
+
+# kpt_fuzzer(<program> SOURCES … USES … SEEDS folder): a libFuzzer program and a ctest entry that runs it for a bounded time.
+function(kpt_fuzzer program)
+  if(NOT KPT_FUZZERS)
+    return()
+  endif()
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "KPT_FUZZERS=ON needs clang; use the preset 'fuzz'")
+  endif()
+  cmake_parse_arguments(ARG "" "SEEDS" "SOURCES;USES" ${ARGN})
+  add_executable(${program} ${ARG_SOURCES})
+  set_target_properties(${program} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${KPT_TEST_OUTPUT_DIRECTORY}")
+  target_link_libraries(${program} PRIVATE kpt_compiler_settings -fsanitize=fuzzer)
+  target_compile_options(${program} PRIVATE -fsanitize=fuzzer)
+  foreach(module IN LISTS ARG_USES)
+    kpt_target_name(${module} target)
+    target_link_libraries(${program} PRIVATE ${target})
+  endforeach()
+  # KPT_FUZZ_SECONDS is read by ctest's shell at run time: 20 s in CI, longer in `make check-full`.
+  add_test(NAME fuzz.${program}
+    COMMAND "${PROJECT_SOURCE_DIR}/tools/run_fuzzer.sh" "$<TARGET_FILE:${program}>" "${ARG_SEEDS}")
+  set_tests_properties(fuzz.${program} PROPERTIES LABELS fuzz TIMEOUT 3600)
+endfunction()

@@ -1,0 +1,90 @@
+#include "base/environment.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+
+#include "kpt/errors.h"
+
+namespace kpt {
+namespace {
+
+constexpr std::array kTable = {
+    EnvironmentVariable{"AMDGPU_TARGETS", "amd",
+                        "gfx targets that a build on this machine is meant for; shown by doctor"},
+    EnvironmentVariable{"CONDA_PREFIX", "system", "active conda environment; searched for libtorch and PJRT plugins"},
+    EnvironmentVariable{"CUDA_HOME", "nvidia", "CUDA toolkit; searched for nvcc"},
+    EnvironmentVariable{"CUDA_VISIBLE_DEVICES", "nvidia", "GPUs that the driver shows to this process"},
+    EnvironmentVariable{"HIP_VISIBLE_DEVICES", "amd", "GPUs that the HIP runtime shows to this process"},
+    EnvironmentVariable{"HOME", "system", "home of the default cache and configuration folders"},
+    EnvironmentVariable{"KPT_CACHE_DIR", "kpt", "option cache.dir"},
+    EnvironmentVariable{"KPT_COLOR", "kpt", "option cli.color"},
+    EnvironmentVariable{"KPT_CONFIG", "kpt", "configuration file to read instead of the default one"},
+    EnvironmentVariable{"KPT_HELPER_DIR", "kpt", "folder of the helper programs (kpt-probe), when they were moved"},
+    EnvironmentVariable{"KPT_LOG", "kpt", "option log.level"},
+    EnvironmentVariable{"KPT_LOG_FORMAT", "kpt", "option log.format"},
+    EnvironmentVariable{"KPT_MODULE_DIR", "kpt", "folder of the engine modules (kpt_aten), when they were moved"},
+    EnvironmentVariable{"KPT_PJRT_PLUGINS", "kpt", "option pjrt.plugins"},
+    EnvironmentVariable{"KPT_PRESET", "kpt", "preset to start from: inference, training or development"},
+    EnvironmentVariable{"KPT_PROBE_BACKENDS", "kpt", "option probe.backends"},
+    EnvironmentVariable{"KPT_PROBE_TIMEOUT_MS", "kpt", "option probe.timeout_ms"},
+    EnvironmentVariable{"KPT_STRICT", "kpt", "option strict"},
+    EnvironmentVariable{"KPT_SYSTEM_ROOT", "kpt",
+                        "read /proc, /sys, /dev and /opt below this folder (recorded machines, tests)"},
+    EnvironmentVariable{"KPT_THREADS", "kpt", "option threads.count"},
+    EnvironmentVariable{"KPT_TORCH_DIR", "kpt", "option torch.dir"},
+    EnvironmentVariable{"LD_LIBRARY_PATH", "system", "where the loader looks for vendor libraries; shown by doctor"},
+    EnvironmentVariable{"NO_COLOR", "system", "plain output without colours"},
+    EnvironmentVariable{"OMP_NUM_THREADS", "system", "upper limit for our thread pool as for OpenMP"},
+    EnvironmentVariable{"PATH", "system", "searched for compilers"},
+    EnvironmentVariable{"PJRT_NAMES_AND_LIBRARY_PATHS", "pjrt", "PJRT plugins as name:path,name:path"},
+    EnvironmentVariable{"ROCM_PATH", "amd", "ROCm installation; searched for compilers and the version file"},
+    EnvironmentVariable{"ROCR_VISIBLE_DEVICES", "amd", "GPUs that the ROCm runtime shows to this process"},
+    EnvironmentVariable{"TPU_ACCELERATOR_TYPE", "tpu", "slice of a TPU VM, e.g. v5litepod-8"},
+    EnvironmentVariable{"TPU_CHIPS_PER_HOST_BOUNDS", "tpu", "chips of this host as x,y,z"},
+    EnvironmentVariable{"TPU_HOST_BOUNDS", "tpu", "hosts of the slice as x,y,z"},
+    EnvironmentVariable{"TPU_LIBRARY_PATH", "tpu", "path of libtpu.so"},
+    EnvironmentVariable{"TPU_SKIP_MDS_QUERY", "tpu", "passed on to libtpu; we never ask the metadata server"},
+    EnvironmentVariable{"TPU_TOPOLOGY", "tpu", "topology of the slice, e.g. 2x2"},
+    EnvironmentVariable{"TPU_VISIBLE_CHIPS", "tpu", "chips that libtpu shows to this process"},
+    EnvironmentVariable{"TPU_WORKER_HOSTNAMES", "tpu", "hosts of the slice"},
+    EnvironmentVariable{"TPU_WORKER_ID", "tpu", "index of this host in the slice"},
+    EnvironmentVariable{"VIRTUAL_ENV", "system", "active Python environment; searched for libtorch and PJRT plugins"},
+    EnvironmentVariable{"XDG_CACHE_HOME", "system", "parent of the default cache folder"},
+    EnvironmentVariable{"XDG_CONFIG_HOME", "system", "parent of the default configuration folder"},
+};
+
+bool in_table(std::string_view name) {
+  return std::ranges::any_of(kTable, [name](const EnvironmentVariable& row) { return row.name == name; });
+}
+
+}  // namespace
+
+std::span<const EnvironmentVariable> environment_table() { return kTable; }
+
+Environment Environment::from_process() {
+  Environment environment;
+  for (const EnvironmentVariable& row : kTable) {
+    const char* value = std::getenv(std::string(row.name).c_str());
+    if (value != nullptr) environment.values_.emplace(row.name, value);
+  }
+  return environment;
+}
+
+Environment Environment::from_map(std::map<std::string, std::string, std::less<>> values) {
+  Environment environment;
+  environment.values_ = std::move(values);
+  return environment;
+}
+
+std::optional<std::string> Environment::find(std::string_view name) const {
+  if (!in_table(name)) {
+    throw InternalError(
+        Status(StatusCode::kInternal, "environment variable missing from the table: " + std::string(name)));
+  }
+  const auto found = values_.find(name);
+  if (found == values_.end() || found->second.empty()) return std::nullopt;
+  return found->second;
+}
+
+}  // namespace kpt

@@ -1,0 +1,43 @@
+// Files as the rest of the tree needs them: bounded reads, writes that a crash cannot tear, and a rooted view of /proc
+// and /sys that tests can replace.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kpt/status.h"
+
+namespace kpt {
+
+// The whole file. Fails with kNotFound, kPermissionDenied, kIo, or kUnsupported when it is longer than `max_bytes`
+// (the size is not trusted: reading stops there, so /proc files of size 0 and growing files are safe).
+Result<std::string> read_text_file(const std::filesystem::path& path, std::size_t max_bytes);
+
+// Writes a temporary file beside `path`, flushes it to the disk, renames it over `path` and flushes the folder. A
+// reader or a killed process sees the old content or the new, never a part. Creates missing parent folders.
+Status write_file_atomically(const std::filesystem::path& path, std::string_view content);
+
+// A view of the system's own files (/proc, /sys, /dev, /opt) below `root`. Production uses "/"; a recorded machine is a
+// folder. All paths given to it are absolute and lie below the root after joining.
+class SystemFiles {
+ public:
+  explicit SystemFiles(std::filesystem::path root = "/") : root_(std::move(root)) {}
+
+  // Text without surrounding white space, at most 1 MiB.
+  Result<std::string> read(std::string_view absolute_path) const;
+  // Names in a folder, sorted; numeric names by value so that node10 follows node9.
+  Result<std::vector<std::string>> list(std::string_view absolute_path) const;
+  bool exists(std::string_view absolute_path) const;
+  // True if this process may open the file for reading and writing (device nodes).
+  bool can_open(std::string_view absolute_path) const;
+  std::filesystem::path resolve(std::string_view absolute_path) const;
+  bool is_real() const { return root_ == "/"; }
+
+ private:
+  std::filesystem::path root_;
+};
+
+}  // namespace kpt

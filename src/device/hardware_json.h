@@ -1,0 +1,40 @@
+// JSON forms of hardware.h: what kpt-probe prints and reads back, and what doctor and fixtures show.
+//
+// Keys are the field names, enums their lower-case names, absent optionals null. Reading accepts missing keys
+// (defaults) and throws nlohmann::json::exception on a wrong type: callers that read foreign text go through
+// parse_report().
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "device/hardware.h"
+#include "kpt/status.h"
+
+namespace kpt {
+
+std::string_view to_string(Precision precision);  // "fp8"
+
+void to_json(nlohmann::ordered_json& json, const Finding& value);
+void from_json(const nlohmann::ordered_json& json, Finding& value);
+void to_json(nlohmann::ordered_json& json, const NvidiaReport& value);
+void from_json(const nlohmann::ordered_json& json, NvidiaReport& value);
+void to_json(nlohmann::ordered_json& json, const AmdReport& value);
+void from_json(const nlohmann::ordered_json& json, AmdReport& value);
+void to_json(nlohmann::ordered_json& json, const TpuReport& value);
+void from_json(const nlohmann::ordered_json& json, TpuReport& value);
+void to_json(nlohmann::ordered_json& json, const PjrtPlugin& value);
+void from_json(const nlohmann::ordered_json& json, PjrtPlugin& value);
+void to_json(nlohmann::ordered_json& json, const CpuReport& value);
+void from_json(const nlohmann::ordered_json& json, CpuReport& value);
+
+// Parses what a probe printed. Fails with kCorruptData; `what` names the probe in the message.
+template <typename Report>
+Result<Report> parse_report(const std::string& text, const std::string& what) {
+  try {
+    return nlohmann::ordered_json::parse(text).template get<Report>();
+  } catch (const nlohmann::json::exception& error) {
+    return Status(StatusCode::kCorruptData, what + " gave an answer that cannot be read: " + error.what());
+  }
+}
+
+}  // namespace kpt
