@@ -19,7 +19,7 @@ endfunction()
 kpt_option(KPT_TORCH AUTO "build the ATen engine module against libtorch" VALUES AUTO ON OFF)
 kpt_option(KPT_CUDA AUTO "build the CUDA part of the ATen engine (needs a CUDA libtorch)" VALUES AUTO ON OFF)
 kpt_option(KPT_PYTHON "" "interpreter whose environment holds libtorch (empty: python3 in PATH)")
-kpt_option(KPT_SANITIZE "" "sanitizers to build with" VALUES "" address thread)
+kpt_option(KPT_SANITIZE none "sanitizers to build with" VALUES none address thread)
 kpt_option(KPT_FUZZERS OFF "build the libFuzzer targets (clang only)" VALUES ON OFF)
 kpt_option(KPT_BENCHMARKS OFF "build the benchmarks" VALUES ON OFF)
 

@@ -11,7 +11,7 @@ struct BuildInfo {
   std::string_view compiler;       // "GNU 12.2.0"
   std::string_view build_type;     // "Release"
   std::string_view architecture;   // "aarch64"
-  std::string_view sanitizer;      // "", "address" or "thread"
+  std::string_view sanitizer;      // "none", "address" or "thread"
   std::string_view torch_version;  // of the engine module that was built with it: "2.15.0", or "" without one
   std::string_view torch_dir;      // where that libtorch was: the default for option torch.dir, or ""
 };
