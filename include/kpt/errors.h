@@ -3,7 +3,8 @@
 // Two questions can be asked of any failure, and `catch` answers both:
 //   what kind?   catch (const kpt::OutOfMemoryError&)   every vendor's out-of-memory
 //   whose?       catch (const kpt::NvidiaError&)        every failure of the NVIDIA stack
-//   both?        catch (const kpt::VendorOutOfMemoryError<kpt::NvidiaError>&), or the alias kpt::NvidiaOutOfMemoryError
+//   both?        catch (const kpt::NvidiaOutOfMemoryError&)   aliases below; VendorFailure<Family, VendorRoot> in general
+//   NvidiaError>
 //
 // throw_status(status) throws exactly the type that (vendor, code) names; docs/reference/errors.md lists them.
 #pragma once
@@ -69,46 +70,50 @@ class KPT_API TpuError : public virtual Error {
 
 // A failure family within one vendor's stack.
 template <typename Family, typename VendorRoot>
-class VendorFailure final : public Family, public VendorRoot {
+class KPT_API VendorFailure final : public Family, public VendorRoot {
  public:
   explicit VendorFailure(const Status& status) : Error(status) {}
 };
 
-// The names that users of the predecessor look for.
-using CudaNotAvailableError = VendorFailure<DeviceNotAvailableError, NvidiaError>;
-using CudaDeviceError = VendorFailure<DeviceError, NvidiaError>;
-using NvidiaFp8CompilationError = VendorFailure<PrecisionCompilationError, NvidiaError>;
-using NvidiaFlashAttentionError = VendorFailure<AttentionError, NvidiaError>;
-using NvidiaMemoryAllocationError = VendorFailure<MemoryAllocationError, NvidiaError>;
-using NvidiaOutOfMemoryError = VendorFailure<OutOfMemoryError, NvidiaError>;
-using NvidiaInvalidComputeCapabilityError = VendorFailure<InvalidArchitectureError, NvidiaError>;
-using NvidiaKernelLaunchError = VendorFailure<KernelLaunchError, NvidiaError>;
-using NvidiaModelOptimizationError = VendorFailure<ModelOptimizationError, NvidiaError>;
-using NvidiaConfigurationError = VendorFailure<ConfigurationError, NvidiaError>;
+// The names that users of the predecessor look for: X(name, family, vendor root). AmdLibraryError is MIOpen and
+// rocBLAS.
+#define KPT_VENDOR_ERRORS(X)                                                    \
+  X(CudaNotAvailableError, DeviceNotAvailableError, NvidiaError)                \
+  X(CudaDeviceError, DeviceError, NvidiaError)                                  \
+  X(NvidiaFp8CompilationError, PrecisionCompilationError, NvidiaError)          \
+  X(NvidiaFlashAttentionError, AttentionError, NvidiaError)                     \
+  X(NvidiaMemoryAllocationError, MemoryAllocationError, NvidiaError)            \
+  X(NvidiaOutOfMemoryError, OutOfMemoryError, NvidiaError)                      \
+  X(NvidiaInvalidComputeCapabilityError, InvalidArchitectureError, NvidiaError) \
+  X(NvidiaKernelLaunchError, KernelLaunchError, NvidiaError)                    \
+  X(NvidiaModelOptimizationError, ModelOptimizationError, NvidiaError)          \
+  X(NvidiaConfigurationError, ConfigurationError, NvidiaError)                  \
+  X(TpuNotAvailableError, DeviceNotAvailableError, TpuError)                    \
+  X(XlaCompilationError, CompilationError, TpuError)                            \
+  X(XlaCompilationTimeoutError, CompilationTimeoutError, TpuError)              \
+  X(TpuMemoryError, MemoryError, TpuError)                                      \
+  X(TpuOutOfMemoryError, OutOfMemoryError, TpuError)                            \
+  X(TpuMemoryPoolError, MemoryPoolError, TpuError)                              \
+  X(TpuCacheError, CacheError, TpuError)                                        \
+  X(TpuModelPreparationError, ModelPreparationError, TpuError)                  \
+  X(TpuOptimizationError, OptimizationError, TpuError)                          \
+  X(TpuValidationError, ValidationError, TpuError)                              \
+  X(TpuDistributedError, DistributedError, TpuError)                            \
+  X(TpuCheckpointError, CheckpointError, TpuError)                              \
+  X(TpuConfigurationError, ConfigurationError, TpuError)                        \
+  X(TpuDeviceError, DeviceError, TpuError)                                      \
+  X(RocmNotAvailableError, DeviceNotAvailableError, AmdError)                   \
+  X(HipCompilationError, KernelCompilationError, AmdError)                      \
+  X(RocmMemoryError, MemoryError, AmdError)                                     \
+  X(AmdLibraryError, VendorLibraryError, AmdError)                              \
+  X(AmdDeviceError, DeviceError, AmdError)                                      \
+  X(AmdConfigurationError, ConfigurationError, AmdError)                        \
+  X(AmdMatrixCoreError, MatrixUnitError, AmdError)                              \
+  X(AmdOptimizationError, OptimizationError, AmdError)                          \
+  X(HipKernelError, KernelError, AmdError)
 
-using TpuNotAvailableError = VendorFailure<DeviceNotAvailableError, TpuError>;
-using XlaCompilationError = VendorFailure<CompilationError, TpuError>;
-using XlaCompilationTimeoutError = VendorFailure<CompilationTimeoutError, TpuError>;
-using TpuMemoryError = VendorFailure<MemoryError, TpuError>;
-using TpuOutOfMemoryError = VendorFailure<OutOfMemoryError, TpuError>;
-using TpuMemoryPoolError = VendorFailure<MemoryPoolError, TpuError>;
-using TpuCacheError = VendorFailure<CacheError, TpuError>;
-using TpuModelPreparationError = VendorFailure<ModelPreparationError, TpuError>;
-using TpuOptimizationError = VendorFailure<OptimizationError, TpuError>;
-using TpuValidationError = VendorFailure<ValidationError, TpuError>;
-using TpuDistributedError = VendorFailure<DistributedError, TpuError>;
-using TpuCheckpointError = VendorFailure<CheckpointError, TpuError>;
-using TpuConfigurationError = VendorFailure<ConfigurationError, TpuError>;
-using TpuDeviceError = VendorFailure<DeviceError, TpuError>;
-
-using RocmNotAvailableError = VendorFailure<DeviceNotAvailableError, AmdError>;
-using HipCompilationError = VendorFailure<KernelCompilationError, AmdError>;
-using RocmMemoryError = VendorFailure<MemoryError, AmdError>;
-using AmdLibraryError = VendorFailure<VendorLibraryError, AmdError>;  // MIOpen and rocBLAS
-using AmdDeviceError = VendorFailure<DeviceError, AmdError>;
-using AmdConfigurationError = VendorFailure<ConfigurationError, AmdError>;
-using AmdMatrixCoreError = VendorFailure<MatrixUnitError, AmdError>;
-using AmdOptimizationError = VendorFailure<OptimizationError, AmdError>;
-using HipKernelError = VendorFailure<KernelError, AmdError>;
+#define KPT_DECLARE_VENDOR_ERROR(name, family, vendor) using name = VendorFailure<family, vendor>;
+KPT_VENDOR_ERRORS(KPT_DECLARE_VENDOR_ERROR)
+#undef KPT_DECLARE_VENDOR_ERROR
 
 }  // namespace kpt

@@ -6,9 +6,11 @@
 // Thread safety: all types here are values.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -96,7 +98,8 @@ class [[nodiscard]] KPT_API Status {
   bool ok() const { return code_ == StatusCode::kOk; }
   StatusCode code() const { return code_; }
   Vendor vendor() const { return vendor_; }
-  const std::string& message() const { return message_; }
+  const std::string& message() const& { return message_; }
+  std::string message() && { return std::move(message_); }  // result.status().message() outlives the temporary
   const std::vector<StatusDetail>& details() const { return details_; }
 
   // Adds a fact; keeps insertion order. Returns *this so that it reads as one expression.
@@ -127,13 +130,25 @@ class [[nodiscard]] Result {
     }
   }
 
+  // A pointer or number would silently become `true` in a Result<bool>.
+  template <typename Other>
+    requires std::same_as<T, bool> && std::is_scalar_v<std::decay_t<Other>> &&
+                 (!std::same_as<std::decay_t<Other>, bool>)
+  Result(Other&&) = delete;
+
   bool ok() const { return std::holds_alternative<T>(state_); }
-  explicit operator bool() const { return ok(); }
+  // Not for Result<bool>, where `if (result)` would read as a question about the value.
+  explicit operator bool() const
+    requires(!std::same_as<T, bool>)
+  {
+    return ok();
+  }
 
   // The failure; an ok Status when there is a value.
   Status status() const { return ok() ? Status() : std::get<Status>(state_); }
 
   // The value. Without one, throws what throw_status() throws: ask ok() first, or mean the exception.
+  // A temporary gives its value away, so `for (auto& x : *list())` and `auto&& x = *list()` hold no dead reference.
   const T& value() const& {
     require();
     return std::get<T>(state_);
@@ -142,13 +157,13 @@ class [[nodiscard]] Result {
     require();
     return std::get<T>(state_);
   }
-  T&& value() && {
+  T value() && {
     require();
     return std::get<T>(std::move(state_));
   }
   const T& operator*() const& { return value(); }
   T& operator*() & { return value(); }
-  T&& operator*() && { return std::move(*this).value(); }
+  T operator*() && { return std::move(*this).value(); }
   const T* operator->() const { return &value(); }
   T* operator->() { return &value(); }
 

@@ -11,7 +11,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <thread>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -65,6 +65,16 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
   return result;
 }
 
+StatusCode start_failure(int error) {
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR: return StatusCode::kNotFound;
+    case EACCES:
+    case EPERM: return StatusCode::kPermissionDenied;
+    default: return StatusCode::kIo;
+  }
+}
+
 Result<pid_t> spawn(const ChildCommand& command, const Pipe& out, const Pipe& err) {
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
@@ -73,7 +83,15 @@ Result<pid_t> spawn(const ChildCommand& command, const Pipe& out, const Pipe& er
   ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   ::posix_spawn_file_actions_adddup2(&actions, out.write_end(), STDOUT_FILENO);
   ::posix_spawn_file_actions_adddup2(&actions, err.write_end(), STDERR_FILENO);
-  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  // A server blocks signals in its threads and ignores SIGPIPE; neither is meant for the programs it runs.
+  sigset_t blocked;
+  sigset_t defaults;
+  ::sigemptyset(&blocked);
+  ::sigemptyset(&defaults);
+  ::sigaddset(&defaults, SIGPIPE);
+  ::posix_spawnattr_setsigmask(&attributes, &blocked);
+  ::posix_spawnattr_setsigdefault(&attributes, &defaults);
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   ::posix_spawnattr_setpgroup(&attributes, 0);
 
   std::vector<std::string> arguments = command.arguments;
@@ -84,8 +102,8 @@ Result<pid_t> spawn(const ChildCommand& command, const Pipe& out, const Pipe& er
   ::posix_spawn_file_actions_destroy(&actions);
   ::posix_spawnattr_destroy(&attributes);
   if (error != 0) {
-    const StatusCode code = error == EACCES ? StatusCode::kPermissionDenied : StatusCode::kNotFound;
-    return Status(code, fmt::format("cannot start {}: {}", arguments[0], std::strerror(error)));
+    return Status(start_failure(error),
+                  fmt::format("cannot start {}: {}", arguments[0], std::generic_category().message(error)));
   }
   return pid;
 }
@@ -106,30 +124,41 @@ int milliseconds_left(Clock::time_point deadline) {
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, 3'600'000));
 }
 
-// Reads both streams until both end or the deadline passes; true if the deadline passed.
-bool collect_output(Pipe& out, Pipe& err, Clock::time_point deadline, std::size_t max_bytes, ChildOutcome& outcome) {
+// kLost: the process ignores SIGCHLD or someone else reaped the child, so nobody can say how it ended.
+enum class ChildState { kRunning, kEnded, kLost };
+
+// Asks without reaping: while the dead child is kept, its process group cannot become someone else's.
+ChildState state_of(pid_t pid) {
+  siginfo_t info{};
+  int failed = 0;
+  do {
+    failed = ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT);
+  } while (failed != 0 && errno == EINTR);
+  if (failed != 0) return ChildState::kLost;
+  return info.si_pid == pid ? ChildState::kEnded : ChildState::kRunning;
+}
+
+// Reads both streams until the child has ended and nothing is left in them, or the deadline passes. Waiting for the end
+// of the streams alone would not do: a grandchild can hold them open long after the child is gone.
+ChildState collect_output(pid_t pid, const Pipe& out, const Pipe& err, Clock::time_point deadline,
+                          std::size_t max_bytes, ChildOutcome& outcome) {
   std::array<pollfd, 2> streams = {pollfd{out.read_end(), POLLIN, 0}, pollfd{err.read_end(), POLLIN, 0}};
   const std::array<std::string*, 2> texts = {&outcome.standard_output, &outcome.standard_error};
-  while (streams[0].fd >= 0 || streams[1].fd >= 0) {
+  while (true) {
+    const ChildState state = state_of(pid);
+    if (state == ChildState::kEnded) ::kill(-pid, SIGKILL);  // grandchildren that stayed
+    const bool open = streams[0].fd >= 0 || streams[1].fd >= 0;
     const int left = milliseconds_left(deadline);
-    if (left == 0) return true;
-    if (::poll(streams.data(), streams.size(), left) < 0 && errno != EINTR) return false;
+    if (left == 0 || (!open && state != ChildState::kRunning)) return state;
+    // The end of the child usually closes the streams, which wakes poll; only a grandchild makes us look again.
+    const int pause = state != ChildState::kRunning ? 0 : std::min(left, open ? 20 : 1);
+    const int ready = ::poll(streams.data(), streams.size(), pause);
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready < 0 || (ready == 0 && state != ChildState::kRunning)) return state;
     for (std::size_t i = 0; i < streams.size(); ++i) {
       if (streams[i].fd >= 0 && streams[i].revents != 0 && !drain(streams[i].fd, *texts[i], max_bytes))
         streams[i].fd = -1;
     }
-  }
-  return false;
-}
-
-// Waits for the end of the child without reaping it (its process group stays addressable); false at the deadline.
-bool wait_until(pid_t pid, Clock::time_point deadline) {
-  while (true) {
-    siginfo_t info{};
-    const int failed = ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT);
-    if ((failed == 0 && info.si_pid == pid) || (failed != 0 && errno != EINTR)) return true;
-    if (Clock::now() >= deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
 
@@ -137,7 +166,10 @@ bool wait_until(pid_t pid, Clock::time_point deadline) {
 
 std::string ChildOutcome::describe(std::chrono::milliseconds time_limit) const {
   if (timed_out) return fmt::format("no answer within {:.1f} s", static_cast<double>(time_limit.count()) / 1000.0);
-  if (signal != 0) return fmt::format("killed by signal {} ({})", signal, ::strsignal(signal));
+  if (signal != 0) {
+    const char* description = ::sigdescr_np(signal);  // none for real-time signals
+    return fmt::format("killed by signal {} ({})", signal, description != nullptr ? description : "unnamed");
+  }
   return fmt::format("exit code {}", exit_code);
 }
 
@@ -146,21 +178,27 @@ Result<ChildOutcome> run_child(const ChildCommand& command) {
   Pipe out;
   Pipe err;
   if (!out.ok() || !err.ok())
-    return Status(StatusCode::kIo, fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+    return Status(StatusCode::kIo, fmt::format("cannot make a pipe: {}", std::generic_category().message(errno)));
   KPT_ASSIGN_OR_RETURN(const pid_t pid, spawn(command, out, err));
   out.close_end(1);
   err.close_end(1);
 
-  const Clock::time_point deadline = Clock::now() + command.time_limit;
+  // A limit of centuries would overflow the clock.
+  const auto limit = std::min<std::chrono::milliseconds>(command.time_limit, std::chrono::hours(24 * 365));
   ChildOutcome outcome;
-  outcome.timed_out =
-      collect_output(out, err, deadline, command.max_output_bytes, outcome) || !wait_until(pid, deadline);
-  // At the limit this ends the child; after a normal end it ends grandchildren that stayed.
-  ::kill(-pid, SIGKILL);
+  const ChildState state = collect_output(pid, out, err, Clock::now() + limit, command.max_output_bytes, outcome);
+  outcome.timed_out = state == ChildState::kRunning;
+  if (outcome.timed_out) ::kill(-pid, SIGKILL);
   int wait_status = 0;
-  while (::waitpid(pid, &wait_status, 0) < 0 && errno == EINTR) {
-  }
+  pid_t reaped = -1;
+  do {
+    reaped = ::waitpid(pid, &wait_status, 0);
+  } while (reaped < 0 && errno == EINTR);
   if (outcome.timed_out) return outcome;
+  if (reaped != pid) {
+    return Status(StatusCode::kIo, fmt::format("cannot learn how {} ended: {}", command.arguments[0],
+                                               std::generic_category().message(errno)));
+  }
   if (WIFSIGNALED(wait_status)) {
     outcome.signal = WTERMSIG(wait_status);
   } else {

@@ -20,7 +20,7 @@ struct ChildCommand {
 struct ChildOutcome {
   int exit_code = -1;      // meaningful when neither of the two below is set
   int signal = 0;          // the signal that ended it, 0 if it exited
-  bool timed_out = false;  // killed at the limit, with everything it started
+  bool timed_out = false;  // killed at the limit, with its process group
   std::string standard_output;
   std::string standard_error;
 
@@ -29,8 +29,10 @@ struct ChildOutcome {
   std::string describe(std::chrono::milliseconds time_limit) const;
 };
 
-// Standard input is empty. The child leads its own process group, which is killed at the limit, so that grandchildren
-// do not stay behind. Fails with kNotFound when the program cannot be started. Safe to call from several threads.
+// Standard input is empty. The child leads its own process group, which is killed at the limit and when the child ends,
+// so that grandchildren neither stay behind nor delay the answer by holding the streams (one that made its own session
+// escapes). Fails with kNotFound (no such program), kPermissionDenied (not executable) or kIo. Safe to call from
+// several threads.
 Result<ChildOutcome> run_child(const ChildCommand& command);
 
 }  // namespace kpt

@@ -8,10 +8,12 @@
 namespace kpt {
 
 Result<DynamicLibrary> DynamicLibrary::open(const std::string& name, Visibility visibility) {
+  // The loader takes an empty name for the program itself.
+  if (name.empty()) return Status(StatusCode::kInvalidArgument, "cannot load a library without a name");
   const int scope = visibility == Visibility::kGlobal ? RTLD_GLOBAL : RTLD_LOCAL;
   void* handle = ::dlopen(name.c_str(), RTLD_NOW | scope);
   if (handle != nullptr) return DynamicLibrary(handle, name);
-  const char* error = ::dlerror();
+  const char* error = ::dlerror();  // NOLINT(concurrency-mt-unsafe): thread-local in glibc
   const std::string reason = error != nullptr ? error : "unknown loader error";
   // The loader has no error codes. "libx.so.1: cannot open shared object file: No such file…" begins with the name
   // asked for when that file itself is missing, and with another name when one of its dependencies is.

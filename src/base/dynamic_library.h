@@ -14,7 +14,8 @@ class DynamicLibrary {
   enum class Visibility { kLocal, kGlobal };  // kGlobal: its symbols serve libraries opened later
 
   // `name` is a soname for the loader's search path, or a path. Fails with kNotFound when it is not there and with
-  // kVendorLibrary when it is there but cannot be loaded; the message is the loader's own.
+  // kVendorLibrary when it is there but cannot be loaded; the message is the loader's own. An empty name is
+  // kInvalidArgument.
   static Result<DynamicLibrary> open(const std::string& name, Visibility visibility = Visibility::kLocal);
 
   // The function of that name, or nullptr.

@@ -65,7 +65,8 @@ std::span<const EnvironmentVariable> environment_table() { return kTable; }
 Environment Environment::from_process() {
   Environment environment;
   for (const EnvironmentVariable& row : kTable) {
-    const char* value = std::getenv(std::string(row.name).c_str());
+    // The snapshot is taken at the start of a program, before it has threads that could call setenv.
+    const char* value = std::getenv(std::string(row.name).c_str());  // NOLINT(concurrency-mt-unsafe)
     if (value != nullptr) environment.values_.emplace(row.name, value);
   }
   return environment;

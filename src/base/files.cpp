@@ -8,7 +8,9 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <compare>
 #include <cstring>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -29,7 +31,7 @@ StatusCode code_of(int error) {
 }
 
 Status failure(std::string_view what, const std::filesystem::path& path, int error) {
-  return {code_of(error), fmt::format("cannot {} {}: {}", what, path.string(), std::strerror(error))};
+  return {code_of(error), fmt::format("cannot {} {}: {}", what, path.string(), std::generic_category().message(error))};
 }
 
 class Descriptor {
@@ -59,12 +61,48 @@ Status write_all(int fd, std::string_view content, const std::filesystem::path& 
   return {};
 }
 
+// Orders the names of a folder. Comparing keys, not pairs of names, keeps it an order: a rule that looks at both names
+// (numbers by value, anything else by letters) makes a circle of node9, node10 and node1a.
+struct SortKey {
+  std::string_view prefix;  // before the first digit
+  int kind = 0;             // 0: no digit, 1: a number and nothing after it, 2: anything else, e.g. PCI addresses
+  std::size_t digits = 0;   // of the number, without leading zeros
+  std::string_view number;
+  std::string_view name;
+  auto operator<=>(const SortKey&) const = default;
+};
+
+SortKey sort_key(std::string_view name) {
+  constexpr std::string_view kDigits = "0123456789";
+  const auto first = name.find_first_of(kDigits);
+  if (first == std::string_view::npos) return {name, 0, 0, {}, name};
+  std::string_view number = name.substr(first);
+  if (number.find_first_not_of(kDigits) != std::string_view::npos) return {name.substr(0, first), 2, 0, {}, name};
+  number.remove_prefix(std::min(number.find_first_not_of('0'), number.size()));
+  return {name.substr(0, first), 1, number.size(), number, name};
+}
+
 Status flush_folder(const std::filesystem::path& folder) {
   Descriptor descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (descriptor.get() < 0) return failure("open folder", folder, errno);
   // Some file systems cannot flush folders and say EINVAL; the rename itself is still atomic there.
   if (::fsync(descriptor.get()) != 0 && errno != EINVAL) return failure("flush folder", folder, errno);
   return {};
+}
+
+// A file beside `path` that was not there before; -1 with errno. In a container every run may have the same process
+// number, and a killed run leaves its file behind, so a name that is taken is skipped.
+int create_temporary(const std::filesystem::path& path, const std::filesystem::path& folder,
+                     std::filesystem::path& temporary) {
+  static std::atomic<unsigned> counter{0};
+  constexpr int kMaxTries = 10000;
+  int fd = -1;
+  for (int i = 0; i < kMaxTries; ++i) {
+    temporary = folder / fmt::format(".{}.{}.{}.tmp", path.filename().string(), ::getpid(), counter.fetch_add(1));
+    fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (fd >= 0 || errno != EEXIST) break;
+  }
+  return fd;
 }
 
 }  // namespace
@@ -88,15 +126,13 @@ Result<std::string> read_text_file(const std::filesystem::path& path, std::size_
 }
 
 Status write_file_atomically(const std::filesystem::path& path, std::string_view content) {
-  static std::atomic<unsigned> counter{0};
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) return failure("create folder", folder, error.value());
 
-  const std::filesystem::path temporary =
-      folder / fmt::format(".{}.{}.{}.tmp", path.filename().string(), ::getpid(), counter.fetch_add(1));
-  Descriptor descriptor(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  std::filesystem::path temporary;
+  Descriptor descriptor(create_temporary(path, folder, temporary));
   if (descriptor.get() < 0) return failure("create", temporary, errno);
   Status status = write_all(descriptor.get(), content, temporary);
   if (status.ok() && ::fsync(descriptor.get()) != 0) status = failure("flush", temporary, errno);
@@ -110,11 +146,19 @@ Status write_file_atomically(const std::filesystem::path& path, std::string_view
 }
 
 std::filesystem::path SystemFiles::resolve(std::string_view absolute_path) const {
-  return root_ / std::filesystem::path(absolute_path).relative_path();
+  // Not lexically_normal(): in sysfs "device/.." leads through a link. Only steps above the root are dropped.
+  std::filesystem::path path = root_;
+  int depth = 0;
+  for (const std::filesystem::path& part : std::filesystem::path(absolute_path).relative_path()) {
+    if (part == ".." && depth == 0) continue;
+    depth += part == ".." ? -1 : 1;
+    path /= part;
+  }
+  return path;
 }
 
 Result<std::string> SystemFiles::read(std::string_view absolute_path) const {
-  constexpr std::size_t kMaxBytes = 1 << 20;
+  constexpr std::size_t kMaxBytes = 16 << 20;
   KPT_ASSIGN_OR_RETURN(const std::string text, read_text_file(resolve(absolute_path), kMaxBytes));
   return std::string(trim(text));
 }
@@ -130,17 +174,7 @@ Result<std::vector<std::string>> SystemFiles::list(std::string_view absolute_pat
     entries.increment(error);
     if (error) return failure("list", folder, error.value());
   }
-  // Shorter first among names that share a prefix and end in a number: "node9" < "node10".
-  std::ranges::sort(names, [](const std::string& a, const std::string& b) {
-    const auto a_digits = a.find_first_of("0123456789");
-    const auto b_digits = b.find_first_of("0123456789");
-    if (a_digits != std::string::npos && a_digits == b_digits && a.compare(0, a_digits, b, 0, b_digits) == 0) {
-      const auto a_number = parse_uint(std::string_view(a).substr(a_digits));
-      const auto b_number = parse_uint(std::string_view(b).substr(b_digits));
-      if (a_number && b_number && *a_number != *b_number) return *a_number < *b_number;
-    }
-    return a < b;
-  });
+  std::ranges::sort(names, [](const std::string& a, const std::string& b) { return sort_key(a) < sort_key(b); });
   return names;
 }
 
@@ -150,7 +184,12 @@ bool SystemFiles::exists(std::string_view absolute_path) const {
 }
 
 bool SystemFiles::can_open(std::string_view absolute_path) const {
-  return ::access(resolve(absolute_path).c_str(), R_OK | W_OK) == 0;
+  const std::filesystem::path path = resolve(absolute_path);
+  if (is_real()) return ::access(path.c_str(), R_OK | W_OK) == 0;
+  // A recorded machine must look the same to root, whom no permission stops: the owner's bits decide.
+  struct stat info{};
+  constexpr mode_t kReadWrite = S_IRUSR | S_IWUSR;
+  return ::stat(path.c_str(), &info) == 0 && (info.st_mode & kReadWrite) == kReadWrite;
 }
 
 }  // namespace kpt

@@ -21,17 +21,18 @@ Result<std::string> read_text_file(const std::filesystem::path& path, std::size_
 Status write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
 // A view of the system's own files (/proc, /sys, /dev, /opt) below `root`. Production uses "/"; a recorded machine is a
-// folder. All paths given to it are absolute and lie below the root after joining.
+// folder. All paths given to it are absolute; ".." does not lead out of the root.
 class SystemFiles {
  public:
   explicit SystemFiles(std::filesystem::path root = "/") : root_(std::move(root)) {}
 
-  // Text without surrounding white space, at most 1 MiB.
+  // Text without surrounding white space, at most 16 MiB (/proc/cpuinfo passes 1 MiB on a machine of 768 CPUs).
   Result<std::string> read(std::string_view absolute_path) const;
-  // Names in a folder, sorted; numeric names by value so that node10 follows node9.
+  // Names in a folder, sorted; those that end in their only number by its value, so that node10 follows node9.
   Result<std::vector<std::string>> list(std::string_view absolute_path) const;
   bool exists(std::string_view absolute_path) const;
-  // True if this process may open the file for reading and writing (device nodes).
+  // True if this process may open the file for reading and writing (device nodes). On a recorded machine the owner's
+  // permission bits decide, also for root.
   bool can_open(std::string_view absolute_path) const;
   std::filesystem::path resolve(std::string_view absolute_path) const;
   bool is_real() const { return root_ == "/"; }

@@ -3,14 +3,15 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
-#include <sstream>
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <nlohmann/json.hpp>
+
+#include "base/text.h"
 
 namespace kpt::log {
 namespace {
@@ -66,7 +67,7 @@ std::shared_ptr<spdlog::logger> logger() {
 }
 
 std::string quote_if_needed(const std::string& value) {
-  const bool plain = !value.empty() && value.find_first_of(" \t\r\n\"=") == std::string::npos;
+  const bool plain = !value.empty() && value.find_first_of(" \"=") == std::string::npos && printable(value) == value;
   return plain ? value : nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -77,11 +78,8 @@ std::string text_line(Level level, std::string_view message, std::initializer_li
       fmt::format("{:%Y-%m-%d %H:%M:%S}.{:03} {:<5} {}", fmt::gmtime(std::chrono::system_clock::to_time_t(now)), millis,
                   name_of(level), message);
   for (const Field& field : fields) line += fmt::format(" {}={}", field.key, quote_if_needed(field.value));
-  // A line break in a message must not start what looks like another event.
-  for (char& c : line) {
-    if (c == '\n' || c == '\r') c = ' ';
-  }
-  return line;
+  // A line break in a message must not start what looks like another event, nor an escape sequence drive the terminal.
+  return printable(line);
 }
 
 std::string json_line(Level level, std::string_view message, std::initializer_list<Field> fields) {
@@ -91,28 +89,57 @@ std::string json_line(Level level, std::string_view message, std::initializer_li
                              now.time_since_epoch().count() % 1000);
   line["level"] = name_of(level);
   line["message"] = message;
-  for (const Field& field : fields) line[std::string(field.key)] = field.value;
+  for (const Field& field : fields) {
+    std::string key(field.key);
+    while (line.contains(key)) key += '_';  // a field named "level" must not replace the level
+    line[key] = field.value;
+  }
   return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-class StringSink {
+// Appends lines to a string until it is detached. A thread that is about to log may hold the logger a moment longer
+// than the capture lives, so the sink outlives the string.
+class StringSink : public spdlog::sinks::base_sink<std::mutex> {
  public:
-  explicit StringSink(LineSink* target) : target_(target) {
+  explicit StringSink(std::string* target) : target_(target) {}
+  void detach() {
+    const std::lock_guard lock(mutex_);
+    target_ = nullptr;
+  }
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    if (target_ == nullptr) return;
+    target_->append(message.payload.data(), message.payload.size());
+    target_->push_back('\n');
+  }
+  void flush_() override {}
+
+ private:
+  std::string* target_;
+};
+
+class Capture {
+ public:
+  explicit Capture(std::string* target) : sink_(std::make_shared<StringSink>(target)), format_(g_format.load()) {
     const std::lock_guard lock(logger_mutex());
     previous_ = logger_slot();
-    logger_slot() = make_logger(std::make_shared<spdlog::sinks::ostream_sink_mt>(stream_), previous_->level());
+    logger_slot() = make_logger(sink_, previous_->level());
   }
-  StringSink(const StringSink&) = delete;
-  StringSink& operator=(const StringSink&) = delete;
-  ~StringSink() {
-    const std::lock_guard lock(logger_mutex());
-    logger_slot() = previous_;
-    *target_ = stream_.str();
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+  ~Capture() {
+    {
+      const std::lock_guard lock(logger_mutex());
+      logger_slot() = previous_;
+      g_format.store(format_);
+    }
+    sink_->detach();
   }
 
  private:
-  LineSink* target_;
-  std::ostringstream stream_;
+  std::shared_ptr<StringSink> sink_;
+  Format format_;
   std::shared_ptr<spdlog::logger> previous_;
 };
 
@@ -123,12 +150,12 @@ void configure(Level level, Format format) {
   logger()->set_level(to_spdlog(level));
 }
 
-std::shared_ptr<void> capture(LineSink* sink) { return std::make_shared<StringSink>(sink); }
+std::shared_ptr<void> capture(LineSink* sink) { return std::make_shared<Capture>(sink); }
 
 void write(Level level, std::string_view message, std::initializer_list<Field> fields) {
   const std::shared_ptr<spdlog::logger> target = logger();
   const spdlog::level::level_enum wanted = to_spdlog(level);
-  if (!target->should_log(wanted)) return;
+  if (level == Level::kOff || !target->should_log(wanted)) return;
   const std::string line =
       g_format.load() == Format::kJson ? json_line(level, message, fields) : text_line(level, message, fields);
   target->log(wanted, spdlog::string_view_t(line.data(), line.size()));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -44,12 +45,42 @@ namespace {
 
 template <typename Number>
 std::optional<Number> parse_whole(std::string_view text, int base) {
-  if (base == 16 && (text.starts_with("0x") || text.starts_with("0X"))) text.remove_prefix(2);
+  if (base == 16 && (text.starts_with("0x") || text.starts_with("0X"))) {
+    text.remove_prefix(2);
+    if (text.starts_with('-')) return std::nullopt;
+  }
   Number number{};
   const char* end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, number, base);
   if (error != std::errc() || rest != end || text.empty()) return std::nullopt;
   return number;
+}
+
+// Length of the well-formed sequence at the start of `text`, 0 if there is none (RFC 3629: no overlong forms, no
+// surrogates, nothing above U+10FFFF).
+std::size_t utf8_length(std::string_view text) {
+  const auto within = [text](std::size_t i, unsigned low, unsigned high) {
+    return i < text.size() && static_cast<unsigned char>(text[i]) >= low && static_cast<unsigned char>(text[i]) <= high;
+  };
+  if (within(0, 0x00, 0x7f)) return 1;
+  if (within(0, 0xc2, 0xdf)) return within(1, 0x80, 0xbf) ? 2 : 0;
+  if (within(0, 0xe0, 0xef)) {
+    const unsigned low = within(0, 0xe0, 0xe0) ? 0xa0 : 0x80;
+    const unsigned high = within(0, 0xed, 0xed) ? 0x9f : 0xbf;
+    return within(1, low, high) && within(2, 0x80, 0xbf) ? 3 : 0;
+  }
+  if (within(0, 0xf0, 0xf4)) {
+    const unsigned low = within(0, 0xf0, 0xf0) ? 0x90 : 0x80;
+    const unsigned high = within(0, 0xf4, 0xf4) ? 0x8f : 0xbf;
+    return within(1, low, high) && within(2, 0x80, 0xbf) && within(3, 0x80, 0xbf) ? 4 : 0;
+  }
+  return 0;
+}
+
+// ASCII and C1 controls, and the two separators that Unicode counts as line breaks.
+bool is_control(std::string_view character) {
+  if (character.size() == 1) return static_cast<unsigned char>(character[0]) < 0x20 || character[0] == 0x7f;
+  return (character >= "\u0080" && character <= "\u009f") || character == "\u2028" || character == "\u2029";
 }
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -78,15 +109,29 @@ std::optional<double> parse_double(std::string_view text) {
   double number{};
   const char* end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || rest != end || text.empty()) return std::nullopt;
+  if (error != std::errc() || rest != end || text.empty() || !std::isfinite(number)) return std::nullopt;
   return number;
+}
+
+std::string printable(std::string_view text, std::size_t max_bytes) {
+  std::string shown;
+  while (!text.empty()) {
+    const std::size_t length = utf8_length(text);
+    std::string_view character = length == 0 ? "\ufffd" : text.substr(0, length);
+    if (is_control(character)) character = " ";
+    if (character.size() > max_bytes - shown.size()) return shown + "…";
+    shown += character;
+    text.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return shown;
 }
 
 std::string format_bytes(std::uint64_t bytes) {
   constexpr std::array<std::string_view, 7> kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   auto amount = static_cast<double>(bytes);
   std::size_t unit = 0;
-  while (amount >= 1024.0 && unit + 1 < kUnits.size()) {
+  // From 1023.95 on one decimal shows "1024.0", which is 1.0 of the next unit; bytes are shown exactly.
+  while (amount >= (unit == 0 ? 1024.0 : 1023.95) && unit + 1 < kUnits.size()) {
     amount /= 1024.0;
     ++unit;
   }

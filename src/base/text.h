@@ -1,6 +1,7 @@
 // Small pure functions on text.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -19,7 +20,12 @@ std::string to_lower(std::string_view text);
 // A whole decimal (or, with base 16, hexadecimal with or without 0x) number; nothing if any other character is there.
 std::optional<std::int64_t> parse_int(std::string_view text, int base = 10);
 std::optional<std::uint64_t> parse_uint(std::string_view text, int base = 10);
+// Finite numbers only: "nan" and "inf" would slip through every range check.
 std::optional<double> parse_double(std::string_view text);
+
+// Foreign text made safe to show as one line: line breaks and other control characters become spaces, bytes that are
+// not UTF-8 become U+FFFD, and what lies beyond `max_bytes` becomes "…".
+std::string printable(std::string_view text, std::size_t max_bytes = std::string_view::npos);
 
 // "139.8 GiB", "512 B": binary units, one decimal from KiB on.
 std::string format_bytes(std::uint64_t bytes);

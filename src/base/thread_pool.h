@@ -5,7 +5,9 @@
 #include <deque>
 #include <functional>
 #include <future>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -15,14 +17,19 @@
 
 namespace kpt {
 
-// Cores that this process may really use: the least of the affinity mask and the container's CPU quota (cgroup v2 or
-// v1, rounded up), at least 1.
+// CPU time per unit of time that the container grants, e.g. 1.5: the tightest of the groups (cgroup v2 or v1) from this
+// process's own up to the root. Nothing without a limit.
+std::optional<double> find_cpu_quota(const SystemFiles& files);
+
+// Cores that this process may really use: the least of the affinity mask and the container's CPU quota
+// (rounded up), at least 1.
 int usable_cpu_count(const SystemFiles& files);
 
 // usable_cpu_count(), further limited by OMP_NUM_THREADS when that is a positive number ("4", or the first of "4,2").
 int default_thread_count(const SystemFiles& files, const Environment& environment);
 
 // Tasks run in the order of submission on `thread_count` threads. The destructor finishes what was submitted.
+// Where the system refuses so many threads there are fewer, at least one; std::system_error when it refuses even that.
 // Thread safe. A task must not wait for another task of the same pool.
 class ThreadPool {
  public:

@@ -1,72 +1,126 @@
 #include "device/hardware_json.h"
 
-namespace nlohmann {
-
-// nlohmann-json 3.11 has no std::optional.
-template <typename T>
-struct adl_serializer<std::optional<T>> {
-  template <typename Json>
-  static void to_json(Json& json, const std::optional<T>& value) {
-    if (value) {
-      json = *value;
-    } else {
-      json = nullptr;
-    }
-  }
-  template <typename Json>
-  static void from_json(const Json& json, std::optional<T>& value) {
-    value = json.is_null() ? std::optional<T>() : std::optional<T>(json.template get<T>());
-  }
-};
-
-}  // namespace nlohmann
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 namespace kpt {
+namespace {
 
-NLOHMANN_JSON_SERIALIZE_ENUM(Presence, {{Presence::kAbsent, "absent"},
-                                        {Presence::kPresent, "present"},
-                                        {Presence::kBroken, "broken"}})
-NLOHMANN_JSON_SERIALIZE_ENUM(Fp8Flavour,
-                             {{Fp8Flavour::kNone, "none"}, {Fp8Flavour::kFnuz, "fnuz"}, {Fp8Flavour::kOcp, "ocp"}})
-NLOHMANN_JSON_SERIALIZE_ENUM(Precision, {{Precision::kFp64, "fp64"},
-                                         {Precision::kFp32, "fp32"},
-                                         {Precision::kTf32, "tf32"},
-                                         {Precision::kFp16, "fp16"},
-                                         {Precision::kBf16, "bf16"},
-                                         {Precision::kFp8, "fp8"},
-                                         {Precision::kFp6, "fp6"},
-                                         {Precision::kFp4, "fp4"},
-                                         {Precision::kInt8, "int8"},
-                                         {Precision::kInt4, "int4"}})
+using Json = nlohmann::ordered_json;
 
-std::string_view to_string(Precision precision) {
-  switch (precision) {
-    case Precision::kFp64: return "fp64";
-    case Precision::kFp32: return "fp32";
-    case Precision::kTf32: return "tf32";
-    case Precision::kFp16: return "fp16";
-    case Precision::kBf16: return "bf16";
-    case Precision::kFp8: return "fp8";
-    case Precision::kFp6: return "fp6";
-    case Precision::kFp4: return "fp4";
-    case Precision::kInt8: return "int8";
-    case Precision::kInt4: return "int4";
+template <typename Enum>
+struct EnumName {
+  Enum value;
+  std::string_view name;
+};
+
+constexpr std::array kPresences = {EnumName<Presence>{Presence::kAbsent, "absent"},
+                                   EnumName<Presence>{Presence::kPresent, "present"},
+                                   EnumName<Presence>{Presence::kBroken, "broken"}};
+constexpr std::array kFp8Flavours = {EnumName<Fp8Flavour>{Fp8Flavour::kNone, "none"},
+                                     EnumName<Fp8Flavour>{Fp8Flavour::kFnuz, "fnuz"},
+                                     EnumName<Fp8Flavour>{Fp8Flavour::kOcp, "ocp"}};
+constexpr std::array kPrecisions = {
+    EnumName<Precision>{Precision::kFp64, "fp64"}, EnumName<Precision>{Precision::kFp32, "fp32"},
+    EnumName<Precision>{Precision::kTf32, "tf32"}, EnumName<Precision>{Precision::kFp16, "fp16"},
+    EnumName<Precision>{Precision::kBf16, "bf16"}, EnumName<Precision>{Precision::kFp8, "fp8"},
+    EnumName<Precision>{Precision::kFp6, "fp6"},   EnumName<Precision>{Precision::kFp4, "fp4"},
+    EnumName<Precision>{Precision::kInt8, "int8"}, EnumName<Precision>{Precision::kInt4, "int4"}};
+
+constexpr const auto& names_of(Presence) { return kPresences; }
+constexpr const auto& names_of(Fp8Flavour) { return kFp8Flavours; }
+constexpr const auto& names_of(Precision) { return kPrecisions; }
+
+template <typename Enum>
+std::string_view name_of(Enum value) {
+  for (const auto& row : names_of(value)) {
+    if (row.value == value) return row.name;
   }
   return "unknown";
 }
 
+[[noreturn]] void reject(const Json& json, const char* wanted) {
+  throw nlohmann::json::type_error::create(302, std::string(wanted) + " was expected", &json);
+}
+
+// The library's own get() wraps integers that do not fit and truncates fractions; a child's answer must not become an
+// invented figure that way.
+template <typename T>
+void read_value(const Json& json, T& value) {
+  if constexpr (std::is_enum_v<T>) {
+    for (const auto& row : names_of(T{})) {
+      if (json.is_string() && json.get_ref<const std::string&>() == row.name) {
+        value = row.value;
+        return;
+      }
+    }
+    reject(json, "a known name");
+  } else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+    const bool fits = json.is_number_unsigned()
+                          ? std::in_range<T>(json.get<std::uint64_t>())
+                          : json.is_number_integer() && std::in_range<T>(json.get<std::int64_t>());
+    if (!fits) reject(json, "a whole number in range");
+    value = json.get<T>();
+  } else {
+    json.get_to(value);
+  }
+}
+
+template <typename T>
+void read_value(const Json& json, std::optional<T>& value) {
+  value.reset();
+  if (!json.is_null()) read_value(json, value.emplace());
+}
+
+template <typename T>
+void read_value(const Json& json, std::vector<T>& value) {
+  if (!json.is_array()) reject(json, "a list");
+  value.clear();
+  for (const Json& element : json) read_value(element, value.emplace_back());
+}
+
+template <typename T>
+Json write_value(const T& value) {
+  if constexpr (std::is_enum_v<T>) {
+    return name_of(value);
+  } else {
+    return value;
+  }
+}
+
+template <typename T>
+Json write_value(const std::optional<T>& value) {
+  return value ? write_value(*value) : Json(nullptr);
+}
+
+template <typename T>
+Json write_value(const std::vector<T>& value) {
+  Json list = Json::array();
+  for (const T& element : value) list.push_back(write_value(element));
+  return list;
+}
+
+}  // namespace
+
+std::string_view to_string(Precision precision) { return name_of(precision); }
+
 // Writes and reads the same list of fields; a field absent in the text keeps its default.
-#define KPT_TO(field) json[#field] = value.field;
+#define KPT_TO(field) json[#field] = write_value(value.field);
 #define KPT_FROM(field) \
-  if (const auto found = json.find(#field); found != json.end()) found->get_to(value.field);
-#define KPT_JSON_FIELDS(Type, ...)                                                                         \
-  void to_json(nlohmann::ordered_json& json, const Type& value) {                                          \
-    json = nlohmann::ordered_json::object();                                                               \
-    NLOHMANN_JSON_EXPAND(NLOHMANN_JSON_PASTE(KPT_TO, __VA_ARGS__))                                         \
-  }                                                                                                        \
-  void from_json(const nlohmann::ordered_json& json, Type& value) {                                        \
-    if (!json.is_object()) throw nlohmann::json::type_error::create(302, "an object was expected", &json); \
-    NLOHMANN_JSON_EXPAND(NLOHMANN_JSON_PASTE(KPT_FROM, __VA_ARGS__))                                       \
+  if (const auto found = json.find(#field); found != json.end()) read_value(*found, value.field);
+#define KPT_JSON_FIELDS(Type, ...)                                   \
+  void to_json(nlohmann::ordered_json& json, const Type& value) {    \
+    json = nlohmann::ordered_json::object();                         \
+    NLOHMANN_JSON_EXPAND(NLOHMANN_JSON_PASTE(KPT_TO, __VA_ARGS__))   \
+  }                                                                  \
+  void from_json(const nlohmann::ordered_json& json, Type& value) {  \
+    if (!json.is_object()) reject(json, "an object");                \
+    NLOHMANN_JSON_EXPAND(NLOHMANN_JSON_PASTE(KPT_FROM, __VA_ARGS__)) \
   }
 
 static void to_json(nlohmann::ordered_json& json, const NvidiaGpu& value);

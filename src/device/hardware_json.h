@@ -1,12 +1,13 @@
 // JSON forms of hardware.h: what kpt-probe prints and reads back, and what doctor and fixtures show.
 //
 // Keys are the field names, enums their lower-case names, absent optionals null. Reading accepts missing keys
-// (defaults) and throws nlohmann::json::exception on a wrong type: callers that read foreign text go through
-// parse_report().
+// (defaults) and throws nlohmann::json::exception on a wrong type, an unknown name or a number out of range: callers
+// that read foreign text go through parse_report().
 #pragma once
 
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
 #include "device/hardware.h"
 #include "kpt/status.h"
 
@@ -27,13 +28,18 @@ void from_json(const nlohmann::ordered_json& json, PjrtPlugin& value);
 void to_json(nlohmann::ordered_json& json, const CpuReport& value);
 void from_json(const nlohmann::ordered_json& json, CpuReport& value);
 
+// How much of a foreign message is repeated in one of ours.
+inline constexpr std::size_t kMaxComplaintBytes = 400;
+
 // Parses what a probe printed. Fails with kCorruptData; `what` names the probe in the message.
 template <typename Report>
 Result<Report> parse_report(const std::string& text, const std::string& what) {
   try {
     return nlohmann::ordered_json::parse(text).template get<Report>();
   } catch (const nlohmann::json::exception& error) {
-    return Status(StatusCode::kCorruptData, what + " gave an answer that cannot be read: " + error.what());
+    // The library quotes the text it stumbled over, which may be long and need not be UTF-8.
+    return Status(StatusCode::kCorruptData,
+                  what + " gave an answer that cannot be read: " + printable(error.what(), kMaxComplaintBytes));
   }
 }
 

@@ -10,10 +10,12 @@
 namespace kpt {
 namespace {
 
+// A crashing library may print anything; what is repeated in our message stays short and harmless.
 std::string last_line(std::string_view text) {
+  constexpr std::size_t kMaxBytes = 400;
   text = trim(text);
   const auto start = text.rfind('\n');
-  return std::string(start == std::string_view::npos ? text : text.substr(start + 1));
+  return printable(start == std::string_view::npos ? text : text.substr(start + 1), kMaxBytes);
 }
 
 }  // namespace

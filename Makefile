@@ -1,0 +1,94 @@
+# The front door. Every target does its own set-up; a second run with nothing to do takes seconds.
+# KPT_PYTHON=python3 uses an interpreter that is there and installs nothing; KPT_TORCH_VERSION=2.11.0 takes another torch.
+
+.DEFAULT_GOAL := help
+SHELL := bash
+PREFIX ?= /usr/local
+
+# Two clones share compiled objects: paths below the clone are relative in the cache key.
+export CCACHE_BASEDIR := $(CURDIR)
+export CCACHE_NOHASHDIR := 1
+export CCACHE_SLOPPINESS := pch_defines,time_macros,include_file_mtime,include_file_ctime
+
+# One build folder per torch version, so that switching back and forth rebuilds nothing.
+SUFFIX := $(if $(KPT_TORCH_VERSION),-torch$(KPT_TORCH_VERSION))
+BUILD := build/cpu-release$(SUFFIX)
+
+# $(call configure,PRESET[,CMAKE ARGUMENTS]): set-up and CMake; its output is shown only when it fails.
+define configure
+	@tools/setup_packages.sh
+	@python=$$(tools/setup_python.sh) && export KPT_PYTHON="$$python" && \
+	  { cmake --preset $(1) -B build/$(1)$(SUFFIX) -DKPT_PYTHON="$$python" $(2) >build/$(1)$(SUFFIX).log 2>&1 || \
+	  { cat build/$(1)$(SUFFIX).log; exit 1; }; }
+endef
+
+define configure_and_build
+	$(call configure,$(1),$(2))
+	@cmake --build build/$(1)$(SUFFIX)
+endef
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build:
+	@mkdir -p build
+
+.PHONY: setup
+setup: ## system packages and the Python environment, nothing else
+	@tools/setup_packages.sh
+	@tools/setup_python.sh
+
+.PHONY: quickstart
+quickstart: | build ## build, then show what this machine can do
+	$(call configure_and_build,cpu-release,-DKPT_TORCH=ON)
+	@$(BUILD)/bin/kpt doctor || echo "The build is fine; the lines marked FAIL say what this machine still needs."
+
+.PHONY: test
+test: | build ## build and run all tests
+	$(call configure_and_build,cpu-release,-DKPT_TORCH=ON)
+	@ctest --test-dir $(BUILD) --output-on-failure -j 2
+
+.PHONY: lint
+lint: | build ## formatting, clang-tidy, layers, sizes, headers, options, parity
+	$(call configure,cpu-release,-DKPT_TORCH=ON)
+	@tools/lint.sh $(BUILD) "$$(tools/setup_python.sh)"
+
+.PHONY: asan
+asan: | build ## tests under AddressSanitizer and UBSan, without libtorch
+	$(call configure_and_build,asan)
+	@ctest --test-dir build/asan$(SUFFIX) --output-on-failure -j 2
+
+.PHONY: tsan
+tsan: | build ## tests under ThreadSanitizer
+	$(call configure_and_build,tsan,-DKPT_TORCH=ON)
+	@TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1 setarch -R ctest --test-dir build/tsan$(SUFFIX) --output-on-failure -j 2
+
+.PHONY: fuzz
+fuzz: | build ## every fuzz target for KPT_FUZZ_SECONDS (20)
+	$(call configure_and_build,fuzz)
+	@ctest --test-dir build/fuzz$(SUFFIX) -L fuzz --output-on-failure
+
+.PHONY: gpu-test
+gpu-test: | build ## build with the CUDA parts and run all tests, those for GPUs too
+	$(call configure_and_build,cuda-release)
+	@ctest --test-dir build/cuda-release$(SUFFIX) --output-on-failure -j 4
+	@build/cuda-release$(SUFFIX)/bin/kpt doctor
+
+.PHONY: bench
+bench: | build ## benchmarks
+	$(call configure_and_build,cpu-release,-DKPT_TORCH=ON -DKPT_BENCHMARKS=ON)
+	@$(BUILD)/bin/kpt_benchmarks --benchmark_repetitions=5 --benchmark_report_aggregates_only=true
+
+.PHONY: install
+install: | build ## install below PREFIX (/usr/local)
+	$(call configure_and_build,cpu-release,-DKPT_TORCH=ON)
+	@cmake --install $(BUILD) --prefix "$(PREFIX)"
+
+.PHONY: check-full
+check-full: ## the long run: lint, tests, clang, sanitizers with libtorch, other torch versions, longer fuzzing
+	@tools/check_full.sh
+
+.PHONY: clean
+clean: ## remove the build folders
+	rm -rf build

@@ -1,0 +1,27 @@
+// Lists the devices of this machine, then asks for one by name.
+//   list_devices [NAME]
+#include <cstdlib>
+#include <iostream>
+
+#include "kpt/device.h"
+#include "kpt/errors.h"
+#include "kpt/version.h"
+
+int main(int argc, char** argv) {
+  std::cout << "KernelPyTorch " << kpt::version() << "\n";
+  for (const kpt::DeviceInfo& device : kpt::list_devices()) {
+    std::cout << device.name << "  " << device.description << "  " << device.architecture << "  "
+              << (device.usable ? "usable" : device.reason) << "\n";
+  }
+  if (argc < 2) return EXIT_SUCCESS;
+  try {
+    std::cout << "using " << kpt::require_device(argv[1]).description << "\n";
+  } catch (const kpt::CudaNotAvailableError& error) {
+    std::cerr << "no CUDA: " << error.what() << "\n";
+    return EXIT_FAILURE;
+  } catch (const kpt::Error& error) {
+    std::cerr << "failed: " << error.what() << "\n";
+    return EXIT_FAILURE;
+  }
+  return EXIT_SUCCESS;
+}

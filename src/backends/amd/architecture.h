@@ -1,0 +1,41 @@
+// The one table of AMD's gfx targets. Everything that asks "has it matrix cores", "which FP8" asks here or reads a
+// report that was filled from here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "device/hardware.h"
+
+namespace kpt {
+
+// kMfma: CDNA's instructions, wavefronts of 64. kWmma: RDNA's, wavefronts of 32.
+enum class AmdMatrixUnit { kNone, kMfma, kWmma };
+
+struct AmdArchitecture {
+  std::string_view gfx_target;
+  std::string_view name;   // "CDNA3"
+  int wavefront_size = 0;  // that compilers use by default
+  AmdMatrixUnit matrix_unit = AmdMatrixUnit::kNone;
+  std::span<const Precision> matrix_precisions;
+  std::size_t lds_bytes = 0;  // local memory that one workgroup may use
+  Fp8Flavour fp8_flavour = Fp8Flavour::kNone;
+};
+
+// The row of a target ("gfx942"); nullptr when this release does not know it. A neighbour's row is never given instead.
+const AmdArchitecture* find_amd_architecture(std::string_view gfx_target);
+std::span<const AmdArchitecture> amd_architectures();
+
+// The kernel's number (major·10000 + minor·100 + stepping) as a name: 90402 → "gfx942", 90010 → "gfx90a". Nothing if
+// the number cannot be one.
+std::optional<std::string> gfx_target_from_kfd(std::uint64_t gfx_target_version);
+
+// Fills architecture, wavefront size, matrix cores, precisions and FP8 flavour from gpu.gfx_target. An unknown target
+// becomes "unknown (gfx1300)" with everything else left as it is.
+void describe_amd_target(AmdGpu& gpu);
+
+}  // namespace kpt

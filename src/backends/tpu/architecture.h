@@ -1,0 +1,38 @@
+// The one table of TPU generations.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace kpt {
+
+constexpr std::uint16_t kGooglePciVendor = 0x1ae0;
+
+enum class TpuNodeKind {
+  kAccel,  // /dev/accel<n>, one per chip
+  kVfio,   // /dev/vfio/<group>, one per chip, and the control node /dev/vfio/vfio
+};
+
+struct TpuGeneration {
+  std::string_view name;  // "v5e"
+  // Spellings of the slice type before "-<count>", lower case; the name itself is one of them.
+  std::span<const std::string_view> spellings;
+  std::uint16_t pci_device = 0;
+  std::uint16_t pci_subsystem = 0;  // v2 and v3 share a device id; 0 where the device id alone decides
+  int cores_per_chip = 0;           // TensorCores
+  std::uint64_t hbm_bytes_per_chip = 0;
+  int topology_dimensions = 0;                  // 2: "4x4", 3: "2x2x4"
+  TpuNodeKind node_kind = TpuNodeKind::kAccel;  // what Google's images make; older ones differ, so it only words advice
+};
+
+// Oldest first.
+std::span<const TpuGeneration> tpu_generations();
+
+// By PCI ids; nothing for ids that are not in the table, also for 0x0027 with an unknown subsystem.
+const TpuGeneration* find_tpu_generation(std::uint16_t pci_device, std::uint16_t pci_subsystem);
+
+// By a name ("v5e", "tpu7x") or a slice type ("v5litepod-8"), in any case.
+const TpuGeneration* find_tpu_generation(std::string_view name);
+
+}  // namespace kpt

@@ -1,0 +1,26 @@
+// The PJRT plugins of this machine: found by the order of engines/xla/pjrt/plugin_search.h, each asked in a child
+// process.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "device/detection_context.h"
+#include "device/hardware.h"
+#include "kpt/status.h"
+
+namespace kpt {
+
+// What `kpt-probe pjrt PATH` printed, or why it printed nothing. Called from several threads at once.
+using PluginProbe = std::function<Result<std::string>(const std::string& path)>;
+
+// All plugins in the search order, at most four asked at a time, each with the context's time limit. A path that does
+// not exist, a library for another processor, a crash, a hang and an unsupported version all become the plugin's
+// Finding (kBroken). `finding.reason` of a present plugin says which other path for its name was passed over.
+std::vector<PjrtPlugin> detect_plugins(const DetectionContext& context);
+
+// The same with another way of asking, for tests.
+std::vector<PjrtPlugin> detect_plugins(const DetectionContext& context, const PluginProbe& probe);
+
+}  // namespace kpt

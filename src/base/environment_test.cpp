@@ -1,0 +1,52 @@
+#include "base/environment.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "kpt/errors.h"
+
+namespace kpt {
+namespace {
+
+TEST(EnvironmentTable, IsSortedWithoutDuplicatesAndSaysWhoseAndWhat) {
+  const auto table = environment_table();
+  ASSERT_FALSE(table.empty());
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    EXPECT_LT(i == 0 ? "" : table[i - 1].name, table[i].name);
+    EXPECT_FALSE(table[i].meaning.empty()) << table[i].name;
+    EXPECT_EQ(table[i].owner == "kpt", table[i].name.starts_with("KPT_")) << table[i].name;
+    const auto allowed = [](char c) { return (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; };
+    EXPECT_TRUE(std::ranges::all_of(table[i].name, allowed)) << table[i].name;
+  }
+}
+
+TEST(Environment, SetValueIsFoundAndUnsetOrEmptyIsNothing) {
+  const auto environment = Environment::from_map({{"KPT_LOG", "debug"}, {"KPT_CONFIG", ""}});
+  EXPECT_EQ(environment.find("KPT_LOG"), "debug");
+  EXPECT_EQ(environment.find("KPT_CONFIG"), std::nullopt);
+  EXPECT_EQ(environment.find("HOME"), std::nullopt);
+}
+
+TEST(Environment, NameMissingFromTheTableThrowsEvenIfItIsSet) {
+  const auto environment = Environment::from_map({{"KPT_UNHEARD_OF", "1"}});
+  EXPECT_THROW(environment.find("KPT_UNHEARD_OF"), InternalError);
+  EXPECT_THROW(environment.find(""), InternalError);
+  EXPECT_THROW(environment.find("KPT_LO"), InternalError);
+}
+
+TEST(Environment, SnapshotDoesNotSeeLaterChanges) {
+  ASSERT_EQ(::setenv("KPT_PRESET", "training", 1), 0);  // NOLINT(concurrency-mt-unsafe): no other thread runs
+  const Environment before = Environment::from_process();
+  ASSERT_EQ(::setenv("KPT_PRESET", "inference", 1), 0);  // NOLINT(concurrency-mt-unsafe)
+  const Environment after = Environment::from_process();
+  ASSERT_EQ(::unsetenv("KPT_PRESET"), 0);  // NOLINT(concurrency-mt-unsafe)
+  EXPECT_EQ(before.find("KPT_PRESET"), "training");
+  EXPECT_EQ(after.find("KPT_PRESET"), "inference");
+  EXPECT_EQ(Environment::from_process().find("KPT_PRESET"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace kpt

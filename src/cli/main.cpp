@@ -1,0 +1,13 @@
+#include <unistd.h>
+
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  kpt::cli::CommandContext context(kpt::Environment::from_process(), std::cout, std::cerr, ::isatty(STDOUT_FILENO) == 1);
+  return kpt::cli::run_command_line(arguments, context);
+}

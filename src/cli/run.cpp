@@ -1,0 +1,96 @@
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/build_info.h"
+#include "cli/command.h"
+#include "config/automatic.h"
+#include "config/options.h"
+#include "device/python_environments.h"
+#include "engines/aten/torch_installation.h"
+#include "kpt/errors.h"
+
+namespace kpt::cli {
+namespace {
+
+std::string version_text(const Environment& environment) {
+  const BuildInfo& info = build_info();
+  const TorchSearch search{environment, environment.find("KPT_TORCH_DIR").value_or(""), find_site_packages(environment, info.torch_dir)};
+  const Result<TorchInstallation> torch = find_torch_installation(search);
+  const std::string built_for = info.torch_version.empty() ? "built without" : fmt::format("built for {}", info.torch_version);
+  return fmt::format("kpt {}\ncommit    {}\ncompiler  {}, {}, {}\nlibtorch  {}, {} here", info.version, info.commit,
+                     info.compiler, info.build_type, info.architecture, built_for,
+                     torch.ok() ? torch->version_text : "none found");
+}
+
+void add_global_flags(CLI::App& app, CommandContext& context) {
+  GlobalFlags& flags = context.flags();
+  app.add_option("--config", flags.config_file, "configuration file (YAML or JSON)")->type_name("FILE");
+  app.add_option("--preset", flags.preset, "start from: inference, training or development")->type_name("NAME");
+  app.add_option("--set", flags.settings, "set one option, e.g. --set log.level=debug (repeatable)")
+      ->type_name("KEY=VALUE")
+      ->expected(1)
+      ->take_all();
+  app.add_flag("--json", flags.json, "machine-readable output");
+}
+
+}  // namespace
+
+Result<Config> CommandContext::load_config() {
+  ConfigSources sources;
+  if (flags_.config_file) sources.file = *flags_.config_file;
+  sources.preset = flags_.preset;
+  sources.settings = flags_.settings;
+  KPT_ASSIGN_OR_RETURN(Config config, kpt::load_config(sources, environment_));
+  const auto root = environment_.find("KPT_SYSTEM_ROOT");
+  apply_automatic(config, SystemFiles(root.value_or("/")), environment_);
+  apply_logging(config);
+  return config;
+}
+
+bool CommandContext::use_color(const Config& config) const {
+  switch (config.get(options::kCliColor)) {
+    case ColorMode::kAlways: return true;
+    case ColorMode::kNever: return false;
+    case ColorMode::kAuto: break;
+  }
+  return out_is_terminal_ && !environment_.find("NO_COLOR");
+}
+
+void CommandContext::fail(const Status& status, int exit_code) {
+  if (flags_.json) {
+    nlohmann::ordered_json error = {{"code", to_string(status.code())}, {"message", status.message()}};
+    if (status.vendor() != Vendor::kNone) error["vendor"] = to_string(status.vendor());
+    for (const StatusDetail& detail : status.details()) error["details"][detail.key] = detail.value;
+    out_ << nlohmann::ordered_json{{"error", error}}.dump(2) << "\n";
+  } else {
+    err_ << "kpt: " << status.to_string() << "\n";
+  }
+  finish(exit_code);
+}
+
+int run_command_line(const std::vector<std::string>& arguments, CommandContext& context) {
+  CLI::App app("KernelPyTorch: a PyTorch model, fast, on the hardware you have, with the same answers.", "kpt");
+  app.footer("Example: kpt doctor --json\nDocumentation: docs/ in the source tree, or share/doc/kpt where it is installed.");
+  app.set_version_flag("--version", [&context] { return version_text(context.environment()); },
+                       "print version, commit, compiler and libtorch");
+  app.require_subcommand(1);
+  app.fallthrough();  // global flags may follow the verb
+  add_global_flags(app, context);
+  for (const AddCommand add : command_table()) add(app, context);
+
+  // CLI11 takes the arguments from the back.
+  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+  try {
+    app.parse(reversed);
+  } catch (const CLI::ParseError& error) {
+    const int code = app.exit(error, context.out(), context.err());
+    return code == 0 ? kExitOk : kExitUsage;
+  } catch (const Error& error) {
+    context.fail(error.status());
+  } catch (const std::exception& error) {
+    context.fail(Status(StatusCode::kInternal, fmt::format("unexpected failure, please report it: {}", error.what())));
+  }
+  return context.exit_code();
+}
+
+}  // namespace kpt::cli

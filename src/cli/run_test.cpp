@@ -1,0 +1,74 @@
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "config/options.h"
+
+namespace kpt::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Line {
+  std::ostringstream out;
+  std::ostringstream err;
+  CommandContext context;
+  explicit Line(std::map<std::string, std::string, std::less<>> variables = {{"HOME", "/nonexistent"}}, bool terminal = false)
+      : context(Environment::from_map(std::move(variables)), out, err, terminal) {}
+};
+
+TEST(CommandContext, ColourFollowsTheOptionThenNoColorThenTheTerminal) {
+  const Config config;
+  EXPECT_TRUE(Line({}, true).context.use_color(config));
+  EXPECT_FALSE(Line({}, false).context.use_color(config));
+  EXPECT_FALSE(Line({{"NO_COLOR", "1"}}, true).context.use_color(config));
+  Line line({{"KPT_COLOR", "always"}, {"NO_COLOR", "1"}}, false);
+  const Result<Config> loaded = line.context.load_config();
+  ASSERT_TRUE(loaded.ok());
+  EXPECT_TRUE(line.context.use_color(*loaded));
+}
+
+TEST(CommandContext, FailureIsOneSentenceOrOneObject) {
+  Line line;
+  line.context.fail(Status(StatusCode::kOutOfMemory, "no room", Vendor::kNvidia).with("requested_bytes", "4096"));
+  EXPECT_EQ(line.context.exit_code(), kExitFailed);
+  EXPECT_EQ(line.err.str(), "kpt: no room (requested_bytes=4096)\n");
+
+  Line json;
+  json.context.flags().json = true;
+  json.context.fail(Status(StatusCode::kOutOfMemory, "no room", Vendor::kNvidia).with("requested_bytes", "4096"));
+  const auto object = nlohmann::json::parse(json.out.str());
+  EXPECT_EQ(object["error"]["code"], "out_of_memory");
+  EXPECT_EQ(object["error"]["vendor"], "nvidia");
+  EXPECT_EQ(object["error"]["details"]["requested_bytes"], "4096");
+}
+
+TEST(RunCommandLine, AutomaticThreadsNeverReplaceTheUsersChoice) {
+  Line chosen({{"HOME", "/nonexistent"}, {"KPT_THREADS", "3"}});
+  const Result<Config> config = chosen.context.load_config();
+  ASSERT_TRUE(config.ok());
+  EXPECT_EQ(config->get(options::kThreadsCount), 3);
+  Line left_alone;
+  const Result<Config> automatic = left_alone.context.load_config();
+  ASSERT_TRUE(automatic.ok());
+  EXPECT_EQ(automatic->origin(options::kThreadsCount).kind, Origin::Kind::kAutomatic);
+  EXPECT_GE(automatic->get(options::kThreadsCount), 1);
+}
+
+TEST(RunCommandLine, AnUnknownVerbIsAUsageError) {
+  Line line;
+  EXPECT_EQ(run_command_line({"optimise"}, line.context), kExitUsage);
+  EXPECT_FALSE(line.err.str().empty());
+}
+
+TEST(RunCommandLine, BothOutputsCanBeAsked) {
+  Line line;
+  EXPECT_EQ(run_command_line({"doctor", "--category", "serving"}, line.context), kExitOk);
+  EXPECT_THAT(line.out.str(), HasSubstr("open files"));
+}
+
+}  // namespace
+}  // namespace kpt::cli

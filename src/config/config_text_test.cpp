@@ -1,0 +1,127 @@
+#include "config/config_text.h"
+
+#include <random>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/files.h"
+#include "config/config_file.h"
+
+namespace kpt {
+namespace {
+
+using ::testing::HasSubstr;
+
+Config reload(const std::string& text) {
+  const ConfigFile file = parse_config_text(text, "written");
+  Config config;
+  for (const ConfigProblem& problem : file.problems) ADD_FAILURE() << problem.to_string() << "\n" << text;
+  EXPECT_EQ(file.settings.size(), option_table().size()) << text;
+  for (const FileSetting& setting : file.settings) {
+    config.assign(setting.option, setting.value, {Origin::Kind::kFile, "written", setting.line});
+  }
+  return config;
+}
+
+void expect_round_trip(const Config& config) {
+  EXPECT_TRUE(reload(to_yaml(config)).same_values(config)) << to_yaml(config);
+  EXPECT_TRUE(reload(to_json(config)).same_values(config)) << to_json(config);
+}
+
+// Text of the kinds that break careless writers: YAML punctuation, control characters, line ends, wide characters.
+std::string random_text(std::mt19937& random) {
+  static const std::vector<std::string> pieces = {" ",
+                                                  "#",
+                                                  ": ",
+                                                  "- ",
+                                                  "\"",
+                                                  "'",
+                                                  "\\",
+                                                  "\n",
+                                                  "\r",
+                                                  "\t",
+                                                  "{",
+                                                  "[",
+                                                  "}",
+                                                  "]",
+                                                  ",",
+                                                  "&a",
+                                                  "*a",
+                                                  "!t",
+                                                  "%",
+                                                  "@",
+                                                  "`",
+                                                  "|",
+                                                  ">",
+                                                  "?",
+                                                  "~",
+                                                  "null",
+                                                  "true",
+                                                  "off",
+                                                  "0x",
+                                                  "1e5",
+                                                  "\x01",
+                                                  "\x04",
+                                                  "\x7f",
+                                                  "\x1b",
+                                                  "é",
+                                                  "€",
+                                                  "😀",
+                                                  "\xc2\x85",
+                                                  "\xe2\x80\xa8",
+                                                  "\xef\xbb\xbf",
+                                                  "---",
+                                                  "..."};
+  std::string text;
+  const std::size_t count = random() % 12;
+  for (std::size_t i = 0; i < count; ++i) text += pieces[random() % pieces.size()];
+  return text;
+}
+
+TEST(ConfigText, DefaultsRoundTrip) { expect_round_trip(Config()); }
+
+TEST(ConfigText, AnyTextRoundTrips) {
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  for (int round = 0; round < 300 && !::testing::Test::HasFailure(); ++round) {
+    Config config;
+    const Origin origin{Origin::Kind::kFile, fmt::format("dir\nlog: {{level: off}} {}", random_text(random)), 1};
+    config.assign(OptionId::kCacheDir, random_text(random), origin);
+    config.assign(
+        OptionId::kPjrtPlugins,
+        std::vector<std::string>{fmt::format("a=x{}", random_text(random)), fmt::format("b=y{}", random_text(random))},
+        origin);
+    config.assign(OptionId::kStrict, (random() % 2) == 0, origin);
+    config.assign(OptionId::kLogLevel, parse_option(OptionId::kLogLevel, "off").value(), origin);
+    expect_round_trip(config);
+  }
+}
+
+TEST(ConfigText, YamlNestsGroupsAndTellsOrigins) {
+  Config config;
+  config.assign(OptionId::kLogLevel, std::string("debug"), {Origin::Kind::kEnvironment, "KPT_LOG"});
+  const std::string yaml = to_yaml(config);
+  EXPECT_THAT(yaml, HasSubstr("log:\n  level: debug  # environment KPT_LOG\n  format: text  # default\ncache:\n"));
+  EXPECT_THAT(yaml, HasSubstr("\nstrict: false  # default\nthreads:\n"));
+}
+
+TEST(OptionsPage, IsWhatTheTableMakes) {
+  const auto page = read_text_file(std::filesystem::path(KPT_SOURCE_DIR) / "docs/reference/options.md", 1u << 20);
+  ASSERT_TRUE(page.ok()) << page.status().message();
+  EXPECT_EQ(*page, options_markdown()) << "bring it up to date: kpt config docs > docs/reference/options.md";
+}
+
+TEST(OptionsPage, NamesEveryOptionVariableAndPreset) {
+  const std::string page = options_markdown();
+  for (const OptionRow& row : option_table()) {
+    EXPECT_THAT(page, HasSubstr("| `" + std::string(row.name) + "` |"));
+    EXPECT_THAT(page, HasSubstr("| `" + std::string(row.environment) + "` |"));
+  }
+  for (const Preset& preset : preset_table()) EXPECT_THAT(page, HasSubstr("| `" + std::string(preset.name) + "` |"));
+}
+
+}  // namespace
+}  // namespace kpt

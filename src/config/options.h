@@ -1,0 +1,154 @@
+// The option table: every setting of KernelPyTorch, declared once.
+//
+// From the rows below come parsing, the environment names, `kpt config show|check|docs` and docs/reference/options.md.
+// An option stands here only while something reads it; tools/check_options.py fails otherwise.
+//
+// Thread safety: everything here is constant.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "base/log.h"
+
+namespace kpt {
+
+enum class ColorMode : std::uint8_t { kAuto, kAlways, kNever };
+
+// The words of an enum option, in the order of its enumerators, which count from 0.
+inline constexpr std::array<std::string_view, 5> kLogLevelWords = {"debug", "info", "warn", "error", "off"};
+inline constexpr std::array<std::string_view, 2> kLogFormatWords = {"text", "json"};
+inline constexpr std::array<std::string_view, 3> kColorModeWords = {"auto", "always", "never"};
+// The vendor stacks that probe.backends may name.
+inline constexpr std::array<std::string_view, 5> kProbeBackendWords = {"nvidia", "amd", "tpu", "pjrt", "torch"};
+
+enum class OptionKind : std::uint8_t {
+  kBool,
+  kInt,         // between `least` and `most`
+  kChoice,      // one of `words`
+  kPath,        // any text without NUL; a leading "~/" means the home folder
+  kWordList,    // any of `words`, each at most once
+  kNamedPaths,  // items "name=path", each name at most once
+};
+
+// What values an option takes.
+struct OptionDomain {
+  OptionKind kind = OptionKind::kBool;
+  std::int64_t least = 0;
+  std::int64_t most = 0;
+  std::span<const std::string_view> words = {};
+};
+
+namespace domain {
+inline constexpr OptionDomain truth() { return {OptionKind::kBool}; }
+inline constexpr OptionDomain range(std::int64_t least, std::int64_t most) { return {OptionKind::kInt, least, most}; }
+inline constexpr OptionDomain one_of(std::span<const std::string_view> words) {
+  return {OptionKind::kChoice, 0, 0, words};
+}
+inline constexpr OptionDomain any_of(std::span<const std::string_view> words) {
+  return {OptionKind::kWordList, 0, 0, words};
+}
+inline constexpr OptionDomain path() { return {OptionKind::kPath}; }
+inline constexpr OptionDomain named_paths() { return {OptionKind::kNamedPaths}; }
+}  // namespace domain
+
+// X(handle, type, name, default, domain, environment variable, meaning). Options of one group ("log.…") stand together.
+// Defaults are written as they would be after `--set name=`; a list is separated by commas.
+#define KPT_OPTIONS(X)                                                                                                \
+  X(kLogLevel, log::Level, "log.level", "warn", domain::one_of(kLogLevelWords), "KPT_LOG",                            \
+    "least severe message that is logged")                                                                            \
+  X(kLogFormat, log::Format, "log.format", "text", domain::one_of(kLogFormatWords), "KPT_LOG_FORMAT",                 \
+    "log lines for people (text) or for machines (json)")                                                             \
+  X(kCacheDir, std::string, "cache.dir", "", domain::path(), "KPT_CACHE_DIR",                                         \
+    "cache folder; empty means $XDG_CACHE_HOME/kpt, or ~/.cache/kpt")                                                 \
+  X(kCliColor, ColorMode, "cli.color", "auto", domain::one_of(kColorModeWords), "KPT_COLOR",                          \
+    "colours in the output; auto means only on a terminal")                                                           \
+  X(kProbeTimeoutMs, std::int64_t, "probe.timeout_ms", "10000", domain::range(100, 120000), "KPT_PROBE_TIMEOUT_MS",   \
+    "time limit, in milliseconds, for one vendor library to answer during detection")                                 \
+  X(kProbeBackends, std::vector<std::string>, "probe.backends", "nvidia,amd,tpu,pjrt,torch",                          \
+    domain::any_of(kProbeBackendWords), "KPT_PROBE_BACKENDS", "vendor stacks that detection may open")                \
+  X(kPjrtPlugins, std::vector<std::string>, "pjrt.plugins", "", domain::named_paths(), "KPT_PJRT_PLUGINS",            \
+    "further PJRT plugins to look at")                                                                                \
+  X(kStrict, bool, "strict", "false", domain::truth(), "KPT_STRICT", "warnings count as failures")                    \
+  X(kThreadsCount, std::int64_t, "threads.count", "0", domain::range(0, 4096), "KPT_THREADS",                         \
+    "worker threads; 0 means automatic: as many as the machine, its container and OMP_NUM_THREADS allow")             \
+  X(kTorchDir, std::string, "torch.dir", "", domain::path(), "KPT_TORCH_DIR",                                         \
+    "folder of the torch Python package to load libtorch from; empty means the one this build was made with, or the " \
+    "one found in the Python environment")
+
+// The position of an option in the table.
+enum class OptionId : std::size_t {
+#define KPT_DECLARE_ID(handle, type, name, fallback, domain, environment, meaning) handle,
+  KPT_OPTIONS(KPT_DECLARE_ID)
+#undef KPT_DECLARE_ID
+};
+
+// A typed handle: Config::get(options::kStrict) returns bool.
+template <typename T>
+struct Option {
+  using Value = T;
+  OptionId id;
+};
+
+namespace options {
+#define KPT_DECLARE_HANDLE(handle, type, name, fallback, domain, environment, meaning) \
+  inline constexpr Option<type> handle{OptionId::handle};
+KPT_OPTIONS(KPT_DECLARE_HANDLE)
+#undef KPT_DECLARE_HANDLE
+}  // namespace options
+
+struct OptionRow {
+  std::string_view name;
+  std::string_view default_text;
+  OptionDomain domain;
+  std::string_view environment;
+  std::string_view meaning;
+};
+
+// True if a value of C++ type T can hold what `domain` describes. Checked for each row at compile time.
+template <typename T>
+constexpr bool fits(const OptionDomain& domain) {
+  switch (domain.kind) {
+    case OptionKind::kBool: return std::is_same_v<T, bool>;
+    case OptionKind::kInt: return std::is_same_v<T, std::int64_t> && domain.least <= domain.most;
+    case OptionKind::kChoice: return std::is_enum_v<T> && !domain.words.empty();
+    case OptionKind::kPath: return std::is_same_v<T, std::string>;
+    case OptionKind::kWordList:
+    case OptionKind::kNamedPaths: return std::is_same_v<T, std::vector<std::string>>;
+  }
+  return false;
+}
+
+#define KPT_CHECK_ROW(handle, type, name, fallback, domain, environment, meaning) \
+  static_assert(fits<type>(domain), "the domain of " name " does not fit its type");
+KPT_OPTIONS(KPT_CHECK_ROW)
+#undef KPT_CHECK_ROW
+
+// All rows, in the order of OptionId.
+std::span<const OptionRow> option_table();
+const OptionRow& get_row(OptionId id);
+std::optional<OptionId> find_option(std::string_view name);
+// All names, for find_nearest().
+std::span<const std::string> option_names();
+
+// A named set of values to start from.
+struct PresetSetting {
+  OptionId option;
+  std::string_view text;  // as after `--set name=`
+};
+struct Preset {
+  std::string_view name;
+  std::string_view meaning;
+  std::span<const PresetSetting> settings;
+};
+std::span<const Preset> preset_table();
+const Preset* find_preset(std::string_view name);
+
+}  // namespace kpt

@@ -1,0 +1,141 @@
+// Sections about accelerators: NVIDIA, AMD, TPU and PJRT plugins.
+#include <fmt/format.h>
+
+#include "backends/amd/detect_amd.h"
+#include "backends/nvidia/detect_nvidia.h"
+#include "backends/tpu/detect_tpu.h"
+#include "backends/xla/find_plugins.h"
+#include "base/text.h"
+#include "device/hardware_json.h"
+#include "doctor/sections.h"
+
+namespace kpt::doctor {
+namespace {
+
+// The line that says whether a vendor's stack is here. Absent hardware is no failure, hardware that cannot be used is.
+Check summary_check(std::string category, std::string name, const Finding& finding) {
+  Check check{.category = std::move(category), .name = std::move(name)};
+  check.present = finding.presence != Presence::kAbsent;
+  check.message = finding.reason;
+  check.recommendation = finding.remedy;
+  if (finding.presence == Presence::kBroken) check.state = State::kFail;
+  return check;
+}
+
+Check switched_off(std::string category, std::string name, std::string_view backend) {
+  return Check{.category = std::move(category),
+               .name = std::move(name),
+               .message = fmt::format("not looked at: option probe.backends leaves out {}", backend),
+               .present = false};
+}
+
+std::string names_of(const std::vector<Precision>& precisions) {
+  std::vector<std::string> names;
+  for (const Precision precision : precisions) names.emplace_back(to_string(precision));
+  return names.empty() ? "no matrix units" : "matrix units " + join(names, " ");
+}
+
+void add_notes(std::vector<Check>& checks, const std::string& category, const std::vector<std::string>& notes) {
+  for (const std::string& note : notes) {
+    checks.push_back(Check{.category = category, .name = "note", .state = State::kWarn, .message = note});
+  }
+}
+
+Check gpu_check(const NvidiaGpu& gpu) {
+  Check check{.category = "nvidia", .name = fmt::format("gpu {}", gpu.index)};
+  std::string memory = format_bytes(gpu.memory_total_bytes);
+  if (gpu.memory_free_bytes) memory += fmt::format(" ({} free)", format_bytes(*gpu.memory_free_bytes));
+  check.message = fmt::format("{}, sm_{}{} {}, {} SMs, {}, {}", gpu.name, gpu.capability_major, gpu.capability_minor,
+                              gpu.architecture, gpu.multiprocessors, memory, names_of(gpu.matrix_precisions));
+  if (gpu.ecc_enabled) check.message += *gpu.ecc_enabled ? ", ECC on" : ", ECC off";
+  if (gpu.mig_enabled.value_or(false)) check.message += ", MIG on";
+  return check;
+}
+
+Check gpu_check(const AmdGpu& gpu) {
+  Check check{.category = "amd", .name = fmt::format("gpu {}", gpu.index)};
+  std::string fp8;
+  if (gpu.fp8_flavour == Fp8Flavour::kFnuz) fp8 = ", FP8 in the FNUZ form";
+  if (gpu.fp8_flavour == Fp8Flavour::kOcp) fp8 = ", FP8 in the OCP form";
+  check.message = fmt::format("{}, {} {}, {} CUs, wavefront {}, {}, {}{}", gpu.name, gpu.gfx_target, gpu.architecture,
+                              gpu.compute_units, gpu.wavefront_size, format_bytes(gpu.memory_total_bytes),
+                              names_of(gpu.matrix_precisions), fp8);
+  return check;
+}
+
+}  // namespace
+
+std::vector<Check> check_nvidia(const SectionInput& input) {
+  if (!input.may_probe("nvidia")) return {switched_off("nvidia", "driver", "nvidia")};
+  const NvidiaReport report = detect_nvidia(input.detection);
+  Check driver = summary_check("nvidia", "driver", report.finding);
+  driver.details = nlohmann::ordered_json(report);
+  if (report.finding.presence == Presence::kPresent) {
+    driver.message = fmt::format("driver {}, serves CUDA {}", report.driver_version.empty() ? "of unknown version" : report.driver_version,
+                                 report.cuda_driver_version);
+  }
+  std::vector<Check> checks = {driver};
+  for (const NvidiaGpu& gpu : report.gpus) checks.push_back(gpu_check(gpu));
+  add_notes(checks, "nvidia", report.notes);
+  return checks;
+}
+
+std::vector<Check> check_amd(const SectionInput& input) {
+  if (!input.may_probe("amd")) return {switched_off("amd", "runtime", "amd")};
+  const AmdReport report = detect_amd(input.detection);
+  Check runtime = summary_check("amd", "runtime", report.finding);
+  runtime.details = nlohmann::ordered_json(report);
+  if (report.finding.presence == Presence::kPresent) {
+    runtime.message = fmt::format("HIP runtime {}, ROCm {}", report.hip_runtime_version,
+                                  report.rocm_version.empty() ? "of unknown version" : report.rocm_version);
+  }
+  std::vector<Check> checks = {runtime};
+  for (const AmdGpu& gpu : report.gpus) checks.push_back(gpu_check(gpu));
+  add_notes(checks, "amd", report.notes);
+  return checks;
+}
+
+std::vector<Check> check_tpu_and_pjrt(const SectionInput& input) {
+  std::vector<Check> checks;
+  if (!input.may_probe("tpu")) {
+    checks.push_back(switched_off("tpu", "chips", "tpu"));
+  } else {
+    const TpuReport report = detect_tpu(input.detection);
+    Check chips = summary_check("tpu", "chips", report.finding);
+    chips.details = nlohmann::ordered_json(report);
+    if (report.finding.presence == Presence::kPresent) {
+      chips.message = fmt::format("{} × TPU {}, {} each{}{}", report.chips, report.generation, format_bytes(report.hbm_bytes_per_chip),
+                                  report.topology.empty() ? "" : ", topology " + report.topology,
+                                  report.libtpu_version.empty() ? "" : ", libtpu " + report.libtpu_version);
+    }
+    checks.push_back(std::move(chips));
+    for (const std::string& note : report.notes) {
+      checks.push_back(Check{.category = "tpu", .name = "note", .message = note, .present = false});
+    }
+  }
+  if (!input.may_probe("pjrt")) {
+    checks.push_back(switched_off("tpu", "pjrt plugins", "pjrt"));
+    return checks;
+  }
+  const std::vector<PjrtPlugin> plugins = detect_plugins(input.detection);
+  if (plugins.empty()) {
+    checks.push_back(Check{.category = "tpu",
+                           .name = "pjrt plugins",
+                           .message = "none found; the XLA engine needs one",
+                           .recommendation = "pip install xla-cpu-pjrt, or set pjrt.plugins=name=path",
+                           .present = false});
+  }
+  for (const PjrtPlugin& plugin : plugins) {
+    Check check = summary_check("tpu", "pjrt " + plugin.name, plugin.finding);
+    // One that a user named must work; one that merely lies in a Python environment may be for other hardware.
+    if (check.state == State::kFail && plugin.source == "python environment") check.state = State::kWarn;
+    check.details = nlohmann::ordered_json(plugin);
+    if (plugin.finding.presence == Presence::kPresent) {
+      check.message = fmt::format("API {}.{}, from the {} ({})", plugin.api_major, plugin.api_minor, plugin.source, plugin.path);
+    }
+    checks.push_back(std::move(check));
+  }
+  return checks;
+}
+
+}  // namespace kpt::doctor

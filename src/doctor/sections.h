@@ -1,0 +1,32 @@
+// The sections of the report, one function each. They only look; none changes anything but a probe file in the cache
+// folder, which is removed again.
+#pragma once
+
+#include <vector>
+
+#include "device/detection_context.h"
+#include "doctor/doctor.h"
+
+namespace kpt::doctor {
+
+struct SectionInput {
+  const Request& request;
+  DetectionContext detection;
+
+  // Option probe.backends: may this vendor's stack be opened?
+  bool may_probe(std::string_view backend) const;
+};
+
+using Section = std::vector<Check> (*)(const SectionInput&);
+
+std::vector<Check> check_system(const SectionInput& input);
+std::vector<Check> check_cpu(const SectionInput& input);
+std::vector<Check> check_nvidia(const SectionInput& input);
+std::vector<Check> check_amd(const SectionInput& input);
+std::vector<Check> check_tpu_and_pjrt(const SectionInput& input);
+std::vector<Check> check_libtorch(const SectionInput& input);
+std::vector<Check> check_toolchains(const SectionInput& input);
+std::vector<Check> check_cache(const SectionInput& input);
+std::vector<Check> check_serving(const SectionInput& input);
+
+}  // namespace kpt::doctor

@@ -1,0 +1,81 @@
+// kpt_aten_cuda_<major>_<minor>.so: what the tree asks of libtorch on NVIDIA GPUs. Opened on top of the CPU module.
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <torch/headeronly/version.h>
+
+#include "engines/aten/module/guarded_call.h"
+#include "engines/aten/module/matmul_check.h"
+#include "engines/aten/module_abi.h"
+
+namespace kpt::aten {
+namespace {
+
+std::uint64_t to_bytes(std::int64_t value) { return value > 0 ? static_cast<std::uint64_t>(value) : 0; }
+
+// Also initializes libtorch's CUDA state, which allocator and generator need. Never throws for "no driver".
+c10::DeviceIndex require_device(std::int32_t index) {
+  if (index < 0 || index >= c10::cuda::device_count()) {
+    throw CallFailure(CallCode::kNoDevice, "libtorch sees no CUDA device of that index");
+  }
+  at::globalContext().lazyInitDevice(at::kCUDA);
+  return static_cast<c10::DeviceIndex>(index);
+}
+
+CallOutcome device_count(std::int32_t* count) noexcept {
+  return guarded_call([count] { *count = c10::cuda::device_count(); });
+}
+
+CallOutcome describe_device(std::int32_t index, CudaDeviceFacts* facts) noexcept {
+  return guarded_call([=] {
+    const cudaDeviceProp* properties = at::cuda::getDeviceProperties(require_device(index));
+    *facts = {};
+    copy_text(properties->name, facts->name);
+    facts->capability_major = properties->major;
+    facts->capability_minor = properties->minor;
+    facts->multiprocessors = properties->multiProcessorCount;
+    facts->memory_total_bytes = properties->totalGlobalMem;
+  });
+}
+
+CallOutcome memory_stats(std::int32_t index, CudaMemoryStats* stats) noexcept {
+  return guarded_call([=] {
+    constexpr auto kAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+    const c10::DeviceIndex device = require_device(index);
+    c10::cuda::CUDACachingAllocator::CUDAAllocator* allocator = c10::cuda::CUDACachingAllocator::get();
+    const c10::CachingDeviceAllocator::DeviceStats all = allocator->getDeviceStats(device);
+    *stats = {
+        .allocated_bytes = to_bytes(all.allocated_bytes[kAll].current),
+        .allocated_peak_bytes = to_bytes(all.allocated_bytes[kAll].peak),
+        .reserved_bytes = to_bytes(all.reserved_bytes[kAll].current),
+        .reserved_peak_bytes = to_bytes(all.reserved_bytes[kAll].peak),
+        .free_bytes = allocator->getMemoryInfo(device).first,
+        .out_of_memory_count = to_bytes(all.num_ooms),
+    };
+  });
+}
+
+CallOutcome self_check(std::int32_t index, std::uint64_t seed, SelfCheck* check) noexcept {
+  return guarded_call([=] {
+    const at::Device device(at::kCUDA, require_device(index));
+    const c10::cuda::CUDAGuard current(device);
+    *check = check_matmul(seed, device, {at::kFloat, at::kBFloat16});
+  });
+}
+
+constexpr CudaModuleTable kTable = {
+    .abi = kModuleAbi,
+    .built_for = {TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR, TORCH_VERSION_PATCH},
+    .device_count = device_count,
+    .describe_device = describe_device,
+    .memory_stats = memory_stats,
+    .self_check = self_check,
+};
+
+}  // namespace
+}  // namespace kpt::aten
+
+extern "C" [[gnu::visibility("default")]] const kpt::aten::CudaModuleTable* kpt_aten_cuda_module() {
+  return &kpt::aten::kTable;
+}

@@ -1,0 +1,63 @@
+// kpt_aten_<major>_<minor>.so: what the tree asks of libtorch on the CPU.
+#include <string>
+#include <string_view>
+
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+#include <torch/headeronly/version.h>
+
+#include "engines/aten/module/guarded_call.h"
+#include "engines/aten/module/matmul_check.h"
+#include "engines/aten/module_abi.h"
+
+namespace kpt::aten {
+namespace {
+
+// "…, BLAS_INFO=nvpl, …" is the only place where libtorch names the library it multiplies with.
+std::string_view find_blas(std::string_view configuration) {
+  constexpr std::string_view kKey = "BLAS_INFO=";
+  const auto start = configuration.find(kKey);
+  if (start == std::string_view::npos) return {};
+  const std::string_view rest = configuration.substr(start + kKey.size());
+  return rest.substr(0, rest.find_first_of(", \n"));
+}
+
+CallOutcome runtime_version(TorchVersion* version) noexcept {
+  return guarded_call([version] {
+    // The libtorch in the process answers here, not the headers: major, minor and patch in the three top bytes.
+    const std::uint64_t encoded = aoti_torch_abi_version();
+    *version = {static_cast<std::int32_t>(encoded >> 56 & 0xff), static_cast<std::int32_t>(encoded >> 48 & 0xff),
+                static_cast<std::int32_t>(encoded >> 40 & 0xff)};
+  });
+}
+
+CallOutcome build_facts(BuildFacts* facts) noexcept {
+  return guarded_call([facts] {
+    *facts = {};
+    facts->threads = at::get_num_threads();
+    facts->interop_threads = static_cast<std::int32_t>(at::get_num_interop_threads());
+    copy_text(at::get_cpu_capability(), facts->cpu_capability);
+    const std::string configuration = at::show_config();
+    copy_text(find_blas(configuration), facts->blas);
+    copy_text(configuration, facts->configuration);
+    copy_text(at::get_parallel_info(), facts->parallel);
+  });
+}
+
+CallOutcome self_check(std::uint64_t seed, SelfCheck* check) noexcept {
+  return guarded_call([=] { *check = check_matmul(seed, at::kCPU, {at::kFloat, at::kDouble}); });
+}
+
+constexpr ModuleTable kTable = {
+    .abi = kModuleAbi,
+    .built_for = {TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR, TORCH_VERSION_PATCH},
+    .runtime_version = runtime_version,
+    .build_facts = build_facts,
+    .self_check = self_check,
+};
+
+}  // namespace
+}  // namespace kpt::aten
+
+extern "C" [[gnu::visibility("default")]] const kpt::aten::ModuleTable* kpt_aten_module() { return &kpt::aten::kTable; }

@@ -1,0 +1,105 @@
+// The border between the tree and the modules compiled with libtorch headers (kpt_aten_<major>_<minor>.so and
+// kpt_aten_cuda_<major>_<minor>.so): plain data and C functions, so that both sides agree whatever libtorch is.
+//
+// Each module exports one function that returns its table. `abi` and `built_for` are its first fields for ever; a
+// reader checks both before it touches the rest. Any change of what follows raises kModuleAbi.
+//
+// No function throws: what libtorch throws comes back as a code and one line of text. All may be called from any
+// thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace kpt::aten {
+
+inline constexpr std::uint32_t kModuleAbi = 1;
+inline constexpr char kModuleEntry[] = "kpt_aten_module";
+inline constexpr char kCudaModuleEntry[] = "kpt_aten_cuda_module";
+
+enum class CallCode : std::int32_t { kOk, kFailed, kOutOfMemory, kNoDevice, kInvalidArgument };
+
+struct CallOutcome {
+  CallCode code;
+  char text[1020];  // one line, zero-terminated; empty when ok
+};
+
+struct TorchVersion {
+  std::int32_t major;
+  std::int32_t minor;
+  std::int32_t patch;
+  bool operator==(const TorchVersion&) const = default;
+};
+
+// What the loaded libtorch says about itself. All text is zero-terminated and cut to fit.
+struct BuildFacts {
+  std::int32_t threads;          // inside one operator
+  std::int32_t interop_threads;  // between operators
+  char cpu_capability[32];       // the vector code it chose: "AVX512", "SVE256", "DEFAULT"
+  char blas[32];                 // "mkl", "nvpl", "open"; empty when it does not say
+  char configuration[8192];      // its build settings, several lines
+  char parallel[4096];           // its threading settings, several lines
+};
+
+// The error of one product, |computed - exact| / (|A| |B|), the greatest over all elements. Seen this way rounding
+// alone gives at most about inner * unit roundoff, whatever the order of summation.
+struct MatmulError {
+  char dtype[16];           // "float32"
+  double relative_error;    // NaN when the product has one
+  double tolerance;         // passed: relative_error <= tolerance
+};
+
+struct SelfCheck {
+  std::uint64_t seed;
+  std::int32_t rows;  // the shapes follow from the seed too
+  std::int32_t inner;
+  std::int32_t columns;
+  std::int32_t count;  // of `errors`
+  MatmulError errors[4];
+};
+
+struct ModuleTable {
+  std::uint32_t abi;       // kModuleAbi
+  TorchVersion built_for;  // of the headers
+
+  // Of the libtorch that the process has loaded.
+  CallOutcome (*runtime_version)(TorchVersion* version) noexcept;
+  CallOutcome (*build_facts)(BuildFacts* facts) noexcept;
+  // Multiplies random matrices through the dispatcher on the CPU and compares with an fp64 product.
+  CallOutcome (*self_check)(std::uint64_t seed, SelfCheck* check) noexcept;
+};
+
+struct CudaDeviceFacts {
+  char name[256];
+  std::int32_t capability_major;
+  std::int32_t capability_minor;
+  std::int32_t multiprocessors;
+  std::uint64_t memory_total_bytes;
+};
+
+// Of libtorch's caching allocator, for this process.
+struct CudaMemoryStats {
+  std::uint64_t allocated_bytes;  // in use by tensors
+  std::uint64_t allocated_peak_bytes;
+  std::uint64_t reserved_bytes;  // taken from the driver
+  std::uint64_t reserved_peak_bytes;
+  std::uint64_t free_bytes;  // of the device, as the driver sees it
+  std::uint64_t out_of_memory_count;
+};
+
+// An index outside the devices, or no device at all, is kNoDevice.
+struct CudaModuleTable {
+  std::uint32_t abi;
+  TorchVersion built_for;
+
+  CallOutcome (*device_count)(std::int32_t* count) noexcept;
+  CallOutcome (*describe_device)(std::int32_t index, CudaDeviceFacts* facts) noexcept;
+  CallOutcome (*memory_stats)(std::int32_t index, CudaMemoryStats* stats) noexcept;
+  // float32 and bfloat16 products on the device against an fp64 product on the CPU.
+  CallOutcome (*self_check)(std::int32_t index, std::uint64_t seed, SelfCheck* check) noexcept;
+};
+
+using ModuleEntry = const ModuleTable* (*)();
+using CudaModuleEntry = const CudaModuleTable* (*)();
+
+}  // namespace kpt::aten

@@ -1,0 +1,156 @@
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "hardware_fixture.h"
+#include "program.h"
+
+namespace kpt::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using nlohmann::ordered_json;
+
+// A machine without files, drivers, libtorch or Python, whatever the one has that runs this test.
+struct BareMachine {
+  TemporaryFolder folder;
+  std::vector<std::string> environment() const {
+    std::filesystem::create_directories(folder.path() / "fakes");
+    return {"KPT_SYSTEM_ROOT=" + folder.path().string(),
+            "KPT_TORCH_DIR=" + (folder.path() / "no_torch").string(),
+            "LD_LIBRARY_PATH=" + (folder.path() / "fakes").string(),
+            "PATH=" + (folder.path() / "no_programs").string(),
+            "VIRTUAL_ENV=",
+            "CONDA_PREFIX="};
+  }
+};
+
+// One that shows the fakes' H200 (or whatever `spec` says) to the CUDA driver probe.
+struct FakeCuda {
+  TemporaryFolder folder;
+  explicit FakeCuda(const ordered_json& spec) { std::ofstream(folder.path() / "cuda.json") << spec.dump(); }
+  std::vector<std::string> environment() const {
+    return {"LD_LIBRARY_PATH=" KPT_BUILD_DIR "/fakes/nvidia", "KPT_FAKE_CUDA=" + (folder.path() / "cuda.json").string()};
+  }
+};
+
+const ordered_json kOneHopper = {{"version", 13000},
+                                 {"devices",
+                                  {{{"name", "NVIDIA H200"},
+                                    {"uuid", "00112233445566778899aabbccddeeff"},
+                                    {"pci", "0000:1b:00.0"},
+                                    {"capability", {9, 0}},
+                                    {"multiprocessors", 132},
+                                    {"memory_total", 150754820096}}}}};
+
+TEST(Doctor, JsonHasEveryKeyOfTheSchema) {
+  const ordered_json report = run_kpt({"doctor", "--json"}).json();
+  std::ifstream file(KPT_SOURCE_DIR "/docs/reference/doctor.schema.json");
+  const ordered_json schema = ordered_json::parse(file);
+  const auto require = [](const ordered_json& part, const ordered_json& object) {
+    for (const auto& key : part.at("required")) EXPECT_TRUE(object.contains(key)) << key;
+    for (const auto& [key, value] : object.items()) EXPECT_TRUE(part.at("properties").contains(key)) << "undocumented: " << key;
+  };
+  require(schema, report);
+  require(schema.at("properties").at("kpt"), report.at("kpt"));
+  const ordered_json& line_schema = schema.at("properties").at("diagnostics").at("items");
+  const ordered_json& names = line_schema.at("properties").at("category").at("enum");
+  ASSERT_FALSE(report.at("diagnostics").empty());
+  for (const ordered_json& line : report.at("diagnostics")) {
+    require(line_schema, line);
+    EXPECT_NE(std::find(names.begin(), names.end(), line.at("category")), names.end()) << line.at("category");
+  }
+  for (const auto& name : names) {
+    EXPECT_TRUE(std::any_of(report.at("diagnostics").begin(), report.at("diagnostics").end(),
+                            [&](const ordered_json& line) { return line.at("category") == name; }))
+        << "no line for " << name;
+  }
+}
+
+TEST(Doctor, HealthyMeansExitZero) {
+  const ProgramRun fine = run_kpt({"doctor", "--json", "--category", "system,cache"});
+  EXPECT_EQ(fine.json().at("healthy"), true);
+  EXPECT_EQ(fine.exit_code, 0);
+  const ProgramRun broken = run_kpt({"doctor", "--json", "--category", "cache"}, {"KPT_CACHE_DIR=/proc/self/no/such"});
+  EXPECT_EQ(broken.json().at("healthy"), false);
+  EXPECT_EQ(broken.exit_code, 1);
+  EXPECT_THAT(find_line(broken.json(), "cache", "folder").at("recommendation"), HasSubstr("KPT_CACHE_DIR"));
+}
+
+TEST(Doctor, WorksOnABareMachineAndSaysWhatIsMissing) {
+  const BareMachine machine;
+  const ProgramRun run = run_kpt({"doctor", "--json"}, machine.environment());
+  const ordered_json report = run.json();
+  EXPECT_EQ(report.at("diagnostics").size() > 8, true);
+  const ordered_json torch = find_line(report, "libtorch", "library");
+  ASSERT_FALSE(torch.is_null());
+  EXPECT_NE(torch.at("status"), "pass") << torch;
+  EXPECT_FALSE(torch.at("recommendation").get<std::string>().empty());
+  const ordered_json amd = find_line(report, "amd", "runtime");
+  EXPECT_EQ(amd.at("status"), "pass");
+  EXPECT_EQ(amd.at("present"), false);
+  EXPECT_EQ(find_line(report, "toolchains", "clang for AMD").at("present"), false);
+}
+
+TEST(Doctor, TheHumanReportSaysTheSameAsTheJson) {
+  const BareMachine machine;
+  const ProgramRun run = run_kpt({"doctor"}, machine.environment());
+  const ordered_json report = run_kpt({"doctor", "--json"}, machine.environment()).json();
+  EXPECT_EQ(run.exit_code, report.at("healthy") == true ? 0 : 1);
+  for (const ordered_json& line : report.at("diagnostics")) EXPECT_THAT(run.out, HasSubstr(line.at("name").get<std::string>()));
+  EXPECT_THAT(run.out, HasSubstr(std::to_string(report.at("summary").at("fail").get<int>()) + " fail in "));
+  EXPECT_EQ(run.out.find('\x1b'), std::string::npos);
+}
+
+TEST(Doctor, ShowsAFakeH200AsHopperWithItsPrecisions) {
+  const FakeCuda cuda(kOneHopper);
+  const ProgramRun run = run_kpt({"doctor", "--json", "--category", "nvidia"}, cuda.environment());
+  EXPECT_EQ(run.exit_code, 0) << run.out;
+  const ordered_json gpu = find_line(run.json(), "nvidia", "gpu 0");
+  ASSERT_FALSE(gpu.is_null()) << run.out;
+  for (const char* word : {"NVIDIA H200", "sm_90 Hopper", "132 SMs", "140.4 GiB", "tf32", "bf16", "fp8"}) {
+    EXPECT_THAT(gpu.at("message"), HasSubstr(word));
+  }
+}
+
+TEST(Doctor, SurvivesADriverThatCrashes) {
+  for (const char* death : {"abort", "null_write"}) {
+    ordered_json spec = kOneHopper;
+    spec["calls"] = {{"cuDeviceGetCount", death}};
+    const FakeCuda cuda(spec);
+    const ProgramRun run = run_kpt({"doctor", "--json", "--category", "system,nvidia"}, cuda.environment());
+    EXPECT_EQ(run.exit_code, 1);
+    const ordered_json line = find_line(run.json(), "nvidia", "driver");
+    EXPECT_EQ(line.at("status"), "fail");
+    EXPECT_THAT(line.at("message"), HasSubstr("signal"));
+    EXPECT_EQ(find_line(run.json(), "system", "platform").at("status"), "pass");
+  }
+}
+
+TEST(Doctor, SurvivesADriverThatHangsAndKillsItAtTheLimit) {
+  ordered_json spec = kOneHopper;
+  spec["calls"] = {{"cuInit", "hang"}};
+  const FakeCuda cuda(spec);
+  const auto start = std::chrono::steady_clock::now();
+  const ProgramRun run =
+      run_kpt({"doctor", "--json", "--category", "nvidia", "--set", "probe.timeout_ms=300"}, cuda.environment());
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(find_line(run.json(), "nvidia", "driver").at("message"), HasSubstr("0.3 s"));
+}
+
+TEST(Doctor, ADriverWithoutADeviceIsAFailureWithARemedy) {
+  ordered_json spec = kOneHopper;
+  spec["calls"] = {{"cuInit", 100}};
+  const FakeCuda cuda(spec);
+  const ProgramRun run = run_kpt({"doctor", "--json", "--category", "nvidia"}, cuda.environment());
+  const ordered_json line = find_line(run.json(), "nvidia", "driver");
+  EXPECT_EQ(line.at("status"), "fail") << line;
+  EXPECT_FALSE(line.at("recommendation").get<std::string>().empty());
+}
+
+}  // namespace
+}  // namespace kpt::testing

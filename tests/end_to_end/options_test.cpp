@@ -1,0 +1,104 @@
+// Every option must have an effect that a user can see; one test each.
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "hardware_fixture.h"
+#include "program.h"
+
+namespace kpt::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using nlohmann::ordered_json;
+
+std::vector<std::string> doctor(const std::string& category, const std::string& setting) {
+  return {"doctor", "--json", "--category", category, "--set", setting};
+}
+
+TEST(OptionEffect, LogLevelDecidesWhatIsLogged) {
+  EXPECT_THAT(run_kpt(doctor("system", "log.level=info")).err, HasSubstr("doctor ran"));
+  EXPECT_THAT(run_kpt(doctor("system", "log.level=warn")).err, IsEmpty());
+  EXPECT_THAT(run_kpt({"doctor", "--category", "system"}, {"KPT_LOG=info"}).err, HasSubstr("doctor ran"));
+}
+
+TEST(OptionEffect, LogFormatJsonGivesOneObjectALine) {
+  const ProgramRun run = run_kpt({"doctor", "--category", "system", "--set", "log.level=info", "--set", "log.format=json"});
+  const auto line = ordered_json::parse(run.err.substr(0, run.err.find('\n')), nullptr, false);
+  ASSERT_FALSE(line.is_discarded()) << run.err;
+  EXPECT_EQ(line.at("level"), "info");
+}
+
+TEST(OptionEffect, CacheDirIsWhereTheDoctorWrites) {
+  const TemporaryFolder folder;
+  const std::string place = (folder.path() / "deep" / "cache").string();
+  const ProgramRun run = run_kpt(doctor("cache", "cache.dir=" + place));
+  EXPECT_THAT(find_line(run.json(), "cache", "folder").at("message"), HasSubstr(place));
+  EXPECT_TRUE(std::filesystem::is_directory(place));
+}
+
+TEST(OptionEffect, CliColorForcesOrForbidsColour) {
+  const auto colour_in = [](const std::string& value, const std::vector<std::string>& environment = {}) {
+    return run_kpt({"doctor", "--category", "system", "--set", "cli.color=" + value}, environment).out.find("\x1b[") != std::string::npos;
+  };
+  EXPECT_TRUE(colour_in("always"));
+  EXPECT_TRUE(colour_in("always", {"NO_COLOR=1"}));
+  EXPECT_FALSE(colour_in("never"));
+  EXPECT_FALSE(colour_in("auto"));  // not a terminal
+}
+
+TEST(OptionEffect, ProbeTimeoutLimitsAHangingLibrary) {
+  const TemporaryFolder folder;
+  std::ofstream(folder.path() / "cuda.json") << R"({"version": 13000, "calls": {"cuInit": "hang"}})";
+  const ProgramRun run = run_kpt(doctor("nvidia", "probe.timeout_ms=200"),
+                                 {"LD_LIBRARY_PATH=" KPT_BUILD_DIR "/fakes/nvidia", "KPT_FAKE_CUDA=" + (folder.path() / "cuda.json").string()});
+  EXPECT_THAT(run.out, HasSubstr("0.2 s"));
+}
+
+TEST(OptionEffect, ProbeBackendsLeavesStacksAlone) {
+  const ordered_json report = run_kpt(doctor("nvidia,amd,tpu,libtorch", "probe.backends=amd")).json();
+  EXPECT_THAT(find_line(report, "nvidia", "driver").at("message"), HasSubstr("probe.backends"));
+  EXPECT_THAT(find_line(report, "tpu", "chips").at("message"), HasSubstr("probe.backends"));
+  EXPECT_THAT(find_line(report, "tpu", "pjrt plugins").at("message"), HasSubstr("probe.backends"));
+  EXPECT_THAT(find_line(report, "libtorch", "library").at("message"), HasSubstr("probe.backends"));
+  EXPECT_THAT(find_line(report, "amd", "runtime").at("message").get<std::string>(), Not(HasSubstr("probe.backends")));
+}
+
+TEST(OptionEffect, PjrtPluginsAreLookedAtAndAMissingOneFails) {
+  const ProgramRun run = run_kpt(doctor("tpu", "pjrt.plugins=mine=/no/such/plugin.so"));
+  EXPECT_EQ(run.exit_code, 1);
+  const ordered_json line = find_line(run.json(), "tpu", "pjrt mine");
+  EXPECT_EQ(line.at("status"), "fail");
+  EXPECT_THAT(line.at("message"), HasSubstr("/no/such/plugin.so"));
+}
+
+TEST(OptionEffect, StrictTurnsWarningsIntoFailure) {
+  // More threads than cores is a warning on any machine.
+  const std::vector<std::string> crowded = {"doctor", "--json", "--category", "cpu", "--set", "threads.count=4096"};
+  EXPECT_EQ(run_kpt(crowded).exit_code, 0);
+  EXPECT_EQ(run_kpt(crowded, {"KPT_STRICT=true"}).exit_code, 1);
+  std::vector<std::string> development = crowded;
+  development.insert(development.end(), {"--preset", "development"});
+  EXPECT_EQ(run_kpt(development).exit_code, 1);
+}
+
+TEST(OptionEffect, ThreadsCountIsUsedAndItsOriginShown) {
+  const ordered_json set = find_line(run_kpt(doctor("cpu", "threads.count=1")).json(), "cpu", "cores");
+  EXPECT_EQ(set.at("details").at("threads"), 1);
+  EXPECT_THAT(set.at("message"), HasSubstr("--set"));
+  const ordered_json automatic = find_line(run_kpt({"doctor", "--json", "--category", "cpu"}, {"OMP_NUM_THREADS=1"}).json(), "cpu", "cores");
+  EXPECT_EQ(automatic.at("details").at("threads"), 1);
+  EXPECT_THAT(automatic.at("message"), HasSubstr("automatic"));
+}
+
+TEST(OptionEffect, TorchDirDecidesWhichLibtorchIsLookedAt) {
+  const ProgramRun run = run_kpt(doctor("libtorch", "torch.dir=/no/such/torch"));
+  EXPECT_THAT(find_line(run.json(), "libtorch", "library").at("message"), HasSubstr("/no/such/torch"));
+}
+
+}  // namespace
+}  // namespace kpt::testing

@@ -1,0 +1,53 @@
+#include "program.h"
+
+#include <gtest/gtest.h>
+
+#include "base/environment.h"
+#include "hardware_fixture.h"
+
+namespace kpt::testing {
+
+nlohmann::ordered_json ProgramRun::json() const {
+  auto parsed = nlohmann::ordered_json::parse(out, nullptr, /*allow_exceptions=*/false);
+  if (parsed.is_discarded()) {
+    ADD_FAILURE() << "no JSON: " << out << err;
+    return nlohmann::ordered_json::object();
+  }
+  return parsed;
+}
+
+ProgramRun run_kpt(const std::vector<std::string>& arguments, const std::vector<std::string>& environment) {
+  static const TemporaryFolder home;
+  ChildCommand command;
+  command.arguments = {KPT_BUILD_DIR "/bin/kpt"};
+  command.arguments.insert(command.arguments.end(), arguments.begin(), arguments.end());
+  command.time_limit = std::chrono::seconds(120);
+  for (const EnvironmentVariable& row : environment_table()) {
+    if (row.owner == "kpt") command.environment_overrides.push_back(std::string(row.name) + "=");
+  }
+  for (const char* name : {"HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"}) {
+    command.environment_overrides.push_back(std::string(name) + "=" + home.path().string());
+  }
+  for (const std::string& entry : environment) {
+    std::erase_if(command.environment_overrides,
+                  [&](const std::string& other) { return other.substr(0, other.find('=')) == entry.substr(0, entry.find('=')); });
+    command.environment_overrides.push_back(entry);
+  }
+  const Result<ChildOutcome> outcome = run_child(command);
+  if (!outcome.ok()) {
+    ADD_FAILURE() << outcome.status().to_string();
+    return {};
+  }
+  EXPECT_FALSE(outcome->timed_out) << outcome->standard_error;
+  EXPECT_EQ(outcome->signal, 0) << outcome->standard_error;
+  return {outcome->exit_code, outcome->standard_output, outcome->standard_error};
+}
+
+nlohmann::ordered_json find_line(const nlohmann::ordered_json& report, const std::string& category, const std::string& name) {
+  for (const auto& line : report.at("diagnostics")) {
+    if (line.at("category") == category && line.at("name") == name) return line;
+  }
+  return nullptr;
+}
+
+}  // namespace kpt::testing

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Installs the build into a fresh folder, moves that folder, builds examples/list_devices against it and runs everything
+# from there: find_package, exported target, version file, helper program and relocatability in one go.
+#   check_install.sh BUILD_FOLDER SOURCE_FOLDER
+set -euo pipefail
+build=$1 source=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+cmake --install "$build" --prefix "$work/first" >/dev/null
+mv "$work/first" "$work/moved"
+
+cmake -S "$source/examples/list_devices" -B "$work/example" -DCMAKE_PREFIX_PATH="$work/moved" \
+  ${KPT_TEST_CXX_FLAGS:+-DCMAKE_CXX_FLAGS="$KPT_TEST_CXX_FLAGS"} >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+cmake --build "$work/example" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+
+listing=$("$work/example/list_devices")
+echo "$listing"
+grep -q '^KernelPyTorch ' <<<"$listing"
+grep -q '^cpu  .*  usable$' <<<"$listing"
+
+# A device that no machine has: the exact exception type must cross the library's border.
+if "$work/example/list_devices" nvidia:9999 2>"$work/error"; then
+  echo "nvidia:9999 was accepted" >&2
+  exit 1
+fi
+grep -q '^no CUDA: nvidia:9999 cannot be used: ' "$work/error" || { cat "$work/error"; exit 1; }
+
+# An older minor version must be refused by the version file.
+sed 's/KernelPyTorch 0.5/KernelPyTorch 0.4/' "$source/examples/list_devices/CMakeLists.txt" >"$work/CMakeLists.txt"
+cp "$source/examples/list_devices/main.cpp" "$work/"
+if cmake -S "$work" -B "$work/old" -DCMAKE_PREFIX_PATH="$work/moved" >"$work/log" 2>&1; then
+  echo "a request for 0.4 was satisfied by this version" >&2
+  exit 1
+fi
+
+"$work/moved/bin/kpt" --version
+"$work/moved/bin/kpt" doctor --category cpu
+echo "install tree: fine"

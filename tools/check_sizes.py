@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Holds files and functions to the size limits. An exception needs a reason, here."""
+
+import re
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LIMITS = {".h": 300, ".cpp": 600, ".cu": 600, ".cuh": 300, ".py": 600, ".sh": 200}
+FUNCTION_LIMIT = 70
+MEDIAN_LIMIT = 150
+ROOT_CMAKE_LIMIT = 150
+
+# path: reason
+EXCEPTIONS = {}
+
+
+def tracked():
+    names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return [name for name in names.stdout.split() if (ROOT / name).is_file()]
+
+
+def long_functions(text):
+    """Bodies that start at column 0 or two, by their closing brace at the same indentation (the formatter guarantees it)."""
+    lines = text.split("\n")
+    for start, line in enumerate(lines):
+        match = re.match(r"^( {0,4})[\w:~<>,&*\[\]() =\-+!/.'\"]+\)( const)?( noexcept)?( override)?( &&?)? \{$", line)
+        if not match or re.match(r"\s*(if|for|while|switch|namespace|else|do|try|catch)\b", line):
+            continue
+        indent = match.group(1)
+        for end in range(start + 1, len(lines)):
+            if lines[end].startswith(indent + "}"):
+                if end - start - 1 > FUNCTION_LIMIT:
+                    yield start + 1, end - start - 1
+                break
+
+
+def main():
+    problems = []
+    sizes = []
+    for name in tracked():
+        suffix = Path(name).suffix
+        if suffix not in LIMITS or name in EXCEPTIONS:
+            continue
+        text = (ROOT / name).read_text(encoding="utf-8")
+        lines = text.count("\n")
+        if suffix in (".h", ".cpp") and not name.endswith("_test.cpp"):
+            sizes.append(lines)
+        if lines > LIMITS[suffix]:
+            problems.append(f"{name}: {lines} lines, the limit is {LIMITS[suffix]}")
+        if suffix in (".cpp", ".h", ".cu"):
+            problems += [f"{name}:{line}: a function of {length} lines, the limit is {FUNCTION_LIMIT}" for line, length in long_functions(text)]
+    for name in EXCEPTIONS:
+        if not (ROOT / name).exists():
+            problems.append(f"tools/check_sizes.py: the exception {name} no longer exists")
+    if (ROOT / "CMakeLists.txt").read_text().count("\n") > ROOT_CMAKE_LIMIT:
+        problems.append(f"CMakeLists.txt: more than {ROOT_CMAKE_LIMIT} lines")
+    median = statistics.median(sizes) if sizes else 0
+    if median > MEDIAN_LIMIT:
+        problems.append(f"the median file has {median:.0f} lines, the limit is {MEDIAN_LIMIT}")
+    print("\n".join(problems) if problems else f"sizes: {len(sizes)} files, median {median:.0f} lines, no violation")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Prints the Python interpreter whose environment holds libtorch and the lint tools, making the environment if needed.
+#
+#   KPT_PYTHON=…          that interpreter, nothing is installed
+#   otherwise             $XDG_CACHE_HOME/kpt/python/<hash>/bin/python, made once from requirements.txt and shared by
+#                         all clones (the hash covers the list, the torch version, the Python version and the machine)
+#   KPT_TORCH_VERSION=…   another torch than the pinned one (2.11.0 to 2.15.0)
+#
+# Progress goes to standard error, the path alone to standard output.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+
+if [ -n "${KPT_PYTHON:-}" ]; then
+  command -v "$KPT_PYTHON" || { echo "setup: KPT_PYTHON=$KPT_PYTHON is no program" >&2; exit 1; }
+  exit 0
+fi
+base_python=$(command -v python3) || { echo "setup: python3 is missing" >&2; exit 1; }
+list=$(grep -v '^#' "$here/requirements.txt")
+if [ -n "${KPT_TORCH_VERSION:-}" ]; then
+  list=$(sed "s/^torch==.*/torch==$KPT_TORCH_VERSION/" <<<"$list")
+fi
+hash=$({ echo "$list"; "$base_python" -VV; uname -m; } | sha256sum | cut -c1-12)
+folder="${XDG_CACHE_HOME:-$HOME/.cache}/kpt/python/$hash"
+if [ -e "$folder/.ready" ]; then
+  echo "$folder/bin/python"
+  exit 0
+fi
+
+mkdir -p "$(dirname "$folder")"
+exec 9>"$folder.lock"
+flock 9 # two clones that start together make it once
+if [ ! -e "$folder/.ready" ]; then
+  echo "setup: making the Python environment $folder (about 5 GB with torch; once for all clones)" >&2
+  rm -rf "$folder"
+  "$base_python" -m venv "$folder" >&2
+  quiet=()
+  [ -t 2 ] || quiet=(--quiet --progress-bar off)
+  xargs "$folder/bin/python" -m pip install --disable-pip-version-check --no-input "${quiet[@]}" <<<"$list" 1>&2
+  touch "$folder/.ready"
+fi
+echo "$folder/bin/python"
