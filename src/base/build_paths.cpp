@@ -21,12 +21,18 @@ std::filesystem::path own_folder() {
   return std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
 }
 
+// The folder that holds bin, lib and libexec. Modules and helper programs lie one level deeper, in a folder "kpt".
+std::filesystem::path prefix() {
+  const std::filesystem::path folder = own_folder();
+  return folder.filename() == "kpt" ? folder.parent_path().parent_path() : folder.parent_path();
+}
+
 }  // namespace
 
 Result<std::filesystem::path> find_helper(const Environment& environment, const std::string& name) {
   const auto folder = environment.find("KPT_HELPER_DIR");
   const std::filesystem::path path =
-      folder ? std::filesystem::path(*folder) / name : own_folder().parent_path() / "libexec" / "kpt" / name;
+      folder ? std::filesystem::path(*folder) / name : prefix() / "libexec" / "kpt" / name;
   std::error_code error;
   if (std::filesystem::exists(path, error)) return path;
   return Status(StatusCode::kNotFound,
@@ -37,7 +43,7 @@ Result<std::filesystem::path> find_helper(const Environment& environment, const 
 
 std::filesystem::path module_folder(const Environment& environment) {
   if (const auto folder = environment.find("KPT_MODULE_DIR")) return *folder;
-  return own_folder().parent_path() / "lib" / "kpt";
+  return prefix() / "lib" / "kpt";
 }
 
 }  // namespace kpt

@@ -120,6 +120,21 @@ TEST(RunChild, TalkativeGrandchildDoesNotDelayTheAnswerEither) {
   EXPECT_LT(Clock::now() - start, 10s);
 }
 
+TEST(RunChild, GrandchildInItsOwnSessionDoesNotDelayTheAnswer) {
+  const testing::TemporaryFolder folder;
+  const std::string mark = (folder.path() / "escaped").string();
+  const auto start = Clock::now();
+  const ChildOutcome outcome = run(shell("setsid sh -c 'echo $$ >\"$0.new\" && mv \"$0.new\" \"$0\"; exec sleep 60' '" +
+                                         mark + "' & while [ ! -e '" + mark + "' ]; do sleep 0.01; done; echo answer"));
+  EXPECT_LT(Clock::now() - start, 15s);
+  EXPECT_TRUE(outcome.succeeded()) << outcome.describe(20s);
+  EXPECT_EQ(outcome.standard_output, "answer\n");
+  const auto pid = parse_int(trim(read_text_file(mark, 100).value_or("")));
+  ASSERT_TRUE(pid.has_value());
+  EXPECT_TRUE(is_alive(std::to_string(*pid))) << "it did not escape, so the test shows nothing";
+  ::kill(static_cast<pid_t>(*pid), SIGKILL);
+}
+
 TEST(RunChild, LastWordsOfTheChildAreNotLost) {
   for (int i = 0; i < 20; ++i) {
     const ChildOutcome outcome = run(shell("sleep 60 & head -c 50000 /dev/zero | tr '\\0' x; echo end"));

@@ -111,7 +111,7 @@ TEST(OptionValues, PathsThatCannotBeWrittenBackAreRefused) {
   EXPECT_THAT(failure_of(parse_option(OptionId::kCacheDir, std::string_view("a\0b", 3))), HasSubstr("NUL"));
   EXPECT_THAT(failure_of(parse_option(OptionId::kCacheDir, "a\xff")), HasSubstr("not UTF-8"));
   EXPECT_THAT(failure_of(parse_option(OptionId::kCacheDir, std::string(40000, 'a'))), HasSubstr("40000 bytes"));
-  EXPECT_TRUE(parse_option(OptionId::kCacheDir, "/tmp/größe\n😀").ok());
+  EXPECT_TRUE(parse_option(OptionId::kCacheDir, "/größe\n😀").ok());
 }
 
 TEST(OptionValues, YamlFormQuotesWhatNeedsIt) {

@@ -39,6 +39,7 @@ std::optional<OptionId> find_option(std::string_view name) {
 std::span<const std::string> option_names() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all;
+    all.reserve(kRows.size());
     for (const OptionRow& row : kRows) all.emplace_back(row.name);
     return all;
   }();

@@ -22,7 +22,7 @@ constexpr std::size_t kByteOrderAt = 5;
 constexpr std::size_t kMachineAt = 18;
 constexpr unsigned char kClass64 = 2;
 constexpr unsigned char kLittleEndian = 1;
-constexpr unsigned kMachineX86_64 = 62;
+constexpr unsigned kMachineX86 = 62;
 constexpr unsigned kMachineAarch64 = 183;
 
 constexpr std::size_t kCpuinfoMaxBytes = 16u << 20;  // 2 KiB per logical CPU, so some 8000 of them
@@ -71,7 +71,7 @@ Result<std::string> read_elf_architecture(const std::filesystem::path& path) {
   }
   const unsigned machine = byte(kMachineAt) + 256u * byte(kMachineAt + 1);
   switch (machine) {
-    case kMachineX86_64: return std::string("x86_64");
+    case kMachineX86: return std::string("x86_64");
     case kMachineAarch64: return std::string("aarch64");
     default: return fmt::format("ELF machine {}", machine);
   }

@@ -142,14 +142,25 @@ TEST(Doctor, SurvivesADriverThatHangsAndKillsItAtTheLimit) {
   EXPECT_THAT(find_line(run.json(), "nvidia", "driver").at("message"), HasSubstr("0.3 s"));
 }
 
-TEST(Doctor, ADriverWithoutADeviceIsAFailureWithARemedy) {
+TEST(Doctor, ADriverWithoutADeviceFailsOnlyWhereHardwareIs) {
   ordered_json spec = kOneHopper;
   spec["calls"] = {{"cuInit", 100}};
   const FakeCuda cuda(spec);
-  const ProgramRun run = run_kpt({"doctor", "--json", "--category", "nvidia"}, cuda.environment());
-  const ordered_json line = find_line(run.json(), "nvidia", "driver");
-  EXPECT_EQ(line.at("status"), "fail") << line;
-  EXPECT_FALSE(line.at("recommendation").get<std::string>().empty());
+  const TemporaryFolder root;
+  std::vector<std::string> environment = cuda.environment();
+  environment.push_back("KPT_SYSTEM_ROOT=" + root.path().string());
+  const ordered_json without = find_line(run_kpt({"doctor", "--json", "--category", "nvidia"}, environment).json(), "nvidia", "driver");
+  EXPECT_EQ(without.at("status"), "pass") << without;
+  EXPECT_EQ(without.at("present"), false);
+
+  const std::filesystem::path device = root.path() / "sys/bus/pci/devices/0000:1b:00.0";
+  std::filesystem::create_directories(device);
+  std::ofstream(device / "vendor") << "0x10de\n";
+  std::ofstream(device / "device") << "0x2335\n";
+  std::ofstream(device / "class") << "0x030200\n";
+  const ordered_json with = find_line(run_kpt({"doctor", "--json", "--category", "nvidia"}, environment).json(), "nvidia", "driver");
+  EXPECT_EQ(with.at("status"), "fail") << with;
+  EXPECT_FALSE(with.at("recommendation").get<std::string>().empty());
 }
 
 }  // namespace

@@ -140,6 +140,22 @@ Finding explain_hip_error(const HipRuntime& hip, int code, const char* call) {
           "check that 'rocminfo' works; if not, reinstall ROCm and the amdgpu kernel driver"};
 }
 
+struct DeviceCount {
+  int count = 0;
+  int error = kHipSuccess;
+  const char* failed_call = "";
+};
+
+// Without a GPU hipInit says "invalid device" in some versions (5.2), while the count says what is meant: no device.
+DeviceCount count_devices(const HipRuntime& hip) {
+  const int init_error = hip.init(0);
+  int count = 0;
+  int error = hip.get_device_count(&count);
+  if (init_error != kHipSuccess && error != kHipErrorNoDevice) return {0, init_error, "hipInit"};
+  if (error == kHipSuccess && count <= 0) error = kHipErrorNoDevice;
+  return {count, error, "hipGetDeviceCount"};
+}
+
 // Opens the first library that is there; otherwise sets the finding.
 std::optional<DynamicLibrary> open_first(const std::vector<std::string>& libraries, AmdReport& report) {
   for (const std::string& name : libraries) {
@@ -165,19 +181,13 @@ AmdReport probe_hip_runtime(const std::vector<std::string>& libraries) {
                       "reinstall ROCm"};
     return report;
   }
-  const int init_code = hip.init(0);
+  const DeviceCount devices = count_devices(hip);
   read_version(hip, report);
-  if (init_code != kHipSuccess) {
-    report.finding = explain_hip_error(hip, init_code, "hipInit");
+  if (devices.error != kHipSuccess) {
+    report.finding = explain_hip_error(hip, devices.error, devices.failed_call);
     return report;
   }
-  int count = 0;
-  int code = hip.get_device_count(&count);
-  if (code == kHipSuccess && count <= 0) code = kHipErrorNoDevice;
-  if (code != kHipSuccess) {
-    report.finding = explain_hip_error(hip, code, "hipGetDeviceCount");
-    return report;
-  }
+  int count = devices.count;
   if (count > kMaxDevices) {
     report.notes.push_back(fmt::format("HIP claims {} GPUs; only the first {} were asked", count, kMaxDevices));
     count = kMaxDevices;

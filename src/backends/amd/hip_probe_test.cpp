@@ -66,6 +66,14 @@ TEST(HipProbe, TextThatIsNoTargetIsANote) {
   EXPECT_THAT(report.notes, Contains(HasSubstr("no gfx target")));
 }
 
+// What Debian's runtime 5.2.3 answers on a machine without an AMD GPU.
+TEST(HipProbe, InvalidDeviceFromInitMeansNoDeviceWhenTheCountSaysSo) {
+  const AmdReport report = probe_with(R"({"version": 50221153, "calls": {"hipInit": 101, "hipGetDeviceCount": 100}})");
+  EXPECT_EQ(report.finding.presence, Presence::kBroken);
+  EXPECT_THAT(report.finding.reason, HasSubstr("shows no GPU"));
+  EXPECT_EQ(report.hip_runtime_version, "5.2.21153");
+}
+
 TEST(HipProbe, ImpossibleCountIsLimited) {
   const AmdReport report = probe_with(R"({"version": 1, "count": 2000000000})");
   EXPECT_LE(report.gpus.size(), 64U);

@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include <fmt/format.h>
+
 #include "base/text.h"
 
 namespace kpt {
@@ -39,7 +41,7 @@ GroupPaths read_groups(const SystemFiles& files) {
 void tighten(std::optional<std::uint64_t>& limit, const SystemFiles& files, const std::string& mount, std::string group,
              const std::string& file) {
   while (true) {
-    const auto text = files.read(mount + (group == "/" ? std::string() : group) + "/" + file);
+    const auto text = files.read(fmt::format("{}{}/{}", mount, group == "/" ? "" : group, file));
     const auto bytes = text.ok() ? parse_uint(*text) : std::nullopt;  // "max" is no number
     if (bytes && *bytes < kUnlimitedBytes) limit = std::min(limit.value_or(*bytes), *bytes);
     if (group.empty() || group == "/") return;

@@ -36,8 +36,10 @@ struct AtenCudaModule {
 // The message says what was found, what is needed and what mends it. `finding`, when given, receives the same in parts.
 Result<AtenModule> load_aten(const TorchSearch& search, Finding* finding = nullptr);
 
-// On top of a loaded CPU module. Also fails with kUnsupported when that libtorch was built without CUDA. A machine
-// without a GPU or driver is no failure here: the module then counts no devices.
+// On top of a loaded CPU module, and before the first call into that: libtorch looks for its CUDA part once and
+// remembers that there was none, after which every function of this module fails. Also fails with kUnsupported when
+// that libtorch was built without CUDA. A machine without a GPU or driver is no failure here: the module then counts no
+// devices.
 Result<AtenCudaModule> load_aten_cuda(const AtenModule& aten, const TorchSearch& search, Finding* finding = nullptr);
 
 // What a module's function returned, as a Status: kOutOfMemory, kDeviceNotAvailable, kInvalidArgument, or

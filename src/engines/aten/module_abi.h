@@ -44,9 +44,9 @@ struct BuildFacts {
 // The error of one product, |computed - exact| / (|A| |B|), the greatest over all elements. Seen this way rounding
 // alone gives at most about inner * unit roundoff, whatever the order of summation.
 struct MatmulError {
-  char dtype[16];           // "float32"
-  double relative_error;    // NaN when the product has one
-  double tolerance;         // passed: relative_error <= tolerance
+  char dtype[16];         // "float32"
+  double relative_error;  // NaN when the product has one
+  double tolerance;       // passed: relative_error <= tolerance
 };
 
 struct SelfCheck {

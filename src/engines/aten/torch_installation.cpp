@@ -128,9 +128,11 @@ Result<TorchInstallation> find_torch_installation(const TorchSearch& search) {
   const std::string own = built_with.empty()
                               ? "this build was made without one"
                               : fmt::format("the one this build was made with is gone from {}", built_with.string());
-  const std::string others = search.site_packages.empty()
-                                 ? "no Python environment is active"
-                                 : fmt::format("none is in {}", search.site_packages.front().string());
+  std::vector<std::string> searched;
+  searched.reserve(search.site_packages.size());
+  for (const std::filesystem::path& folder : search.site_packages) searched.push_back(folder.string());
+  const std::string others =
+      searched.empty() ? "no Python environment is active" : fmt::format("none is in {}", join(searched, ", "));
   return Status(StatusCode::kNotFound, fmt::format("no libtorch was found: {}, and {}", own, others));
 }
 

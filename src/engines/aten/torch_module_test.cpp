@@ -76,6 +76,13 @@ TEST(TorchCudaModule, OpensWithoutAGpuAndChecksEachGpuThereIs) {
   // Two products on the CPU and two on each device.
   EXPECT_EQ(report.checks.size(), 2 + 2 * report.cuda_devices.size());
 }
+
+// libtorch would answer with a page about linkers, and only at the first kernel.
+TEST(TorchCudaModule, OpenedAfterTheFirstUseOfLibtorchSaysSo) {
+  const ProbeAnswer answer = aten_test::run_driver({"late-cuda"}, KPT_ATEN_MODULES);
+  EXPECT_EQ(answer.code, "vendor_library");
+  EXPECT_THAT(answer.message, HasSubstr("used before its CUDA part was opened"));
+}
 #endif
 
 }  // namespace

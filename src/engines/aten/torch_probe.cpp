@@ -5,6 +5,8 @@
 #include <cmath>
 #include <iterator>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -100,18 +102,23 @@ Status check_cuda_device(const aten::CudaModuleTable& table, int index, std::uin
   return judge(checks, Vendor::kNvidia);
 }
 
-void probe_cuda(const AtenModule& aten, const TorchSearch& search, std::uint64_t seed, TorchReport* report) {
+// Must come before the first call into the CPU module; see load_aten_cuda().
+std::optional<AtenCudaModule> open_cuda(const AtenModule& aten, const TorchSearch& search, TorchReport* report) {
   const auto start = std::chrono::steady_clock::now();
-  const auto cuda = load_aten_cuda(aten, search, &report->cuda);
-  if (!cuda.ok()) return;
+  auto cuda = load_aten_cuda(aten, search, &report->cuda);
+  if (!cuda.ok()) return std::nullopt;
   report->cuda_open_seconds = seconds_since(start);
   report->cuda_module_path = cuda->path.string();
+  return std::move(cuda).value();
+}
+
+void check_cuda(const aten::CudaModuleTable& table, std::uint64_t seed, TorchReport* report) {
   std::int32_t count = 0;
-  Status status = to_status(cuda->table->device_count(&count), "counting CUDA devices", Vendor::kNvidia);
+  Status status = to_status(table.device_count(&count), "counting CUDA devices", Vendor::kNvidia);
   // Sixteen GPUs fill the largest machines; a larger number is a broken answer.
   constexpr std::int32_t kMaxDevices = 64;
   for (std::int32_t index = 0; status.ok() && index < std::min(count, kMaxDevices); ++index) {
-    status = check_cuda_device(*cuda->table, index, seed, report);
+    status = check_cuda_device(table, index, seed, report);
   }
   if (!status.ok()) report->cuda = {Presence::kBroken, status.message(), ""};
 }
@@ -145,10 +152,11 @@ TorchProbe probe_torch(const TorchSearch& search, std::uint64_t seed) {
     report.notes.push_back(fmt::format("version.py says {}, the library itself {}", aten->installation.version_text,
                                        report.library_version));
   }
+  const auto cuda = open_cuda(*aten, search, &report);
   read_facts(*aten->table, &report);
   probe.status = check_cpu(*aten->table, seed, &report);
   if (!probe.status.ok()) report.finding = {Presence::kBroken, probe.status.message(), ""};
-  probe_cuda(*aten, search, seed, &report);
+  if (cuda) check_cuda(*cuda->table, seed, &report);
   return probe;
 }
 

@@ -1,5 +1,6 @@
 // kpt_aten_cuda_<major>_<minor>.so: what the tree asks of libtorch on NVIDIA GPUs. Opened on top of the CPU module.
 #include <ATen/cuda/CUDAContext.h>
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -14,9 +15,21 @@ namespace {
 
 std::uint64_t to_bytes(std::int64_t value) { return value > 0 ? static_cast<std::uint64_t>(value) : 0; }
 
+// libtorch looks for its CUDA part once, at the first call that might concern it (even reading its settings), and keeps
+// the answer. A CUDA library that came later can count devices but never use one.
+void require_connected() {
+  if (!at::detail::getCUDAHooks().hasCUDART()) {
+    throw CallFailure(CallCode::kFailed, "libtorch was used before its CUDA part was opened, and now ignores it");
+  }
+}
+
+// libtorch's index type is a signed char; it is a number here and not a character.
+std::int32_t count_devices() { return int{c10::cuda::device_count()}; }
+
 // Also initializes libtorch's CUDA state, which allocator and generator need. Never throws for "no driver".
 c10::DeviceIndex require_device(std::int32_t index) {
-  if (index < 0 || index >= c10::cuda::device_count()) {
+  require_connected();
+  if (index < 0 || index >= count_devices()) {
     throw CallFailure(CallCode::kNoDevice, "libtorch sees no CUDA device of that index");
   }
   at::globalContext().lazyInitDevice(at::kCUDA);
@@ -24,7 +37,10 @@ c10::DeviceIndex require_device(std::int32_t index) {
 }
 
 CallOutcome device_count(std::int32_t* count) noexcept {
-  return guarded_call([count] { *count = c10::cuda::device_count(); });
+  return guarded_call([count] {
+    require_connected();
+    *count = count_devices();
+  });
 }
 
 CallOutcome describe_device(std::int32_t index, CudaDeviceFacts* facts) noexcept {

@@ -19,7 +19,7 @@ at::Tensor dispatch_matmul(const at::Tensor& a, const at::Tensor& b) {
   if (stack.size() != 1 || !stack[0].isTensor()) {
     throw CallFailure(CallCode::kFailed, "aten::matmul through the dispatcher did not give one tensor");
   }
-  return stack[0].toTensor().to(at::kBFloat16).to(a.scalar_type());
+  return stack[0].toTensor();
 }
 
 // The fp64 product in plain loops: independent of every BLAS, so that a wrong one cannot agree with itself. Summed from

@@ -74,12 +74,11 @@ struct ProbeAnswer {
   TorchReport report;
 };
 
-// Runs the driver on `torch_dirs` with our modules taken from `module_dir`. A crash of the child fails the test.
-inline ProbeAnswer probe(const std::vector<std::string>& torch_dirs, const std::filesystem::path& module_dir,
-                         std::uint64_t seed = 1) {
+// Runs the driver with our modules taken from `module_dir`. A crash of the child fails the test.
+inline ProbeAnswer run_driver(const std::vector<std::string>& arguments, const std::filesystem::path& module_dir) {
   ChildCommand command;
-  command.arguments = {KPT_ATEN_DRIVER, std::to_string(seed)};
-  command.arguments.insert(command.arguments.end(), torch_dirs.begin(), torch_dirs.end());
+  command.arguments = {KPT_ATEN_DRIVER};
+  command.arguments.insert(command.arguments.end(), arguments.begin(), arguments.end());
   command.environment_overrides = {"KPT_MODULE_DIR=" + module_dir.string()};
   command.time_limit = std::chrono::seconds(120);
   const ChildOutcome outcome = run_child(command).value();
@@ -91,6 +90,14 @@ inline ProbeAnswer probe(const std::vector<std::string>& torch_dirs, const std::
   EXPECT_EQ(answer.message.find('\n'), std::string::npos) << answer.message;
   EXPECT_LT(answer.message.size(), 800u) << answer.message;
   return answer;
+}
+
+// Probes `torch_dirs` in turn in one child; the answer is about the last.
+inline ProbeAnswer probe(const std::vector<std::string>& torch_dirs, const std::filesystem::path& module_dir,
+                         std::uint64_t seed = 1) {
+  std::vector<std::string> arguments = {std::to_string(seed)};
+  arguments.insert(arguments.end(), torch_dirs.begin(), torch_dirs.end());
+  return run_driver(arguments, module_dir);
 }
 
 }  // namespace kpt::aten_test

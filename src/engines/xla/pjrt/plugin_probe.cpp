@@ -36,6 +36,7 @@ Finding judge_version(int major, int minor) {
 PjrtPlugin probe_pjrt_plugin(const std::string& path) {
   PjrtPlugin plugin;
   plugin.path = path;
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): kpt-probe has one thread until the plugin starts its own.
   ::setenv("TPU_SKIP_MDS_QUERY", "1", 1);
   const auto library = DynamicLibrary::open(path);
   if (!library.ok()) {

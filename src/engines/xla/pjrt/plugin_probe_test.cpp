@@ -17,7 +17,7 @@ std::string library(const std::string& name) { return KPT_BUILD_DIR "/fakes/pjrt
 
 // The fake reads its orders each time it is asked.
 PjrtPlugin probe_fake(const std::string& orders) {
-  ::setenv("FAKE_PJRT", orders.c_str(), 1);
+  ::setenv("FAKE_PJRT", orders.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): one thread
   return probe_pjrt_plugin(library("fake_pjrt_plugin.so"));
 }
 
@@ -71,7 +71,7 @@ TEST(PluginProbe, FileThatIsNoLibraryIsALoaderError) {
 }
 
 TEST(PluginProbe, LibtpuIsToldNotToAskAMetadataServer) {
-  ::unsetenv("TPU_SKIP_MDS_QUERY");
+  ::unsetenv("TPU_SKIP_MDS_QUERY");  // NOLINT(concurrency-mt-unsafe): one thread
   EXPECT_EQ(probe_fake("needs_skip_mds").finding.presence, Presence::kPresent);
 }
 
