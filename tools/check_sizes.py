@@ -23,17 +23,21 @@ def tracked():
 
 
 def long_functions(text):
-    """Bodies that start at column 0 or two, by their closing brace at the same indentation (the formatter guarantees it)."""
+    """Bodies of functions, by the closing brace at the indentation of the signature (the formatter guarantees it)."""
     lines = text.split("\n")
-    for start, line in enumerate(lines):
-        match = re.match(r"^( {0,4})[\w:~<>,&*\[\]() =\-+!/.'\"]+\)( const)?( noexcept)?( override)?( &&?)? \{$", line)
-        if not match or re.match(r"\s*(if|for|while|switch|namespace|else|do|try|catch)\b", line):
+    for opening, line in enumerate(lines):
+        if not re.search(r"\)( const)?( noexcept)?( override)?( &&?)? \{$", line):
             continue
-        indent = match.group(1)
-        for end in range(start + 1, len(lines)):
+        start = opening
+        while start > 0 and re.match(r" {4}\s*\S", lines[start]):  # a signature over several lines
+            start -= 1
+        if re.match(r"\s*(if|for|while|switch|namespace|else|do|try|catch|\})\b", lines[start]):
+            continue
+        indent = re.match(r" *", lines[start]).group(0)
+        for end in range(opening + 1, len(lines)):
             if lines[end].startswith(indent + "}"):
-                if end - start - 1 > FUNCTION_LIMIT:
-                    yield start + 1, end - start - 1
+                if end - opening - 1 > FUNCTION_LIMIT:
+                    yield start + 1, end - opening - 1
                 break
 
 

@@ -9,7 +9,12 @@
 
 int main(int argc, char** argv) {
   std::cout << "KernelPyTorch " << kpt::version() << "\n";
-  for (const kpt::DeviceInfo& device : kpt::list_devices()) {
+  const kpt::Result<std::vector<kpt::DeviceInfo>> devices = kpt::list_devices();
+  if (!devices.ok()) {
+    std::cerr << devices.status().message() << "\n";
+    return EXIT_FAILURE;
+  }
+  for (const kpt::DeviceInfo& device : *devices) {
     std::cout << device.name << "  " << device.description << "  " << device.architecture << "  "
               << (device.usable ? "usable" : device.reason) << "\n";
   }

@@ -1,11 +1,10 @@
 // The devices of this machine, and whether each can be used.
 //
 // Names: "cpu", "nvidia:0", "amd:0", "tpu:0", "xla:<plugin>". Vendor libraries are asked in a child process with a time
-// limit, so a broken driver cannot take the caller down. Functions here may take as long as that limit; they are thread
-// safe and keep nothing between calls.
+// limit (option probe.timeout_ms), so a broken driver cannot take the caller down. Functions here may take as long as
+// that limit; they are thread safe and keep nothing between calls.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -25,19 +24,17 @@ struct DeviceInfo {
   std::string reason;  // why it is not usable, and what mends it; empty when it is
 };
 
-struct DetectOptions {
-  std::chrono::milliseconds probe_time_limit{10000};
-};
-
-// Everything found, "cpu" first. Hardware that is there but cannot be used is listed with its reason.
-KPT_API std::vector<DeviceInfo> list_devices(const DetectOptions& options = {});
+// Everything found, "cpu" first. Hardware that is there but cannot be used is listed with its reason. The user's
+// configuration file and KPT_ variables apply (probe.timeout_ms, probe.backends, pjrt.plugins, torch.dir); fails with
+// kConfiguration when they are wrong.
+KPT_API Result<std::vector<DeviceInfo>> list_devices();
 
 // The device of that name. Fails with kInvalidArgument when the name has no valid form, and with kDeviceNotAvailable of
 // the vendor concerned when it is not there or not usable.
-KPT_API Result<DeviceInfo> find_device(std::string_view name, const DetectOptions& options = {});
+KPT_API Result<DeviceInfo> find_device(std::string_view name);
 
 // The same for callers who do not accept another device: throws CudaNotAvailableError, RocmNotAvailableError,
 // TpuNotAvailableError, DeviceNotAvailableError or InvalidArgumentError.
-KPT_API DeviceInfo require_device(std::string_view name, const DetectOptions& options = {});
+KPT_API DeviceInfo require_device(std::string_view name);
 
 }  // namespace kpt

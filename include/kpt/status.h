@@ -167,7 +167,10 @@ class [[nodiscard]] Result {
   const T* operator->() const { return &value(); }
   T* operator->() { return &value(); }
 
-  T value_or(T fallback) const& { return ok() ? std::get<T>(state_) : std::move(fallback); }
+  T value_or(T fallback) const& {
+    if (ok()) return std::get<T>(state_);
+    return fallback;
+  }
 
  private:
   void require() const {

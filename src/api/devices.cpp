@@ -2,29 +2,30 @@
 
 #include <fmt/format.h>
 
+#include "api/detection.h"
 #include "backends/amd/detect_amd.h"
 #include "backends/cpu/detect_cpu.h"
 #include "backends/nvidia/detect_nvidia.h"
 #include "backends/tpu/detect_tpu.h"
 #include "backends/xla/find_plugins.h"
-#include "base/build_info.h"
 #include "base/text.h"
-#include "device/detection_context.h"
 #include "device/hardware.h"
-#include "device/python_environments.h"
 #include "kpt/device.h"
 
 namespace kpt {
 namespace {
 
-DetectionContext make_context(const DetectOptions& options) {
+struct Setting {
+  Config config;
   DetectionContext context;
-  context.environment = Environment::from_process();
-  context.files = SystemFiles(context.environment.find("KPT_SYSTEM_ROOT").value_or("/"));
-  context.probe_time_limit = options.probe_time_limit;
-  const std::string torch_dir = context.environment.find("KPT_TORCH_DIR").value_or(std::string(build_info().torch_dir));
-  context.site_packages = find_site_packages(context.environment, torch_dir);
-  return context;
+};
+
+Result<Setting> make_setting() {
+  const Environment environment = Environment::from_process();
+  KPT_ASSIGN_OR_RETURN(Config config, load_config({}, environment));
+  SystemFiles files(environment.find("KPT_SYSTEM_ROOT").value_or("/"));
+  DetectionContext context = make_detection_context(config, environment, std::move(files));
+  return Setting{std::move(config), std::move(context)};
 }
 
 std::string reason_of(const Finding& finding) {
@@ -86,29 +87,35 @@ VendorDevices xla_devices(const DetectionContext& context) {
 
 struct VendorRow {
   std::string_view prefix;
+  std::string_view option_word;  // in option probe.backends
   Vendor vendor;
   VendorDevices (*detect)(const DetectionContext&);
 };
 
 constexpr std::array kVendors = {
-    VendorRow{"nvidia", Vendor::kNvidia, &nvidia_devices},
-    VendorRow{"amd", Vendor::kAmd, &amd_devices},
-    VendorRow{"tpu", Vendor::kTpu, &tpu_devices},
-    VendorRow{"xla", Vendor::kNone, &xla_devices},
+    VendorRow{"nvidia", "nvidia", Vendor::kNvidia, &nvidia_devices},
+    VendorRow{"amd", "amd", Vendor::kAmd, &amd_devices},
+    VendorRow{"tpu", "tpu", Vendor::kTpu, &tpu_devices},
+    VendorRow{"xla", "pjrt", Vendor::kNone, &xla_devices},
 };
+
+VendorDevices detect(const VendorRow& row, const Setting& setting) {
+  if (may_probe(setting.config, row.option_word)) return row.detect(setting.context);
+  return {{}, fmt::format("option probe.backends leaves out {}", row.option_word)};
+}
 
 }  // namespace
 
-std::vector<DeviceInfo> list_devices(const DetectOptions& options) {
-  const DetectionContext context = make_context(options);
-  std::vector<DeviceInfo> devices = {describe_cpu(context)};
-  for (const VendorRow& row : kVendors) std::ranges::move(row.detect(context).devices, std::back_inserter(devices));
+Result<std::vector<DeviceInfo>> list_devices() {
+  KPT_ASSIGN_OR_RETURN(const Setting setting, make_setting());
+  std::vector<DeviceInfo> devices = {describe_cpu(setting.context)};
+  for (const VendorRow& row : kVendors) std::ranges::move(detect(row, setting).devices, std::back_inserter(devices));
   return devices;
 }
 
-Result<DeviceInfo> find_device(std::string_view name, const DetectOptions& options) {
-  const DetectionContext context = make_context(options);
-  if (name == "cpu") return describe_cpu(context);
+Result<DeviceInfo> find_device(std::string_view name) {
+  KPT_ASSIGN_OR_RETURN(const Setting setting, make_setting());
+  if (name == "cpu") return describe_cpu(setting.context);
   const auto colon = name.find(':');
   const auto row = std::ranges::find(kVendors, name.substr(0, colon), &VendorRow::prefix);
   const std::string_view rest = colon == std::string_view::npos ? std::string_view() : name.substr(colon + 1);
@@ -117,7 +124,7 @@ Result<DeviceInfo> find_device(std::string_view name, const DetectOptions& optio
     return Status(StatusCode::kInvalidArgument,
                   fmt::format("'{}' is no device name; valid are cpu, nvidia:N, amd:N, tpu:N and xla:PLUGIN", name));
   }
-  VendorDevices found = row->detect(context);
+  VendorDevices found = detect(*row, setting);
   const auto device = std::ranges::find(found.devices, name, &DeviceInfo::name);
   if (device != found.devices.end() && device->usable) return std::move(*device);
   std::string reason = device != found.devices.end() ? device->reason : found.reason;
@@ -125,6 +132,6 @@ Result<DeviceInfo> find_device(std::string_view name, const DetectOptions& optio
   return Status(StatusCode::kDeviceNotAvailable, fmt::format("{} cannot be used: {}", name, reason), row->vendor);
 }
 
-DeviceInfo require_device(std::string_view name, const DetectOptions& options) { return find_device(name, options).value(); }
+DeviceInfo require_device(std::string_view name) { return find_device(name).value(); }
 
 }  // namespace kpt

@@ -12,7 +12,7 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(Devices, TheCpuIsAlwaysThereAndFirst) {
-  const std::vector<DeviceInfo> devices = list_devices();
+  const std::vector<DeviceInfo> devices = list_devices().value();
   ASSERT_FALSE(devices.empty());
   EXPECT_EQ(devices.front().name, "cpu");
   EXPECT_TRUE(devices.front().usable);
@@ -20,7 +20,8 @@ TEST(Devices, TheCpuIsAlwaysThereAndFirst) {
 }
 
 TEST(Devices, EveryListedDeviceCanBeFoundOrSaysWhyNot) {
-  for (const DeviceInfo& device : list_devices()) {
+  const std::vector<DeviceInfo> devices = list_devices().value();
+  for (const DeviceInfo& device : devices) {
     const Result<DeviceInfo> found = find_device(device.name);
     EXPECT_EQ(found.ok(), device.usable) << device.name;
     if (!device.usable) {
@@ -30,7 +31,8 @@ TEST(Devices, EveryListedDeviceCanBeFoundOrSaysWhyNot) {
 }
 
 TEST(Devices, NamesOfNoValidFormAreRefused) {
-  for (const char* name : {"", "gpu", "cpu:0", "nvidia", "nvidia:", "nvidia:x", "nvidia:-1", "nvidia:0x1", "cuda:0", "xla:"}) {
+  for (const char* name :
+       {"", "gpu", "cpu:0", "nvidia", "nvidia:", "nvidia:x", "nvidia:-1", "nvidia:0x1", "cuda:0", "xla:"}) {
     const Result<DeviceInfo> found = find_device(name);
     ASSERT_FALSE(found.ok()) << name;
     EXPECT_EQ(found.status().code(), StatusCode::kInvalidArgument) << name;

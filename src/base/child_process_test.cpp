@@ -298,6 +298,7 @@ TEST(RunChild, ManyThreadsAtOnceGetTheirOwnAnswersAndLeakNoPipes) {
   const std::string alone = run(list).standard_output;
   std::atomic<int> faults{0};
   std::vector<std::thread> threads;
+  threads.reserve(8);
   for (int t = 0; t < 8; ++t) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < 8; ++i) {

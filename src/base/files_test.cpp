@@ -186,6 +186,7 @@ TEST_F(Files, ConcurrentWritersAndReadersSeeWholeContents) {
   std::atomic<int> running{kWriters};
   std::atomic<int> faults{0};
   std::vector<std::thread> threads;
+  threads.reserve(kWriters);
   for (int writer = 0; writer < kWriters; ++writer) {
     threads.emplace_back([&, writer] {
       for (int i = 0; i < 25; ++i) {

@@ -1,8 +1,8 @@
 #include "base/log.h"
 
-#include <atomic>
 #include <chrono>
 #include <mutex>
+#include <utility>
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -16,7 +16,13 @@
 namespace kpt::log {
 namespace {
 
-std::atomic<Format> g_format{Format::kText};
+// Everything that configure() and capture() change, behind one lock. It is held while a line is written: a capture must
+// not end, and take its string away, in the middle of one.
+struct State {
+  std::mutex mutex;
+  Format format = Format::kText;
+  std::shared_ptr<spdlog::logger> logger;
+};
 
 spdlog::level::level_enum to_spdlog(Level level) {
   switch (level) {
@@ -49,21 +55,10 @@ std::shared_ptr<spdlog::logger> make_logger(const spdlog::sink_ptr& sink, spdlog
   return made;
 }
 
-// Held behind a function so that there is no static initialiser; replaced only by tests.
-std::shared_ptr<spdlog::logger>& logger_slot() {
-  static std::shared_ptr<spdlog::logger> slot =
-      make_logger(std::make_shared<spdlog::sinks::stderr_sink_mt>(), spdlog::level::warn);
-  return slot;
-}
-
-std::mutex& logger_mutex() {
-  static std::mutex mutex;
-  return mutex;
-}
-
-std::shared_ptr<spdlog::logger> logger() {
-  const std::lock_guard lock(logger_mutex());
-  return logger_slot();
+// Held behind a function so that there is no static initialiser.
+State& state() {
+  static State made{.logger = make_logger(std::make_shared<spdlog::sinks::stderr_sink_mt>(), spdlog::level::warn)};
+  return made;
 }
 
 std::string quote_if_needed(const std::string& value) {
@@ -97,19 +92,12 @@ std::string json_line(Level level, std::string_view message, std::initializer_li
   return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// Appends lines to a string until it is detached. A thread that is about to log may hold the logger a moment longer
-// than the capture lives, so the sink outlives the string.
 class StringSink : public spdlog::sinks::base_sink<std::mutex> {
  public:
   explicit StringSink(std::string* target) : target_(target) {}
-  void detach() {
-    const std::lock_guard lock(mutex_);
-    target_ = nullptr;
-  }
 
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {
-    if (target_ == nullptr) return;
     target_->append(message.payload.data(), message.payload.size());
     target_->push_back('\n');
   }
@@ -121,24 +109,21 @@ class StringSink : public spdlog::sinks::base_sink<std::mutex> {
 
 class Capture {
  public:
-  explicit Capture(std::string* target) : sink_(std::make_shared<StringSink>(target)), format_(g_format.load()) {
-    const std::lock_guard lock(logger_mutex());
-    previous_ = logger_slot();
-    logger_slot() = make_logger(sink_, previous_->level());
+  explicit Capture(std::string* target) {
+    const std::lock_guard lock(state().mutex);
+    format_ = state().format;
+    previous_ =
+        std::exchange(state().logger, make_logger(std::make_shared<StringSink>(target), state().logger->level()));
   }
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
   ~Capture() {
-    {
-      const std::lock_guard lock(logger_mutex());
-      logger_slot() = previous_;
-      g_format.store(format_);
-    }
-    sink_->detach();
+    const std::lock_guard lock(state().mutex);
+    state().logger = previous_;
+    state().format = format_;
   }
 
  private:
-  std::shared_ptr<StringSink> sink_;
   Format format_;
   std::shared_ptr<spdlog::logger> previous_;
 };
@@ -146,19 +131,20 @@ class Capture {
 }  // namespace
 
 void configure(Level level, Format format) {
-  g_format.store(format);
-  logger()->set_level(to_spdlog(level));
+  const std::lock_guard lock(state().mutex);
+  state().format = format;
+  state().logger->set_level(to_spdlog(level));
 }
 
 std::shared_ptr<void> capture(LineSink* sink) { return std::make_shared<Capture>(sink); }
 
 void write(Level level, std::string_view message, std::initializer_list<Field> fields) {
-  const std::shared_ptr<spdlog::logger> target = logger();
+  const std::lock_guard lock(state().mutex);
   const spdlog::level::level_enum wanted = to_spdlog(level);
-  if (level == Level::kOff || !target->should_log(wanted)) return;
+  if (level == Level::kOff || !state().logger->should_log(wanted)) return;
   const std::string line =
-      g_format.load() == Format::kJson ? json_line(level, message, fields) : text_line(level, message, fields);
-  target->log(wanted, spdlog::string_view_t(line.data(), line.size()));
+      state().format == Format::kJson ? json_line(level, message, fields) : text_line(level, message, fields);
+  state().logger->log(wanted, spdlog::string_view_t(line.data(), line.size()));
 }
 
 }  // namespace kpt::log

@@ -157,6 +157,7 @@ TEST_F(Log, ManyThreadsWriteWholeLines) {
   constexpr int kLines = 200;
   const std::string lines = captured([] {
     std::vector<std::thread> threads;
+    threads.reserve(kThreads);
     for (int t = 0; t < kThreads; ++t) {
       threads.emplace_back([t] {
         for (int i = 0; i < kLines; ++i) info("line", {{"thread", std::to_string(t)}, {"number", std::to_string(i)}});
@@ -184,6 +185,7 @@ TEST_F(Log, CaptureMayEndWhileOthersLog) {
   const auto quiet = capture(&outer);  // keeps what the threads write between the captures off the terminal
   std::atomic<bool> stop{false};
   std::vector<std::thread> threads;
+  threads.reserve(3);
   for (int t = 0; t < 3; ++t) {
     threads.emplace_back([&] {
       while (!stop.load()) warn("busy");

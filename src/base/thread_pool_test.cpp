@@ -177,6 +177,7 @@ TEST(ThreadPool, FutureCarriesTheValue) {
   ThreadPool pool(3);
   EXPECT_EQ(pool.thread_count(), 3);
   std::vector<std::future<int>> futures;
+  futures.reserve(100);
   for (int i = 0; i < 100; ++i) futures.push_back(pool.submit([i] { return i * i; }));
   for (int i = 0; i < 100; ++i) EXPECT_EQ(futures[static_cast<std::size_t>(i)].get(), i * i);
 }
@@ -247,6 +248,7 @@ TEST(ThreadPool, TakesMoveOnlyTasksAndManySubmitters) {
   {
     ThreadPool pool(4);
     std::vector<std::thread> submitters;
+    submitters.reserve(4);
     for (int t = 0; t < 4; ++t) {
       submitters.emplace_back([&] {
         for (int i = 0; i < 100; ++i) pool.submit([&sum, one = std::make_unique<int>(1)] { sum += *one; });

@@ -1,8 +1,8 @@
 // What a command gets and how it ends.
 //
 // A command is a pair of files under commands/ with one function `void add_<verb>_command(CLI::App&, CommandContext&)`
-// that declares its flags and a callback; command_table.cpp lists them. A callback parses, makes one library call, prints,
-// and calls context.finish(code).
+// that declares its flags and a callback; command_table.cpp lists them. A callback parses, makes one library call,
+// prints, and calls context.finish(code).
 #pragma once
 
 #include <optional>

@@ -8,6 +8,7 @@
 
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
-  kpt::cli::CommandContext context(kpt::Environment::from_process(), std::cout, std::cerr, ::isatty(STDOUT_FILENO) == 1);
+  kpt::cli::CommandContext context(kpt::Environment::from_process(), std::cout, std::cerr,
+                                   ::isatty(STDOUT_FILENO) == 1);
   return kpt::cli::run_command_line(arguments, context);
 }

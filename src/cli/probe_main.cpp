@@ -28,7 +28,8 @@ int probe(const std::vector<std::string>& arguments) {
   if (kind == "amd" && arguments.size() == 1) return print(kpt::probe_hip_runtime());
   if (kind == "pjrt" && arguments.size() == 2) return print(kpt::probe_pjrt_plugin(arguments[1]));
   if (kind == "torch" && arguments.size() >= 2) {
-    const kpt::TorchSearch search{kpt::Environment::from_process(), arguments[1], {arguments.begin() + 2, arguments.end()}};
+    const kpt::TorchSearch search{
+        kpt::Environment::from_process(), arguments[1], {arguments.begin() + 2, arguments.end()}};
     return print(kpt::probe_torch(search, std::random_device()()).report);
   }
   std::cerr << "usage: kpt-probe nvidia | amd | pjrt LIBRARY | torch FOLDER_OR_EMPTY [SITE_PACKAGES…]\n";

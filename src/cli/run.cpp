@@ -14,9 +14,13 @@ namespace {
 
 std::string version_text(const Environment& environment) {
   const BuildInfo& info = build_info();
-  const TorchSearch search{environment, environment.find("KPT_TORCH_DIR").value_or(""), find_site_packages(environment, info.torch_dir)};
+  // A broken configuration must not keep the version from being printed.
+  const Config config = load_config({}, environment).value_or(Config());
+  const TorchSearch search{environment, torch_folder(config, environment).string(),
+                           find_site_packages(environment, info.torch_dir)};
   const Result<TorchInstallation> torch = find_torch_installation(search);
-  const std::string built_for = info.torch_version.empty() ? "built without" : fmt::format("built for {}", info.torch_version);
+  const std::string built_for =
+      info.torch_version.empty() ? "built without" : fmt::format("built for {}", info.torch_version);
   return fmt::format("kpt {}\ncommit    {}\ncompiler  {}, {}, {}\nlibtorch  {}, {} here", info.version, info.commit,
                      info.compiler, info.build_type, info.architecture, built_for,
                      torch.ok() ? torch->version_text : "none found");
@@ -70,9 +74,11 @@ void CommandContext::fail(const Status& status, int exit_code) {
 
 int run_command_line(const std::vector<std::string>& arguments, CommandContext& context) {
   CLI::App app("KernelPyTorch: a PyTorch model, fast, on the hardware you have, with the same answers.", "kpt");
-  app.footer("Example: kpt doctor --json\nDocumentation: docs/ in the source tree, or share/doc/kpt where it is installed.");
-  app.set_version_flag("--version", [&context] { return version_text(context.environment()); },
-                       "print version, commit, compiler and libtorch");
+  app.footer(
+      "Example: kpt doctor --json\nDocumentation: docs/ in the source tree, or share/doc/kpt where it is installed.");
+  app.set_version_flag(
+      "--version", [&context] { return version_text(context.environment()); },
+      "print version, commit, compiler and libtorch");
   app.require_subcommand(1);
   app.fallthrough();  // global flags may follow the verb
   add_global_flags(app, context);

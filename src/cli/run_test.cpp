@@ -16,7 +16,8 @@ struct Line {
   std::ostringstream out;
   std::ostringstream err;
   CommandContext context;
-  explicit Line(std::map<std::string, std::string, std::less<>> variables = {{"HOME", "/nonexistent"}}, bool terminal = false)
+  explicit Line(std::map<std::string, std::string, std::less<>> variables = {{"HOME", "/nonexistent"}},
+                bool terminal = false)
       : context(Environment::from_map(std::move(variables)), out, err, terminal) {}
 };
 

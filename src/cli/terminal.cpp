@@ -72,7 +72,8 @@ std::string format_table(const std::vector<std::vector<std::string>>& rows, std:
     }
     if (!row.empty()) {
       const std::size_t start = display_width(line);
-      const bool fits = max_width == 0 || start + display_width(row.back()) <= max_width || start + kMinLastColumn > max_width;
+      const bool fits =
+          max_width == 0 || start + display_width(row.back()) <= max_width || start + kMinLastColumn > max_width;
       const std::vector<std::string> lines = fits ? std::vector{row.back()} : wrap(row.back(), max_width - start);
       for (std::size_t i = 0; i < lines.size(); ++i) line += (i == 0 ? "" : "\n" + std::string(start, ' ')) + lines[i];
     }

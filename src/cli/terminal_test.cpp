@@ -31,7 +31,8 @@ TEST(Terminal, TableWrapsTheLastColumnBelowItself) {
 }
 
 TEST(Terminal, ALongWordIsNotBroken) {
-  EXPECT_EQ(format_table({{"n", "0123456789012345678901234567890 b"}}, 24), "n  0123456789012345678901234567890\n   b\n");
+  EXPECT_EQ(format_table({{"n", "0123456789012345678901234567890 b"}}, 24),
+            "n  0123456789012345678901234567890\n   b\n");
 }
 
 TEST(Terminal, EmptyTableAndEmptyRowsAreFine) {

@@ -20,10 +20,10 @@ class RandomReport {
   explicit RandomReport(std::uint32_t seed) : random_(seed) {}
 
   std::string text() {
-    static const std::vector<std::string> kPieces = {"a", "NVIDIA", " ",  "\n", "\"",   "\\",
-                                                     "ü", "世",     "🙂", "{}", "\x01", "0"};
+    static const std::vector<std::string> pieces = {"a", "NVIDIA", " ",  "\n", "\"",   "\\",
+                                                    "ü", "世",     "🙂", "{}", "\x01", "0"};
     std::string made;
-    for (auto n = below(8); n > 0; --n) made += kPieces[below(kPieces.size())];
+    for (auto n = below(8); n > 0; --n) made += pieces[below(pieces.size())];
     return made;
   }
   int number() {

@@ -71,7 +71,8 @@ std::vector<Check> check_nvidia(const SectionInput& input) {
   Check driver = summary_check("nvidia", "driver", report.finding);
   driver.details = nlohmann::ordered_json(report);
   if (report.finding.presence == Presence::kPresent) {
-    driver.message = fmt::format("driver {}, serves CUDA {}", report.driver_version.empty() ? "of unknown version" : report.driver_version,
+    driver.message = fmt::format("driver {}, serves CUDA {}",
+                                 report.driver_version.empty() ? "of unknown version" : report.driver_version,
                                  report.cuda_driver_version);
   }
   std::vector<Check> checks = {driver};
@@ -104,7 +105,8 @@ std::vector<Check> check_tpu_and_pjrt(const SectionInput& input) {
     Check chips = summary_check("tpu", "chips", report.finding);
     chips.details = nlohmann::ordered_json(report);
     if (report.finding.presence == Presence::kPresent) {
-      chips.message = fmt::format("{} × TPU {}, {} each{}{}", report.chips, report.generation, format_bytes(report.hbm_bytes_per_chip),
+      chips.message = fmt::format("{} × TPU {}, {} each{}{}", report.chips, report.generation,
+                                  format_bytes(report.hbm_bytes_per_chip),
                                   report.topology.empty() ? "" : ", topology " + report.topology,
                                   report.libtpu_version.empty() ? "" : ", libtpu " + report.libtpu_version);
     }
@@ -131,7 +133,8 @@ std::vector<Check> check_tpu_and_pjrt(const SectionInput& input) {
     if (check.state == State::kFail && plugin.source == "python environment") check.state = State::kWarn;
     check.details = nlohmann::ordered_json(plugin);
     if (plugin.finding.presence == Presence::kPresent) {
-      check.message = fmt::format("API {}.{}, from the {} ({})", plugin.api_major, plugin.api_minor, plugin.source, plugin.path);
+      check.message =
+          fmt::format("API {}.{}, from the {} ({})", plugin.api_major, plugin.api_minor, plugin.source, plugin.path);
     }
     checks.push_back(std::move(check));
   }

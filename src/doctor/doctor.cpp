@@ -7,12 +7,11 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include "api/detection.h"
 #include "base/build_info.h"
 #include "base/log.h"
 #include "base/thread_pool.h"
 #include "config/automatic.h"
-#include "config/options.h"
-#include "device/python_environments.h"
 #include "doctor/sections.h"
 
 namespace kpt::doctor {
@@ -30,17 +29,6 @@ constexpr std::array kSections = {
     SectionRow{"toolchains", &check_toolchains}, SectionRow{"cache", &check_cache},
     SectionRow{"serving", &check_serving},
 };
-
-DetectionContext detection_context(const Request& request) {
-  DetectionContext context;
-  context.files = request.files;
-  context.environment = request.environment;
-  context.probe_time_limit = std::chrono::milliseconds(request.config.get(options::kProbeTimeoutMs));
-  context.pjrt_plugins = request.config.get(options::kPjrtPlugins);
-  const std::filesystem::path torch_dir = torch_folder(request.config, request.environment);
-  context.site_packages = find_site_packages(request.environment, torch_dir.empty() ? std::filesystem::path(build_info().torch_dir) : torch_dir);
-  return context;
-}
 
 // A section that throws has a defect; the rest of the report must still come out.
 std::vector<Check> run_guarded(const SectionRow& row, const SectionInput& input) {
@@ -79,14 +67,9 @@ const std::vector<std::string>& categories() {
   return kNames;
 }
 
-bool SectionInput::may_probe(std::string_view backend) const {
-  const std::vector<std::string> allowed = request.config.get(options::kProbeBackends);
-  return std::ranges::find(allowed, backend) != allowed.end();
-}
-
 Report run(const Request& request) {
   const auto start = std::chrono::steady_clock::now();
-  const SectionInput input{request, detection_context(request)};
+  const SectionInput input{request, make_detection_context(request.config, request.environment, request.files)};
   Report report;
   report.timestamp = utc_now();
   {
@@ -103,13 +86,12 @@ Report run(const Request& request) {
     }
   }
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  log::info("doctor ran", {{"checks", std::to_string(report.checks.size())}, {"seconds", fmt::format("{:.2f}", report.seconds)}});
+  log::info("doctor ran",
+            {{"checks", std::to_string(report.checks.size())}, {"seconds", fmt::format("{:.2f}", report.seconds)}});
   return report;
 }
 
-int Report::count(State state) const {
-  return static_cast<int>(std::ranges::count(checks, state, &Check::state));
-}
+int Report::count(State state) const { return static_cast<int>(std::ranges::count(checks, state, &Check::state)); }
 
 bool is_healthy(const Report& report, bool strict) {
   return report.count(State::kFail) == 0 && (!strict || report.count(State::kWarn) == 0);
@@ -129,12 +111,20 @@ nlohmann::ordered_json to_json(const Report& report, bool strict) {
   const BuildInfo& info = build_info();
   return {{"schema_version", 1},
           {"timestamp", report.timestamp},
-          {"kpt", {{"version", info.version}, {"commit", info.commit}, {"compiler", info.compiler}, {"build_type", info.build_type},
-                   {"architecture", info.architecture}, {"torch_version", info.torch_version}}},
+          {"kpt",
+           {{"version", info.version},
+            {"commit", info.commit},
+            {"compiler", info.compiler},
+            {"build_type", info.build_type},
+            {"architecture", info.architecture},
+            {"torch_version", info.torch_version}}},
           {"healthy", is_healthy(report, strict)},
           {"strict", strict},
           {"seconds", report.seconds},
-          {"summary", {{"pass", report.count(State::kPass)}, {"warn", report.count(State::kWarn)}, {"fail", report.count(State::kFail)}}},
+          {"summary",
+           {{"pass", report.count(State::kPass)},
+            {"warn", report.count(State::kWarn)},
+            {"fail", report.count(State::kFail)}}},
           {"diagnostics", diagnostics}};
 }
 

@@ -28,7 +28,8 @@ TEST(Doctor, OnlyFailuresMakeAMachineUnhealthyUnlessStrict) {
 }
 
 TEST(Doctor, JsonCountsWhatItLists) {
-  const nlohmann::ordered_json json = to_json(report_of({State::kPass, State::kWarn, State::kWarn, State::kFail}), false);
+  const nlohmann::ordered_json json =
+      to_json(report_of({State::kPass, State::kWarn, State::kWarn, State::kFail}), false);
   EXPECT_EQ(json.at("summary").at("pass"), 1);
   EXPECT_EQ(json.at("summary").at("warn"), 2);
   EXPECT_EQ(json.at("summary").at("fail"), 1);

@@ -41,9 +41,9 @@ Check memory_check(const CpuReport& cpu) {
   Check check{.category = "system", .name = "memory"};
   const std::uint64_t usable = cpu.memory_limit_bytes.value_or(cpu.memory_total_bytes);
   check.details = {{"total_bytes", cpu.memory_total_bytes}, {"usable_bytes", usable}};
-  check.message = cpu.memory_limit_bytes
-                      ? fmt::format("{} usable (container limit; the machine has {})", format_bytes(usable), format_bytes(cpu.memory_total_bytes))
-                      : fmt::format("{}", format_bytes(usable));
+  check.message = cpu.memory_limit_bytes ? fmt::format("{} usable (container limit; the machine has {})",
+                                                       format_bytes(usable), format_bytes(cpu.memory_total_bytes))
+                                         : fmt::format("{}", format_bytes(usable));
   if (usable == 0) {
     check.state = State::kWarn;
     check.message = "the amount of memory cannot be read";
@@ -69,8 +69,12 @@ std::vector<Check> check_system(const SectionInput& input) {
   ::uname(&name);
   Check system{.category = "system", .name = "platform"};
   const std::string distribution = distribution_name(input.detection.files);
-  system.message = fmt::format("{}, kernel {} on {}, glibc {}", distribution, name.release, name.machine, ::gnu_get_libc_version());
-  system.details = {{"distribution", distribution}, {"kernel", name.release}, {"machine", name.machine}, {"glibc", ::gnu_get_libc_version()}};
+  system.message =
+      fmt::format("{}, kernel {} on {}, glibc {}", distribution, name.release, name.machine, ::gnu_get_libc_version());
+  system.details = {{"distribution", distribution},
+                    {"kernel", name.release},
+                    {"machine", name.machine},
+                    {"glibc", ::gnu_get_libc_version()}};
   return {system, memory_check(detect_cpu(input.detection))};
 }
 
@@ -90,10 +94,11 @@ std::vector<Check> check_cpu(const SectionInput& input) {
 
   Check cores{.category = "cpu", .name = "cores"};
   const int threads = thread_count(input.request.config, input.request.files, input.request.environment);
-  cores.message = fmt::format("{} of {} usable, {} NUMA node{}, {} thread{} ({})", cpu.usable_cpus, cpu.logical_cpus, cpu.numa_nodes,
-                              cpu.numa_nodes == 1 ? "" : "s", threads, threads == 1 ? "" : "s",
+  cores.message = fmt::format("{} of {} usable, {} NUMA node{}, {} thread{} ({})", cpu.usable_cpus, cpu.logical_cpus,
+                              cpu.numa_nodes, cpu.numa_nodes == 1 ? "" : "s", threads, threads == 1 ? "" : "s",
                               input.request.config.origin(options::kThreadsCount).to_string());
-  cores.details = {{"usable", cpu.usable_cpus}, {"logical", cpu.logical_cpus}, {"numa_nodes", cpu.numa_nodes}, {"threads", threads}};
+  cores.details = {
+      {"usable", cpu.usable_cpus}, {"logical", cpu.logical_cpus}, {"numa_nodes", cpu.numa_nodes}, {"threads", threads}};
   if (threads > cpu.usable_cpus) {
     cores.state = State::kWarn;
     cores.message += ": more threads than cores, they will wait for each other";
@@ -122,7 +127,7 @@ std::vector<Check> check_cache(const SectionInput& input) {
     check.recommendation = "set KPT_CACHE_DIR to a folder that this user may write";
     return {check};
   }
-  struct statvfs space {};
+  struct statvfs space{};
   ::statvfs(folder.c_str(), &space);
   const std::uint64_t free_bytes = static_cast<std::uint64_t>(space.f_bavail) * space.f_frsize;
   check.details["free_bytes"] = free_bytes;
@@ -135,7 +140,8 @@ std::vector<Check> check_cache(const SectionInput& input) {
 }
 
 std::vector<Check> check_serving(const SectionInput& input) {
-  // A server needs one descriptor per connection plus some; the soft limit can be raised to the hard one by the process.
+  // A server needs one descriptor per connection plus some; the soft limit can be raised to the hard one by the
+  // process.
   constexpr rlim_t kWantedDescriptors = 4096;
   constexpr std::int64_t kWantedBacklog = 128;
   rlimit limit{};
@@ -146,14 +152,16 @@ std::vector<Check> check_serving(const SectionInput& input) {
   descriptors.details = {{"soft", limit.rlim_cur}, {"hard", limit.rlim_max}};
   if (limit.rlim_max < kWantedDescriptors) {
     descriptors.state = State::kWarn;
-    descriptors.recommendation = fmt::format("raise the hard limit to {}: ulimit -Hn {}, or LimitNOFILE= in the service file",
-                                             kWantedDescriptors, kWantedDescriptors);
+    descriptors.recommendation =
+        fmt::format("raise the hard limit to {}: ulimit -Hn {}, or LimitNOFILE= in the service file",
+                    kWantedDescriptors, kWantedDescriptors);
   }
   Check backlog{.category = "serving", .name = "connection backlog"};
   const auto text = input.detection.files.read("/proc/sys/net/core/somaxconn");
   const auto value = text.ok() ? parse_int(*text) : std::nullopt;
   backlog.present = value.has_value();
-  backlog.message = value ? fmt::format("up to {} waiting connections", *value) : "net.core.somaxconn cannot be read here";
+  backlog.message =
+      value ? fmt::format("up to {} waiting connections", *value) : "net.core.somaxconn cannot be read here";
   if (value) backlog.details = {{"somaxconn", *value}};
   if (value && *value < kWantedBacklog) {
     backlog.state = State::kWarn;

@@ -13,10 +13,12 @@ namespace kpt::doctor {
 namespace {
 
 TorchReport probe_in_child(const SectionInput& input) {
-  std::vector<std::string> arguments = {"torch", torch_folder(input.request.config, input.request.environment).string()};
+  std::vector<std::string> arguments = {"torch",
+                                        torch_folder(input.request.config, input.request.environment).string()};
   for (const auto& folder : input.detection.site_packages) arguments.push_back(folder.string());
   const Result<std::string> answer = run_probe(input.detection.probe_options(), arguments);
-  const Result<TorchReport> report = answer.ok() ? parse_report<TorchReport>(*answer, "the probe for libtorch") : answer.status();
+  const Result<TorchReport> report =
+      answer.ok() ? parse_report<TorchReport>(*answer, "the probe for libtorch") : answer.status();
   if (report.ok()) return *report;
   TorchReport broken;
   broken.finding = {Presence::kBroken, report.status().message(), "reinstall torch, or point torch.dir at another one"};
@@ -28,10 +30,10 @@ Check library_check(const TorchReport& report) {
   check.details = nlohmann::ordered_json(report);
   if (report.finding.presence == Presence::kPresent) {
     const std::string flavour = report.flavour == "none" || report.flavour.empty() ? "CPU only"
-                                : report.flavour.starts_with("rocm")              ? report.flavour
-                                                                                  : "CUDA " + report.flavour;
-    check.message = fmt::format("{} ({}) at {}, {} threads, opened in {:.2f} s", report.library_version, flavour, report.torch_dir,
-                                report.threads, report.open_seconds.value_or(0));
+                                : report.flavour.starts_with("rocm")               ? report.flavour
+                                                                                   : "CUDA " + report.flavour;
+    check.message = fmt::format("{} ({}) at {}, {} threads, opened in {:.2f} s", report.library_version, flavour,
+                                report.torch_dir, report.threads, report.open_seconds.value_or(0));
     return check;
   }
   check.message = report.finding.reason;
@@ -51,6 +53,19 @@ Check product_check(const TorchMatmulCheck& product) {
   return check;
 }
 
+Check cuda_check(const TorchReport& report) {
+  Check check{.category = "libtorch", .name = "cuda"};
+  check.present = report.cuda.presence != Presence::kAbsent && !report.cuda_devices.empty();
+  check.message = report.cuda.reason;
+  check.recommendation = report.cuda.remedy;
+  if (report.cuda.presence == Presence::kBroken) check.state = State::kFail;
+  if (report.cuda.presence == Presence::kPresent) {
+    const std::size_t count = report.cuda_devices.size();
+    check.message = fmt::format("sees {} device{}", count, count == 1 ? "" : "s");
+  }
+  return check;
+}
+
 }  // namespace
 
 std::vector<Check> check_libtorch(const SectionInput& input) {
@@ -63,14 +78,7 @@ std::vector<Check> check_libtorch(const SectionInput& input) {
   const TorchReport report = probe_in_child(input);
   std::vector<Check> checks = {library_check(report)};
   for (const TorchMatmulCheck& product : report.checks) checks.push_back(product_check(product));
-  if (report.cuda.presence != Presence::kAbsent) {
-    Check cuda{.category = "libtorch", .name = "cuda"};
-    cuda.state = report.cuda.presence == Presence::kBroken ? State::kFail : State::kPass;
-    cuda.present = !report.cuda_devices.empty();
-    cuda.message = cuda.state == State::kFail ? report.cuda.reason : fmt::format("sees {} device{}", report.cuda_devices.size(), report.cuda_devices.size() == 1 ? "" : "s");
-    cuda.recommendation = report.cuda.remedy;
-    checks.push_back(std::move(cuda));
-  }
+  if (report.finding.presence == Presence::kPresent) checks.push_back(cuda_check(report));
   for (const std::string& note : report.notes) {
     checks.push_back(Check{.category = "libtorch", .name = "note", .state = State::kWarn, .message = note});
   }

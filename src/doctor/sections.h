@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "api/detection.h"
 #include "device/detection_context.h"
 #include "doctor/doctor.h"
 
@@ -13,8 +14,7 @@ struct SectionInput {
   const Request& request;
   DetectionContext detection;
 
-  // Option probe.backends: may this vendor's stack be opened?
-  bool may_probe(std::string_view backend) const;
+  bool may_probe(std::string_view backend) const { return kpt::may_probe(request.config, backend); }
 };
 
 using Section = std::vector<Check> (*)(const SectionInput&);

@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kCompilerTimeLimit{3000};
 
-std::optional<std::string> find_program(const SectionInput& input, const std::vector<std::string>& folders, std::string_view name) {
+std::optional<std::string> find_program(const SectionInput& input, const std::vector<std::string>& folders,
+                                        std::string_view name) {
   std::vector<std::string> places = folders;
   const std::string path = input.request.environment.find("PATH").value_or("");
   for (const std::string_view folder : split(path, ':')) places.emplace_back(folder);
@@ -98,7 +99,8 @@ Check amd_clang_check(const SectionInput& input) {
     return check;
   }
   check.present = false;
-  check.message = seen.empty() ? "not found; only needed to compile for AMD GPUs" : fmt::format("{} knows no AMD target", seen);
+  check.message =
+      seen.empty() ? "not found; only needed to compile for AMD GPUs" : fmt::format("{} knows no AMD target", seen);
   check.recommendation = "to compile for AMD GPUs: apt-get install clang-22 lld-22";
   return check;
 }

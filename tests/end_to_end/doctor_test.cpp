@@ -11,8 +11,8 @@
 namespace kpt::testing {
 namespace {
 
-using ::testing::HasSubstr;
 using nlohmann::ordered_json;
+using ::testing::HasSubstr;
 
 // A machine without files, drivers, libtorch or Python, whatever the one has that runs this test.
 struct BareMachine {
@@ -33,7 +33,8 @@ struct FakeCuda {
   TemporaryFolder folder;
   explicit FakeCuda(const ordered_json& spec) { std::ofstream(folder.path() / "cuda.json") << spec.dump(); }
   std::vector<std::string> environment() const {
-    return {"LD_LIBRARY_PATH=" KPT_BUILD_DIR "/fakes/nvidia", "KPT_FAKE_CUDA=" + (folder.path() / "cuda.json").string()};
+    return {"LD_LIBRARY_PATH=" KPT_BUILD_DIR "/fakes/nvidia",
+            "KPT_FAKE_CUDA=" + (folder.path() / "cuda.json").string()};
   }
 };
 
@@ -52,7 +53,8 @@ TEST(Doctor, JsonHasEveryKeyOfTheSchema) {
   const ordered_json schema = ordered_json::parse(file);
   const auto require = [](const ordered_json& part, const ordered_json& object) {
     for (const auto& key : part.at("required")) EXPECT_TRUE(object.contains(key)) << key;
-    for (const auto& [key, value] : object.items()) EXPECT_TRUE(part.at("properties").contains(key)) << "undocumented: " << key;
+    for (const auto& [key, value] : object.items())
+      EXPECT_TRUE(part.at("properties").contains(key)) << "undocumented: " << key;
   };
   require(schema, report);
   require(schema.at("properties").at("kpt"), report.at("kpt"));
@@ -100,7 +102,8 @@ TEST(Doctor, TheHumanReportSaysTheSameAsTheJson) {
   const ProgramRun run = run_kpt({"doctor"}, machine.environment());
   const ordered_json report = run_kpt({"doctor", "--json"}, machine.environment()).json();
   EXPECT_EQ(run.exit_code, report.at("healthy") == true ? 0 : 1);
-  for (const ordered_json& line : report.at("diagnostics")) EXPECT_THAT(run.out, HasSubstr(line.at("name").get<std::string>()));
+  for (const ordered_json& line : report.at("diagnostics"))
+    EXPECT_THAT(run.out, HasSubstr(line.at("name").get<std::string>()));
   EXPECT_THAT(run.out, HasSubstr(std::to_string(report.at("summary").at("fail").get<int>()) + " fail in "));
   EXPECT_EQ(run.out.find('\x1b'), std::string::npos);
 }
@@ -149,7 +152,8 @@ TEST(Doctor, ADriverWithoutADeviceFailsOnlyWhereHardwareIs) {
   const TemporaryFolder root;
   std::vector<std::string> environment = cuda.environment();
   environment.push_back("KPT_SYSTEM_ROOT=" + root.path().string());
-  const ordered_json without = find_line(run_kpt({"doctor", "--json", "--category", "nvidia"}, environment).json(), "nvidia", "driver");
+  const ordered_json without =
+      find_line(run_kpt({"doctor", "--json", "--category", "nvidia"}, environment).json(), "nvidia", "driver");
   EXPECT_EQ(without.at("status"), "pass") << without;
   EXPECT_EQ(without.at("present"), false);
 
@@ -158,7 +162,8 @@ TEST(Doctor, ADriverWithoutADeviceFailsOnlyWhereHardwareIs) {
   std::ofstream(device / "vendor") << "0x10de\n";
   std::ofstream(device / "device") << "0x2335\n";
   std::ofstream(device / "class") << "0x030200\n";
-  const ordered_json with = find_line(run_kpt({"doctor", "--json", "--category", "nvidia"}, environment).json(), "nvidia", "driver");
+  const ordered_json with =
+      find_line(run_kpt({"doctor", "--json", "--category", "nvidia"}, environment).json(), "nvidia", "driver");
   EXPECT_EQ(with.at("status"), "fail") << with;
   EXPECT_FALSE(with.at("recommendation").get<std::string>().empty());
 }

@@ -11,10 +11,10 @@
 namespace kpt::testing {
 namespace {
 
+using nlohmann::ordered_json;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
-using nlohmann::ordered_json;
 
 std::vector<std::string> doctor(const std::string& category, const std::string& setting) {
   return {"doctor", "--json", "--category", category, "--set", setting};
@@ -27,7 +27,8 @@ TEST(OptionEffect, LogLevelDecidesWhatIsLogged) {
 }
 
 TEST(OptionEffect, LogFormatJsonGivesOneObjectALine) {
-  const ProgramRun run = run_kpt({"doctor", "--category", "system", "--set", "log.level=info", "--set", "log.format=json"});
+  const ProgramRun run =
+      run_kpt({"doctor", "--category", "system", "--set", "log.level=info", "--set", "log.format=json"});
   const auto line = ordered_json::parse(run.err.substr(0, run.err.find('\n')), nullptr, false);
   ASSERT_FALSE(line.is_discarded()) << run.err;
   EXPECT_EQ(line.at("level"), "info");
@@ -43,7 +44,8 @@ TEST(OptionEffect, CacheDirIsWhereTheDoctorWrites) {
 
 TEST(OptionEffect, CliColorForcesOrForbidsColour) {
   const auto colour_in = [](const std::string& value, const std::vector<std::string>& environment = {}) {
-    return run_kpt({"doctor", "--category", "system", "--set", "cli.color=" + value}, environment).out.find("\x1b[") != std::string::npos;
+    return run_kpt({"doctor", "--category", "system", "--set", "cli.color=" + value}, environment).out.find("\x1b[") !=
+           std::string::npos;
   };
   EXPECT_TRUE(colour_in("always"));
   EXPECT_TRUE(colour_in("always", {"NO_COLOR=1"}));
@@ -54,8 +56,9 @@ TEST(OptionEffect, CliColorForcesOrForbidsColour) {
 TEST(OptionEffect, ProbeTimeoutLimitsAHangingLibrary) {
   const TemporaryFolder folder;
   std::ofstream(folder.path() / "cuda.json") << R"({"version": 13000, "calls": {"cuInit": "hang"}})";
-  const ProgramRun run = run_kpt(doctor("nvidia", "probe.timeout_ms=200"),
-                                 {"LD_LIBRARY_PATH=" KPT_BUILD_DIR "/fakes/nvidia", "KPT_FAKE_CUDA=" + (folder.path() / "cuda.json").string()});
+  const ProgramRun run = run_kpt(
+      doctor("nvidia", "probe.timeout_ms=200"),
+      {"LD_LIBRARY_PATH=" KPT_BUILD_DIR "/fakes/nvidia", "KPT_FAKE_CUDA=" + (folder.path() / "cuda.json").string()});
   EXPECT_THAT(run.out, HasSubstr("0.2 s"));
 }
 
@@ -90,7 +93,8 @@ TEST(OptionEffect, ThreadsCountIsUsedAndItsOriginShown) {
   const ordered_json set = find_line(run_kpt(doctor("cpu", "threads.count=1")).json(), "cpu", "cores");
   EXPECT_EQ(set.at("details").at("threads"), 1);
   EXPECT_THAT(set.at("message"), HasSubstr("--set"));
-  const ordered_json automatic = find_line(run_kpt({"doctor", "--json", "--category", "cpu"}, {"OMP_NUM_THREADS=1"}).json(), "cpu", "cores");
+  const ordered_json automatic =
+      find_line(run_kpt({"doctor", "--json", "--category", "cpu"}, {"OMP_NUM_THREADS=1"}).json(), "cpu", "cores");
   EXPECT_EQ(automatic.at("details").at("threads"), 1);
   EXPECT_THAT(automatic.at("message"), HasSubstr("automatic"));
 }

@@ -29,8 +29,9 @@ ProgramRun run_kpt(const std::vector<std::string>& arguments, const std::vector<
     command.environment_overrides.push_back(std::string(name) + "=" + home.path().string());
   }
   for (const std::string& entry : environment) {
-    std::erase_if(command.environment_overrides,
-                  [&](const std::string& other) { return other.substr(0, other.find('=')) == entry.substr(0, entry.find('=')); });
+    std::erase_if(command.environment_overrides, [&](const std::string& other) {
+      return other.substr(0, other.find('=')) == entry.substr(0, entry.find('='));
+    });
     command.environment_overrides.push_back(entry);
   }
   const Result<ChildOutcome> outcome = run_child(command);
@@ -43,7 +44,8 @@ ProgramRun run_kpt(const std::vector<std::string>& arguments, const std::vector<
   return {outcome->exit_code, outcome->standard_output, outcome->standard_error};
 }
 
-nlohmann::ordered_json find_line(const nlohmann::ordered_json& report, const std::string& category, const std::string& name) {
+nlohmann::ordered_json find_line(const nlohmann::ordered_json& report, const std::string& category,
+                                 const std::string& name) {
   for (const auto& line : report.at("diagnostics")) {
     if (line.at("category") == category && line.at("name") == name) return line;
   }

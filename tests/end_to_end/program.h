@@ -22,6 +22,7 @@ struct ProgramRun {
 ProgramRun run_kpt(const std::vector<std::string>& arguments, const std::vector<std::string>& environment = {});
 
 // The line of a doctor report with that category and name; null when there is none.
-nlohmann::ordered_json find_line(const nlohmann::ordered_json& report, const std::string& category, const std::string& name);
+nlohmann::ordered_json find_line(const nlohmann::ordered_json& report, const std::string& category,
+                                 const std::string& name);
 
 }  // namespace kpt::testing

@@ -31,21 +31,24 @@ std::string render(const doctor::Report& report, bool strict, bool color) {
     const std::string heading = check.category == category ? "" : paint(check.category, Color::kBold, color);
     category = check.category;
     rows.push_back({heading, mark_of(check, color), check.name, check.message});
-    if (!check.recommendation.empty()) rows.push_back({"", "", "", paint("→ " + check.recommendation, Color::kDim, color)});
+    if (!check.recommendation.empty())
+      rows.push_back({"", "", "", paint("→ " + check.recommendation, Color::kDim, color)});
   }
   const bool healthy = doctor::is_healthy(report, strict);
   const std::string verdict = healthy ? paint("ready", Color::kGreen, color) : paint("not ready", Color::kRed, color);
-  return format_table(rows, kLineWidth) + fmt::format("\n{}: {} pass, {} warn, {} fail in {:.2f} s{}\n", verdict,
-                                                      report.count(doctor::State::kPass), report.count(doctor::State::kWarn),
-                                                      report.count(doctor::State::kFail), report.seconds,
-                                                      strict ? " (strict: warnings count as failures)" : "");
+  return format_table(rows, kLineWidth) +
+         fmt::format("\n{}: {} pass, {} warn, {} fail in {:.2f} s{}\n", verdict, report.count(doctor::State::kPass),
+                     report.count(doctor::State::kWarn), report.count(doctor::State::kFail), report.seconds,
+                     strict ? " (strict: warnings count as failures)" : "");
 }
 
 }  // namespace
 
 void add_doctor_command(CLI::App& app, CommandContext& context) {
   CLI::App* command = app.add_subcommand("doctor", "what this machine can do, what is missing, and how to mend it");
-  command->footer("Exit code 0 when nothing that is needed is broken, 1 otherwise.\nExample: kpt doctor --category nvidia,libtorch");
+  command->footer(
+      "Exit code 0 when nothing that is needed is broken, 1 otherwise.\nExample: kpt doctor --category "
+      "nvidia,libtorch");
   auto only = std::make_shared<std::vector<std::string>>();
   command->add_option("--category", *only, "only these sections: " + join(doctor::categories(), ", "))
       ->delimiter(',')

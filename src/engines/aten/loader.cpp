@@ -286,7 +286,9 @@ Result<AtenCudaModule> load_aten_cuda(const AtenModule& aten, const TorchSearch&
   AtenCudaModule cuda;
   if (const auto problem = load_cuda(aten, module_folder(search.environment), &cuda)) {
     Status failure = report(*problem, finding);
-    if (finding != nullptr && problem->code == StatusCode::kUnsupported) finding->presence = Presence::kAbsent;
+    // Left out of libtorch or of this build on purpose: nothing is broken.
+    const bool left_out = problem->code == StatusCode::kUnsupported || problem->code == StatusCode::kNotFound;
+    if (finding != nullptr && left_out) finding->presence = Presence::kAbsent;
     return failure;
   }
   if (finding != nullptr) *finding = {Presence::kPresent, "", ""};

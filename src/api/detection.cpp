@@ -1,0 +1,29 @@
+#include "api/detection.h"
+
+#include <algorithm>
+
+#include "base/build_info.h"
+#include "config/automatic.h"
+#include "config/options.h"
+#include "device/python_environments.h"
+
+namespace kpt {
+
+DetectionContext make_detection_context(const Config& config, const Environment& environment, SystemFiles files) {
+  DetectionContext context;
+  context.files = std::move(files);
+  context.environment = environment;
+  context.probe_time_limit = std::chrono::milliseconds(config.get(options::kProbeTimeoutMs));
+  context.pjrt_plugins = config.get(options::kPjrtPlugins);
+  const std::filesystem::path torch_dir = torch_folder(config, environment);
+  context.site_packages =
+      find_site_packages(environment, torch_dir.empty() ? std::filesystem::path(build_info().torch_dir) : torch_dir);
+  return context;
+}
+
+bool may_probe(const Config& config, std::string_view backend) {
+  const std::vector<std::string> allowed = config.get(options::kProbeBackends);
+  return std::ranges::find(allowed, backend) != allowed.end();
+}
+
+}  // namespace kpt

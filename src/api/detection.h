@@ -1,0 +1,19 @@
+// Detection as the user's configuration wants it.
+#pragma once
+
+#include <string_view>
+
+#include "base/environment.h"
+#include "base/files.h"
+#include "config/config.h"
+#include "device/detection_context.h"
+
+namespace kpt {
+
+// The context from options probe.timeout_ms, pjrt.plugins and torch.dir.
+DetectionContext make_detection_context(const Config& config, const Environment& environment, SystemFiles files);
+
+// Option probe.backends: may this vendor's stack be opened?
+bool may_probe(const Config& config, std::string_view backend);
+
+}  // namespace kpt
