@@ -19,15 +19,4 @@ echo "format: ${#files[@]} files"
 "$python" tools/check_options.py
 "$python" tools/check_parity.py
 "$python" tools/check_headers.py "$build"
-
-mapfile -t sources < <("$python" - "$build" <<'EOF'
-import json, os, sys
-root = os.getcwd() + "/"
-names = {e["file"] for e in json.load(open(sys.argv[1] + "/compile_commands.json"))}
-print("\n".join(sorted(n[len(root):] for n in names if n.startswith(root) and not n.startswith(root + "build/"))))
-EOF
-)
-start=$SECONDS
-printf '%s\n' "${sources[@]}" | xargs -P "$(nproc)" -n 4 "$tools/clang-tidy" -p "$build" --quiet 2>build/clang-tidy.err ||
-  { grep -v "warnings generated\|Suppressed\|Use -header-filter" build/clang-tidy.err || true; exit 1; }
-echo "clang-tidy: ${#sources[@]} files in $((SECONDS - start)) s"
+"$python" tools/run_clang_tidy.py "$build" "$tools/clang-tidy"

@@ -16,14 +16,6 @@
 namespace kpt::log {
 namespace {
 
-// Everything that configure() and capture() change, behind one lock. It is held while a line is written: a capture must
-// not end, and take its string away, in the middle of one.
-struct State {
-  std::mutex mutex;
-  Format format = Format::kText;
-  std::shared_ptr<spdlog::logger> logger;
-};
-
 spdlog::level::level_enum to_spdlog(Level level) {
   switch (level) {
     case Level::kDebug: return spdlog::level::debug;
@@ -55,9 +47,18 @@ std::shared_ptr<spdlog::logger> make_logger(const spdlog::sink_ptr& sink, spdlog
   return made;
 }
 
+// Everything that configure() and capture() change, behind one lock. It is held while a line is written: a capture must
+// not end, and take its string away, in the middle of one.
+struct State {
+  std::mutex mutex;
+  Format format = Format::kText;
+  std::shared_ptr<spdlog::logger> logger =
+      make_logger(std::make_shared<spdlog::sinks::stderr_sink_mt>(), spdlog::level::warn);
+};
+
 // Held behind a function so that there is no static initialiser.
 State& state() {
-  static State made{.logger = make_logger(std::make_shared<spdlog::sinks::stderr_sink_mt>(), spdlog::level::warn)};
+  static State made;
   return made;
 }
 

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engines/aten/test_data/probe_child.h"
+#include "engines/aten/probe_child.h"
 
 namespace kpt {
 namespace {

@@ -8,7 +8,7 @@
 #include <random>
 
 #include "base/files.h"
-#include "engines/aten/test_data/probe_child.h"
+#include "engines/aten/probe_child.h"
 
 namespace kpt {
 namespace {

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/build_info.h"
-#include "engines/aten/test_data/probe_child.h"
+#include "engines/aten/probe_child.h"
 #include "engines/aten/torch_installation.h"
 
 namespace kpt {

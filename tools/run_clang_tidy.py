@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""clang-tidy on every source of the build, on all cores.   run_clang_tidy.py BUILD_FOLDER CLANG_TIDY
+
+A file that passed is not looked at again until it, any header, its compile command or the configuration changes."""
+
+import concurrent.futures
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+# Tests and fakes set variables, hold global strings and are not analysed for paths; naming and plain bugs still count.
+TEST_CHECKS = "-clang-analyzer-*,-concurrency-*,-performance-*,-cppcoreguidelines-*,-bugprone-throwing-static-initialization"
+
+
+def is_test(name):
+    return name.endswith("_test.cpp") or name.startswith(("tests/", "benchmarks/")) or "/test_data/" in name
+
+
+def common_state(tidy):
+    names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.h"], cwd=ROOT, capture_output=True, text=True, check=True)
+    state = hashlib.sha256((ROOT / ".clang-tidy").read_bytes())
+    state.update(Path(__file__).read_bytes())
+    state.update(subprocess.run([tidy, "--version"], capture_output=True, check=True).stdout)
+    for name in sorted(names.stdout.split()):
+        if (ROOT / name).exists():
+            state.update(name.encode() + (ROOT / name).read_bytes())
+    return state.digest()
+
+
+def run(name, build, tidy, key, stamp):
+    command = [tidy, "-p", str(build), "--quiet"] + ([f"--checks={TEST_CHECKS}"] if is_test(name) else []) + [name]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if result.returncode == 0:
+        stamp.write_text(key)
+        return None
+    return result.stdout or result.stderr
+
+
+def main():
+    build, tidy = Path(sys.argv[1]).resolve(), sys.argv[2]
+    common = common_state(tidy)
+    stamps = build / "clang_tidy"
+    stamps.mkdir(exist_ok=True)
+    start, jobs, total = time.monotonic(), [], 0
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        path = Path(entry["file"])
+        if not path.is_relative_to(ROOT) or path.is_relative_to(ROOT / "build"):
+            continue
+        total += 1
+        key = hashlib.sha256(common + entry["command"].encode() + path.read_bytes()).hexdigest()
+        stamp = stamps / (str(path.relative_to(ROOT)).replace("/", "_") + ".ok")
+        if not stamp.exists() or stamp.read_text() != key:
+            jobs.append((str(path.relative_to(ROOT)), build, tidy, key, stamp))
+    failed = 0
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        futures = [pool.submit(run, *job) for job in jobs]
+        for done, future in enumerate(concurrent.futures.as_completed(futures), 1):
+            if sys.stderr.isatty():
+                print(f"\rclang-tidy {done}/{len(jobs)}", end="", file=sys.stderr)
+            if complaint := future.result():
+                failed += 1
+                print(complaint, flush=True)
+    print(f"clang-tidy: {total} files, {len(jobs)} looked at, {failed} with findings, {time.monotonic() - start:.0f} s")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
