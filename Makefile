@@ -22,9 +22,10 @@ define configure
 	  { cat build/$(1)$(SUFFIX).log; exit 1; }; }
 endef
 
+# $(call configure_and_build,PRESET[,CMAKE ARGUMENTS[,TARGET]])
 define configure_and_build
 	$(call configure,$(1),$(2))
-	@cmake --build build/$(1)$(SUFFIX)
+	@cmake --build build/$(1)$(SUFFIX) $(if $(3),--target $(3))
 endef
 
 .PHONY: help
@@ -66,7 +67,7 @@ tsan: | build ## tests under ThreadSanitizer
 
 .PHONY: fuzz
 fuzz: | build ## every fuzz target for KPT_FUZZ_SECONDS (20)
-	$(call configure_and_build,fuzz)
+	$(call configure_and_build,fuzz,,kpt_fuzzers)
 	@ctest --test-dir build/fuzz$(SUFFIX) -L fuzz --output-on-failure
 
 .PHONY: gpu-test

@@ -62,6 +62,10 @@ function(kpt_fuzzer program)
     kpt_target_name(${module} target)
     target_link_libraries(${program} PRIVATE ${target})
   endforeach()
+  if(NOT TARGET kpt_fuzzers)
+    add_custom_target(kpt_fuzzers)
+  endif()
+  add_dependencies(kpt_fuzzers ${program})
   # KPT_FUZZ_SECONDS is read by ctest's shell at run time: 20 s in CI, longer in `make check-full`.
   add_test(NAME fuzz.${program}
     COMMAND "${PROJECT_SOURCE_DIR}/tools/run_fuzzer.sh" "$<TARGET_FILE:${program}>" "${ARG_SEEDS}")

@@ -109,6 +109,12 @@ Json write_value(const std::vector<T>& value) {
 
 std::string_view to_string(Precision precision) { return name_of(precision); }
 
+std::string names_of(const std::vector<Precision>& precisions) {
+  std::string names;
+  for (const Precision precision : precisions) names.append(names.empty() ? "" : " ").append(to_string(precision));
+  return names;
+}
+
 // Writes and reads the same list of fields; a field absent in the text keeps its default.
 #define KPT_TO(field) json[#field] = write_value(value.field);
 #define KPT_FROM(field) \

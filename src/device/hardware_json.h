@@ -13,7 +13,8 @@
 
 namespace kpt {
 
-std::string_view to_string(Precision precision);  // "fp8"
+std::string_view to_string(Precision precision);                 // "fp8"
+std::string names_of(const std::vector<Precision>& precisions);  // "tf32 bf16 fp8", or ""
 
 void to_json(nlohmann::ordered_json& json, const Finding& value);
 void from_json(const nlohmann::ordered_json& json, Finding& value);

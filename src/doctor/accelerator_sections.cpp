@@ -29,10 +29,8 @@ Check switched_off(std::string category, std::string name, std::string_view back
                .present = false};
 }
 
-std::string names_of(const std::vector<Precision>& precisions) {
-  std::vector<std::string> names;
-  for (const Precision precision : precisions) names.emplace_back(to_string(precision));
-  return names.empty() ? "no matrix units" : "matrix units " + join(names, " ");
+std::string matrix_units(const std::vector<Precision>& precisions) {
+  return precisions.empty() ? "no matrix units" : "matrix units " + names_of(precisions);
 }
 
 void add_notes(std::vector<Check>& checks, const std::string& category, const std::vector<std::string>& notes) {
@@ -46,7 +44,7 @@ Check gpu_check(const NvidiaGpu& gpu) {
   std::string memory = format_bytes(gpu.memory_total_bytes);
   if (gpu.memory_free_bytes) memory += fmt::format(" ({} free)", format_bytes(*gpu.memory_free_bytes));
   check.message = fmt::format("{}, sm_{}{} {}, {} SMs, {}, {}", gpu.name, gpu.capability_major, gpu.capability_minor,
-                              gpu.architecture, gpu.multiprocessors, memory, names_of(gpu.matrix_precisions));
+                              gpu.architecture, gpu.multiprocessors, memory, matrix_units(gpu.matrix_precisions));
   if (gpu.ecc_enabled) check.message += *gpu.ecc_enabled ? ", ECC on" : ", ECC off";
   if (gpu.mig_enabled.value_or(false)) check.message += ", MIG on";
   return check;
@@ -59,7 +57,7 @@ Check gpu_check(const AmdGpu& gpu) {
   if (gpu.fp8_flavour == Fp8Flavour::kOcp) fp8 = ", FP8 in the OCP form";
   check.message = fmt::format("{}, {} {}, {} CUs, wavefront {}, {}, {}{}", gpu.name, gpu.gfx_target, gpu.architecture,
                               gpu.compute_units, gpu.wavefront_size, format_bytes(gpu.memory_total_bytes),
-                              names_of(gpu.matrix_precisions), fp8);
+                              matrix_units(gpu.matrix_precisions), fp8);
   return check;
 }
 

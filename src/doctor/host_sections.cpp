@@ -56,12 +56,6 @@ Check memory_check(const CpuReport& cpu) {
   return check;
 }
 
-std::string names_of(const std::vector<Precision>& precisions) {
-  std::vector<std::string> names;
-  for (const Precision precision : precisions) names.emplace_back(to_string(precision));
-  return names.empty() ? "none" : join(names, ", ");
-}
-
 }  // namespace
 
 std::vector<Check> check_system(const SectionInput& input) {

@@ -21,7 +21,7 @@ std::optional<std::string> find_program(const SectionInput& input, const std::ve
   for (const std::string_view folder : split(path, ':')) places.emplace_back(folder);
   for (const std::string& folder : places) {
     if (folder.empty()) continue;
-    const std::string candidate = folder + "/" + std::string(name);
+    std::string candidate = folder + "/" + std::string(name);
     std::error_code error;
     if (std::filesystem::is_regular_file(candidate, error)) return candidate;
   }
