@@ -4,6 +4,9 @@
 .DEFAULT_GOAL := help
 SHELL := bash
 PREFIX ?= /usr/local
+JOBS := $(shell nproc)
+# ThreadSanitizer needs a plain address space; some containers forbid asking for one, and some kernels give it anyway.
+PLAIN_ADDRESSES := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 # Two clones share compiled objects: paths below the clone are relative in the cache key.
 export CCACHE_BASEDIR := $(CURDIR)
@@ -48,7 +51,7 @@ quickstart: | build ## build, then show what this machine can do
 .PHONY: test
 test: | build ## build and run all tests
 	$(call configure_and_build,cpu-release,-DKPT_TORCH=ON)
-	@ctest --test-dir $(BUILD) --output-on-failure -j 2
+	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
 
 .PHONY: lint
 lint: | build ## formatting, clang-tidy, layers, sizes, headers, options, parity
@@ -58,12 +61,12 @@ lint: | build ## formatting, clang-tidy, layers, sizes, headers, options, parity
 .PHONY: asan
 asan: | build ## tests under AddressSanitizer and UBSan, without libtorch
 	$(call configure_and_build,asan)
-	@ctest --test-dir build/asan$(SUFFIX) --output-on-failure -j 2
+	@ctest --test-dir build/asan$(SUFFIX) --output-on-failure -j $(JOBS)
 
 .PHONY: tsan
 tsan: | build ## tests under ThreadSanitizer
 	$(call configure_and_build,tsan,-DKPT_TORCH=ON)
-	@TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1 setarch -R ctest --test-dir build/tsan$(SUFFIX) --output-on-failure -j 2
+	@TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1 $(PLAIN_ADDRESSES) ctest --test-dir build/tsan$(SUFFIX) --output-on-failure -j $(JOBS)
 
 .PHONY: fuzz
 fuzz: | build ## every fuzz target for KPT_FUZZ_SECONDS (20)
@@ -73,7 +76,7 @@ fuzz: | build ## every fuzz target for KPT_FUZZ_SECONDS (20)
 .PHONY: gpu-test
 gpu-test: | build ## build with the CUDA parts and run all tests, those for GPUs too
 	$(call configure_and_build,cuda-release)
-	@ctest --test-dir build/cuda-release$(SUFFIX) --output-on-failure -j 4
+	@ctest --test-dir build/cuda-release$(SUFFIX) --output-on-failure -j $(JOBS)
 	@build/cuda-release$(SUFFIX)/bin/kpt doctor
 
 .PHONY: bench

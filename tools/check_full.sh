@@ -18,7 +18,7 @@ asan_full() {
   cmake --preset asan-full -DKPT_PYTHON="$python" >/dev/null
   cmake --build build/asan-full
   # libtorch keeps allocations for the life of the process; leaks of our own are covered by the run without it.
-  ASAN_OPTIONS=detect_leaks=0 ctest --test-dir build/asan-full --output-on-failure -j 2
+  ASAN_OPTIONS=detect_leaks=0 ctest --test-dir build/asan-full --output-on-failure -j "$(nproc)"
 }
 
 clang_release() {
@@ -26,7 +26,7 @@ clang_release() {
   python=$(tools/setup_python.sh)
   cmake --preset clang-release -DKPT_PYTHON="$python" -DKPT_TORCH=ON >/dev/null
   cmake --build build/clang-release
-  ctest --test-dir build/clang-release --output-on-failure -j 2
+  ctest --test-dir build/clang-release --output-on-failure -j "$(nproc)"
 }
 
 step "lint" make lint
