@@ -6,14 +6,13 @@ for the public headers, those of src/base."""
 
 import concurrent.futures
 import json
-import os
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from source_files import ROOT, list_files, usable_cores
 
 
 def compile_command(entry):
@@ -45,10 +44,9 @@ def flags_by_folder(build):
 
 def first_includes():
     """Headers that a source file includes before anything else, as paths from the root."""
-    names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.cpp"], cwd=ROOT, capture_output=True, text=True, check=True)
     proven = set()
-    for name in names.stdout.split():
-        first = re.search(r'^#include ["<]([^">]+)[">]', (ROOT / name).read_text(), re.MULTILINE) if (ROOT / name).exists() else None
+    for name in list_files(".cpp"):
+        first = re.search(r'^#include ["<]([^">]+)[">]', (ROOT / name).read_text(), re.MULTILINE)
         if first:
             for folder in ("src", "include", "tests", str(Path(name).parent)):
                 proven.add(f"{folder}/{first.group(1)}")
@@ -64,10 +62,9 @@ def check(header, command):
 def main():
     build = Path(sys.argv[1])
     folders = flags_by_folder(build)
-    names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.h"], cwd=ROOT, capture_output=True, text=True, check=True)
     jobs = []
     proven = first_includes()
-    headers = [name for name in names.stdout.split() if (ROOT / name).exists()]
+    headers = list_files(".h")
     for header in headers:
         if header in proven:
             continue
@@ -75,7 +72,7 @@ def main():
         while folder not in folders and folder not in ("", "."):
             folder = str(Path(folder).parent)
         jobs.append((header, folders.get(folder) or folders["src/base"]))
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    with concurrent.futures.ThreadPoolExecutor(usable_cores()) as pool:
         problems = [p for p in pool.map(lambda job: check(*job), jobs) if p]
     print("\n".join(problems) if problems else f"headers: {len(headers)} stand by themselves ({len(jobs)} compiled here)")
     return 1 if problems else 0

@@ -3,11 +3,11 @@
 to one place only. The table is cmake/kpt_layers.cmake, the same that CMake enforces for links."""
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from source_files import ROOT, list_files
+
 TABLE = ROOT / "cmake" / "kpt_layers.cmake"
 
 TORCH_HEADER = re.compile(r"^(torch|ATen|c10|caffe2)/")
@@ -21,9 +21,9 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]', re.MULTILINE)
 # What may be called only in the places given (prefixes of paths).
 ONLY_IN = [
     (re.compile(r"\bgetenv\s*\("), ("src/base/environment.cpp", "tests/"), "read variables through base/environment.h"),
-    (re.compile(r"\bstd::(cout|cerr|clog)\b|(?<![\w:.])f?printf\s*\(|\bputs\s*\("), ("src/cli/", "tests/", "examples/", "benchmarks/"),
+    (re.compile(r"\bstd::(cout|cerr|clog)\b|\bv?f?printf\s*\(|\bf?puts\s*\(|\bfmt::print(ln)?\s*\("), ("src/cli/", "tests/", "examples/", "benchmarks/", "src/engines/aten/test_data/"),
      "only src/cli prints; log through base/log.h"),
-    (re.compile(r"(?<![\w:.>])(std::)?(abort|exit|_exit|quick_exit)\s*\("), ("tests/",), "a library does not end the process"),
+    (re.compile(r"(?<![\w.>])(?:std::|::)?(abort|_?exit|quick_exit|terminate)\s*\("), ("tests/",), "a library does not end the process"),
     (re.compile(r"\bdlopen\s*\("), ("src/base/dynamic_library.cpp", "tests/"), "open libraries through base/dynamic_library.h"),
 ]
 FORBIDDEN_WORDS = re.compile(r"(^|_)(manager|helper|utils|common|misc|new|advanced)(_|\.|$)")
@@ -46,13 +46,6 @@ def module_of(path, layers):
         if len(parts) > depth and name in layers:
             return name
     return None
-
-
-def tracked_sources():
-    names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True)
-    for name in names.stdout.split():
-        if name.endswith((".h", ".cpp", ".cu", ".cuh")) and (ROOT / name).exists():
-            yield name
 
 
 def check_includes(name, text, layers, torch_folders):
@@ -83,7 +76,7 @@ def check_calls(name, text):
 def main():
     layers, torch_folders = read_table()
     problems = []
-    for name in tracked_sources():
+    for name in list_files(".h", ".cpp", ".cu", ".cuh"):
         text = (ROOT / name).read_text(encoding="utf-8")
         if name.startswith("src/") and module_of(name[4:], layers) is None:
             problems.append(f"{name}: its folder has no row in {TABLE.relative_to(ROOT)}")

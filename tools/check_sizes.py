@@ -3,11 +3,11 @@
 
 import re
 import statistics
-import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from source_files import ROOT, list_files
+
 LIMITS = {".h": 300, ".cpp": 600, ".cu": 600, ".cuh": 300, ".py": 600, ".sh": 200}
 FUNCTION_LIMIT = 70
 MEDIAN_LIMIT = 150
@@ -15,11 +15,6 @@ ROOT_CMAKE_LIMIT = 150
 
 # path: reason
 EXCEPTIONS = {}
-
-
-def tracked():
-    names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True)
-    return [name for name in names.stdout.split() if (ROOT / name).is_file()]
 
 
 def long_functions(text):
@@ -44,9 +39,9 @@ def long_functions(text):
 def main():
     problems = []
     sizes = []
-    for name in tracked():
+    for name in list_files(*LIMITS):
         suffix = Path(name).suffix
-        if suffix not in LIMITS or name in EXCEPTIONS:
+        if name in EXCEPTIONS:
             continue
         text = (ROOT / name).read_text(encoding="utf-8")
         lines = text.count("\n")

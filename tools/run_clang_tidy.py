@@ -6,13 +6,13 @@ A file that passed is not looked at again until it, any header, its compile comm
 import concurrent.futures
 import hashlib
 import json
-import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from source_files import ROOT, list_files, usable_cores
+
 # Tests and fakes set variables, hold global strings and are not analysed for paths; naming and plain bugs still count.
 TEST_CHECKS = "-clang-analyzer-*,-concurrency-*,-performance-*,-cppcoreguidelines-*,-bugprone-throwing-static-initialization"
 
@@ -22,13 +22,11 @@ def is_test(name):
 
 
 def common_state(tidy):
-    names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.h"], cwd=ROOT, capture_output=True, text=True, check=True)
     state = hashlib.sha256((ROOT / ".clang-tidy").read_bytes())
     state.update(Path(__file__).read_bytes())
     state.update(subprocess.run([tidy, "--version"], capture_output=True, check=True).stdout)
-    for name in sorted(names.stdout.split()):
-        if (ROOT / name).exists():
-            state.update(name.encode() + (ROOT / name).read_bytes())
+    for name in list_files(".h"):
+        state.update(name.encode() + (ROOT / name).read_bytes())
     return state.digest()
 
 
@@ -57,7 +55,7 @@ def main():
         if not stamp.exists() or stamp.read_text() != key:
             jobs.append((str(path.relative_to(ROOT)), build, tidy, key, stamp))
     failed = 0
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    with concurrent.futures.ThreadPoolExecutor(usable_cores()) as pool:
         futures = [pool.submit(run, *job) for job in jobs]
         for done, future in enumerate(concurrent.futures.as_completed(futures), 1):
             if sys.stderr.isatty():

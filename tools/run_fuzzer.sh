@@ -5,5 +5,9 @@ set -euo pipefail
 program=$1 seeds=$2
 corpus=$(mktemp -d)
 trap 'rm -rf "$corpus"' EXIT
-"$program" -max_total_time="${KPT_FUZZ_SECONDS:-20}" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
-  -artifact_prefix="$program." "$corpus" "$seeds" 2>&1 | tail -n 25
+if ! "$program" -max_total_time="${KPT_FUZZ_SECONDS:-20}" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+  -artifact_prefix="$program." "$corpus" "$seeds" >"$program.log" 2>&1; then
+  cat "$program.log"
+  exit 1
+fi
+tail -n 12 "$program.log"

@@ -22,7 +22,7 @@ done
 sudo=()
 if [ "$(id -u)" -ne 0 ]; then
   if command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
-    sudo=(sudo)
+    sudo=(sudo env DEBIAN_FRONTEND=noninteractive)
   else
     echo "setup: these packages are missing and this user may not install them. Run:" >&2
     echo "  sudo apt-get update && sudo apt-get install -y --no-install-recommends ${missing[*]}" >&2

@@ -2,7 +2,7 @@
 //
 // Names: "cpu", "nvidia:0", "amd:0", "tpu:0", "xla:<plugin>". Vendor libraries are asked in a child process with a time
 // limit (option probe.timeout_ms), so a broken driver cannot take the caller down. Functions here may take as long as
-// that limit; they are thread safe and keep nothing between calls.
+// that limit for each vendor; they are thread safe and keep nothing between calls.
 #pragma once
 
 #include <cstdint>

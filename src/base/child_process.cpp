@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstring>
 #include <system_error>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -162,6 +163,17 @@ ChildState collect_output(pid_t pid, const Pipe& out, const Pipe& err, Clock::ti
   }
 }
 
+// Ends the child and everything in its group. A process that hangs inside a driver call cannot be killed until that
+// call returns: after a second it is left behind, as a zombie at most, so that the caller goes on.
+void kill_and_reap(pid_t pid) {
+  ::kill(-pid, SIGKILL);
+  const Clock::time_point patience = Clock::now() + std::chrono::seconds(1);
+  int ignored = 0;
+  while (::waitpid(pid, &ignored, WNOHANG) == 0 && Clock::now() < patience) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
 }  // namespace
 
 std::string ChildOutcome::describe(std::chrono::milliseconds time_limit) const {
@@ -188,13 +200,15 @@ Result<ChildOutcome> run_child(const ChildCommand& command) {
   ChildOutcome outcome;
   const ChildState state = collect_output(pid, out, err, Clock::now() + limit, command.max_output_bytes, outcome);
   outcome.timed_out = state == ChildState::kRunning;
-  if (outcome.timed_out) ::kill(-pid, SIGKILL);
+  if (outcome.timed_out) {
+    kill_and_reap(pid);
+    return outcome;
+  }
   int wait_status = 0;
   pid_t reaped = -1;
   do {
     reaped = ::waitpid(pid, &wait_status, 0);
   } while (reaped < 0 && errno == EINTR);
-  if (outcome.timed_out) return outcome;
   if (reaped != pid) {
     return Status(StatusCode::kIo, fmt::format("cannot learn how {} ended: {}", command.arguments[0],
                                                std::generic_category().message(errno)));

@@ -10,8 +10,6 @@ namespace kpt {
 namespace {
 
 constexpr std::array kTable = {
-    EnvironmentVariable{"AMDGPU_TARGETS", "amd",
-                        "gfx targets that a build on this machine is meant for; shown by doctor"},
     EnvironmentVariable{"CONDA_PREFIX", "system", "active conda environment; searched for libtorch and PJRT plugins"},
     EnvironmentVariable{"CUDA_HOME", "nvidia", "CUDA toolkit; searched for nvcc"},
     EnvironmentVariable{"CUDA_VISIBLE_DEVICES", "nvidia", "GPUs that the driver shows to this process"},
@@ -33,7 +31,6 @@ constexpr std::array kTable = {
                         "read /proc, /sys, /dev and /opt below this folder (recorded machines, tests)"},
     EnvironmentVariable{"KPT_THREADS", "kpt", "option threads.count"},
     EnvironmentVariable{"KPT_TORCH_DIR", "kpt", "option torch.dir"},
-    EnvironmentVariable{"LD_LIBRARY_PATH", "system", "where the loader looks for vendor libraries; shown by doctor"},
     EnvironmentVariable{"NO_COLOR", "system", "plain output without colours"},
     EnvironmentVariable{"OMP_NUM_THREADS", "system", "upper limit for our thread pool as for OpenMP"},
     EnvironmentVariable{"PATH", "system", "searched for compilers"},
@@ -47,8 +44,6 @@ constexpr std::array kTable = {
     EnvironmentVariable{"TPU_SKIP_MDS_QUERY", "tpu", "passed on to libtpu; we never ask the metadata server"},
     EnvironmentVariable{"TPU_TOPOLOGY", "tpu", "topology of the slice, e.g. 2x2"},
     EnvironmentVariable{"TPU_VISIBLE_CHIPS", "tpu", "chips that libtpu shows to this process"},
-    EnvironmentVariable{"TPU_WORKER_HOSTNAMES", "tpu", "hosts of the slice"},
-    EnvironmentVariable{"TPU_WORKER_ID", "tpu", "index of this host in the slice"},
     EnvironmentVariable{"VIRTUAL_ENV", "system", "active Python environment; searched for libtorch and PJRT plugins"},
     EnvironmentVariable{"XDG_CACHE_HOME", "system", "parent of the default cache folder"},
     EnvironmentVariable{"XDG_CONFIG_HOME", "system", "parent of the default configuration folder"},

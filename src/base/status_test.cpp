@@ -170,8 +170,13 @@ Status stop_at(int limit, int& reached) {
   return {};
 }
 
-Result<std::size_t> length_of(const Result<std::string>& text) {
-  KPT_ASSIGN_OR_RETURN(const std::string value, text);
+Result<std::string> text_if(bool there) {
+  if (!there) return Status(StatusCode::kNotFound, "no text");
+  return std::string("abc");
+}
+
+Result<std::size_t> doubled_length(bool there) {
+  KPT_ASSIGN_OR_RETURN(const std::string value, text_if(there));
   KPT_ASSIGN_OR_RETURN(const auto again, Result<std::string>(value + value));
   return again.size();
 }
@@ -182,8 +187,8 @@ TEST(StatusMacros, FailureEndsTheFunctionAndSuccessGoesOn) {
   EXPECT_EQ(reached, 4);
   EXPECT_TRUE(stop_at(100, reached).ok());
   EXPECT_EQ(reached, 9);
-  EXPECT_EQ(*length_of(std::string("abc")), 6u);
-  EXPECT_EQ(length_of(Status(StatusCode::kNotFound, "no text")).status().message(), "no text");
+  EXPECT_EQ(*doubled_length(true), 6u);
+  EXPECT_EQ(doubled_length(false).status().message(), "no text");
 }
 
 }  // namespace

@@ -10,5 +10,9 @@ int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   kpt::cli::CommandContext context(kpt::Environment::from_process(), std::cout, std::cerr,
                                    ::isatty(STDOUT_FILENO) == 1);
-  return kpt::cli::run_command_line(arguments, context);
+  const int code = kpt::cli::run_command_line(arguments, context);
+  std::cout.flush();
+  if (std::cout.good()) return code;
+  std::cerr << "kpt: the output could not be written\n";
+  return kpt::cli::kExitFailed;
 }

@@ -18,7 +18,7 @@
 namespace {
 
 int print(const nlohmann::ordered_json& report) {
-  std::cout << report.dump() << "\n";
+  std::cout << kpt::dump_json(report) << "\n";
   return kpt::cli::kExitOk;
 }
 

@@ -5,6 +5,7 @@
 #include "cli/command.h"
 #include "config/automatic.h"
 #include "config/options.h"
+#include "device/hardware_json.h"
 #include "device/python_environments.h"
 #include "engines/aten/torch_installation.h"
 #include "kpt/errors.h"
@@ -65,7 +66,7 @@ void CommandContext::fail(const Status& status, int exit_code) {
     nlohmann::ordered_json error = {{"code", to_string(status.code())}, {"message", status.message()}};
     if (status.vendor() != Vendor::kNone) error["vendor"] = to_string(status.vendor());
     for (const StatusDetail& detail : status.details()) error["details"][detail.key] = detail.value;
-    out_ << nlohmann::ordered_json{{"error", error}}.dump(2) << "\n";
+    out_ << dump_json({{"error", error}}, 2) << "\n";
   } else {
     err_ << "kpt: " << status.to_string() << "\n";
   }

@@ -32,7 +32,7 @@ void expect_round_trip(const Config& config) {
 
 // Text of the kinds that break careless writers: YAML punctuation, control characters, line ends, wide characters.
 std::string random_text(std::mt19937& random) {
-  static const std::vector<std::string> pieces = {" ",
+  static const std::vector<std::string> kPieces = {" ",
                                                   "#",
                                                   ": ",
                                                   "- ",
@@ -76,7 +76,7 @@ std::string random_text(std::mt19937& random) {
                                                   "..."};
   std::string text;
   const std::size_t count = random() % 12;
-  for (std::size_t i = 0; i < count; ++i) text += pieces[random() % pieces.size()];
+  for (std::size_t i = 0; i < count; ++i) text += kPieces[random() % kPieces.size()];
   return text;
 }
 

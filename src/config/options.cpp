@@ -37,13 +37,13 @@ std::optional<OptionId> find_option(std::string_view name) {
 }
 
 std::span<const std::string> option_names() {
-  static const std::vector<std::string> names = [] {
+  static const std::vector<std::string> kNames = [] {
     std::vector<std::string> all;
     all.reserve(kRows.size());
     for (const OptionRow& row : kRows) all.emplace_back(row.name);
     return all;
   }();
-  return names;
+  return kNames;
 }
 
 std::span<const Preset> preset_table() { return kPresets; }

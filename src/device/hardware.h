@@ -9,9 +9,10 @@
 
 namespace kpt {
 
-// kAbsent: no such hardware, or nothing of its software stack. Normal, never a failure by itself.
-// kBroken: something is there but cannot be used; `reason` says why and `remedy` what mends it.
-enum class Presence { kAbsent, kPresent, kBroken };
+// kAbsent: no such hardware. Normal, never a failure by itself.
+// kNotInstalled: the hardware is there, but nobody installed its software. Worth a word; an integrated GPU is the usual
+// case. kBroken: hardware and software are there but cannot be used; `reason` says why and `remedy` what mends it.
+enum class Presence { kAbsent, kPresent, kNotInstalled, kBroken };
 
 struct Finding {
   Presence presence = Presence::kAbsent;

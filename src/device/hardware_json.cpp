@@ -19,9 +19,9 @@ struct EnumName {
   std::string_view name;
 };
 
-constexpr std::array kPresences = {EnumName<Presence>{Presence::kAbsent, "absent"},
-                                   EnumName<Presence>{Presence::kPresent, "present"},
-                                   EnumName<Presence>{Presence::kBroken, "broken"}};
+constexpr std::array kPresences = {
+    EnumName<Presence>{Presence::kAbsent, "absent"}, EnumName<Presence>{Presence::kPresent, "present"},
+    EnumName<Presence>{Presence::kNotInstalled, "not_installed"}, EnumName<Presence>{Presence::kBroken, "broken"}};
 constexpr std::array kFp8Flavours = {EnumName<Fp8Flavour>{Fp8Flavour::kNone, "none"},
                                      EnumName<Fp8Flavour>{Fp8Flavour::kFnuz, "fnuz"},
                                      EnumName<Fp8Flavour>{Fp8Flavour::kOcp, "ocp"}};
@@ -108,6 +108,10 @@ Json write_value(const std::vector<T>& value) {
 }  // namespace
 
 std::string_view to_string(Precision precision) { return name_of(precision); }
+
+std::string dump_json(const nlohmann::ordered_json& json, int indent) {
+  return json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
 
 std::string names_of(const std::vector<Precision>& precisions) {
   std::string names;

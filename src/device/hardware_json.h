@@ -32,6 +32,9 @@ void from_json(const nlohmann::ordered_json& json, CpuReport& value);
 // How much of a foreign message is repeated in one of ours.
 inline constexpr std::size_t kMaxComplaintBytes = 400;
 
+// The text of any JSON value; bytes that are no UTF-8 (device names, paths) become U+FFFD instead of an exception.
+std::string dump_json(const nlohmann::ordered_json& json, int indent = -1);
+
 // Parses what a probe printed. Fails with kCorruptData; `what` names the probe in the message.
 template <typename Report>
 Result<Report> parse_report(const std::string& text, const std::string& what) {

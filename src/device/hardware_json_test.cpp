@@ -20,8 +20,7 @@ class RandomReport {
   explicit RandomReport(std::uint32_t seed) : random_(seed) {}
 
   std::string text() {
-    static const std::vector<std::string> pieces = {"a", "NVIDIA", " ",  "\n", "\"",   "\\",
-                                                    "ü", "世",     "🙂", "{}", "\x01", "0"};
+    const std::vector<std::string> pieces = {"a", "NVIDIA", " ", "\n", "\"", "\\", "ü", "世", "🙂", "{}", "\x01", "0"};
     std::string made;
     for (auto n = below(8); n > 0; --n) made += pieces[below(pieces.size())];
     return made;
@@ -48,7 +47,7 @@ class RandomReport {
   std::vector<Precision> precisions() {
     return list([this] { return static_cast<Precision>(below(10)); });
   }
-  Finding finding() { return {static_cast<Presence>(below(3)), text(), text()}; }
+  Finding finding() { return {static_cast<Presence>(below(4)), text(), text()}; }
 
   void fill(NvidiaReport& report) {
     report = {finding(), text(), text(), list([this] {
@@ -217,6 +216,13 @@ TEST(HardwareJsonValues, FormIsTheDocumentedOne) {
   EXPECT_EQ(json["gpus"][0]["memory_free_bytes"], 7);
   EXPECT_TRUE(json["gpus"][0]["ecc_enabled"].is_null());
   EXPECT_EQ(json["gpus"][0]["matrix_precisions"].dump(), R"(["tf32","fp8"])");
+}
+
+TEST(HardwareJsonValues, NameThatIsNotUtf8IsShownInsteadOfThrown) {
+  AmdReport report;
+  report.source = "bad \xff byte";
+  EXPECT_THAT(dump_json(report), HasSubstr("bad \ufffd byte"));
+  EXPECT_TRUE(parse_report<AmdReport>(dump_json(report, 2), "the test").ok());
 }
 
 TEST(HardwareJsonValues, EveryPrecisionHasItsName) {

@@ -40,4 +40,15 @@ Result<std::string> run_probe(const ProbeOptions& options, const std::vector<std
                                                         complaint.empty() ? "" : ": ", complaint));
 }
 
+Finding explain_probe_failure(const Status& failure, const std::string& crash_remedy) {
+  switch (failure.code()) {
+    case StatusCode::kNotFound:
+      return {Presence::kBroken, failure.message(), "reinstall KernelPyTorch, or set KPT_HELPER_DIR"};
+    case StatusCode::kDeadlineExceeded:
+      return {Presence::kBroken, failure.message(),
+              "if the machine is only slow, raise KPT_PROBE_TIMEOUT_MS; else " + crash_remedy};
+    default: return {Presence::kBroken, failure.message(), crash_remedy};
+  }
+}
+
 }  // namespace kpt

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/environment.h"
+#include "device/hardware.h"
 #include "kpt/status.h"
 
 namespace kpt {
@@ -22,5 +23,8 @@ struct ProbeOptions {
 // (killed at the limit) or kVendorLibrary (crash, abort, or a non-zero exit with the child's last line on standard
 // error).
 Result<std::string> run_probe(const ProbeOptions& options, const std::vector<std::string>& arguments);
+
+// What a failure of run_probe() means for a user. `crash_remedy` mends a library that crashed or gave no sense.
+Finding explain_probe_failure(const Status& failure, const std::string& crash_remedy);
 
 }  // namespace kpt

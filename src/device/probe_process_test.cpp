@@ -99,6 +99,18 @@ TEST_F(ProbeProcess, GarbageIsFoundWhenTheAnswerIsRead) {
   EXPECT_EQ(parse_report<NvidiaReport>(*answer, "the probe for nvidia").status().code(), StatusCode::kCorruptData);
 }
 
+TEST(ExplainProbeFailure, RemedyFitsTheKindOfFailure) {
+  const auto explain = [](StatusCode code) { return explain_probe_failure(Status(code, "why"), "reinstall ROCm"); };
+  for (const StatusCode code : {StatusCode::kNotFound, StatusCode::kDeadlineExceeded, StatusCode::kVendorLibrary}) {
+    EXPECT_EQ(explain(code).presence, Presence::kBroken);
+    EXPECT_EQ(explain(code).reason, "why");
+  }
+  EXPECT_THAT(explain(StatusCode::kNotFound).remedy, HasSubstr("KPT_HELPER_DIR"));
+  EXPECT_THAT(explain(StatusCode::kNotFound).remedy, Not(HasSubstr("ROCm")));
+  EXPECT_THAT(explain(StatusCode::kDeadlineExceeded).remedy, HasSubstr("KPT_PROBE_TIMEOUT_MS"));
+  EXPECT_EQ(explain(StatusCode::kVendorLibrary).remedy, "reinstall ROCm");
+}
+
 TEST_F(ProbeProcess, WholeReportComesThrough) {
   const auto answer = probe(R"(echo '{"finding": {"presence": "present"}, "driver_version": "580.1", "gpus": [{}]}')");
   ASSERT_TRUE(answer.ok());

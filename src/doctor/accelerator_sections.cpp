@@ -12,12 +12,14 @@
 namespace kpt::doctor {
 namespace {
 
-// The line that says whether a vendor's stack is here. Absent hardware is no failure, hardware that cannot be used is.
+// The line that says whether a vendor's stack is here. Absent hardware is no failure; hardware without its software is
+// worth a warning, hardware whose software does not work a failure.
 Check summary_check(std::string category, std::string name, const Finding& finding) {
   Check check{.category = std::move(category), .name = std::move(name)};
   check.present = finding.presence != Presence::kAbsent;
   check.message = finding.reason;
   check.recommendation = finding.remedy;
+  if (finding.presence == Presence::kNotInstalled) check.state = State::kWarn;
   if (finding.presence == Presence::kBroken) check.state = State::kFail;
   return check;
 }
@@ -39,26 +41,39 @@ void add_notes(std::vector<Check>& checks, const std::string& category, const st
   }
 }
 
-Check gpu_check(const NvidiaGpu& gpu) {
-  Check check{.category = "nvidia", .name = fmt::format("gpu {}", gpu.index)};
-  std::string memory = format_bytes(gpu.memory_total_bytes);
-  if (gpu.memory_free_bytes) memory += fmt::format(" ({} free)", format_bytes(*gpu.memory_free_bytes));
-  check.message = fmt::format("{}, sm_{}{} {}, {} SMs, {}, {}", gpu.name, gpu.capability_major, gpu.capability_minor,
-                              gpu.architecture, gpu.multiprocessors, memory, matrix_units(gpu.matrix_precisions));
-  if (gpu.ecc_enabled) check.message += *gpu.ecc_enabled ? ", ECC on" : ", ECC off";
-  if (gpu.mig_enabled.value_or(false)) check.message += ", MIG on";
+// A line of parts; what could not be read is left out, not shown as zero.
+Check gpu_check(std::string category, int index, const Finding& finding, std::vector<std::string> parts) {
+  std::erase(parts, "");
+  Check check{.category = std::move(category), .name = fmt::format("gpu {}", index), .message = join(parts, ", ")};
+  check.present = finding.presence == Presence::kPresent;
   return check;
 }
 
-Check gpu_check(const AmdGpu& gpu) {
-  Check check{.category = "amd", .name = fmt::format("gpu {}", gpu.index)};
+std::string count_of(int count, std::string_view unit) { return count > 0 ? fmt::format("{} {}", count, unit) : ""; }
+std::string bytes_of(std::uint64_t bytes) { return bytes > 0 ? format_bytes(bytes) : ""; }
+
+Check gpu_check(const NvidiaGpu& gpu, const Finding& finding) {
+  std::string memory = bytes_of(gpu.memory_total_bytes);
+  if (gpu.memory_free_bytes) memory += fmt::format(" ({} free)", format_bytes(*gpu.memory_free_bytes));
+  std::string ecc;
+  if (gpu.ecc_enabled) ecc = *gpu.ecc_enabled ? "ECC on" : "ECC off";
+  const std::string architecture =
+      gpu.capability_major > 0 ? fmt::format("sm_{}{} {}", gpu.capability_major, gpu.capability_minor, gpu.architecture)
+                               : "";
+  return gpu_check("nvidia", gpu.index, finding,
+                   {gpu.name, architecture, count_of(gpu.multiprocessors, "SMs"), memory,
+                    matrix_units(gpu.matrix_precisions), ecc, gpu.mig_enabled.value_or(false) ? "MIG on" : ""});
+}
+
+Check gpu_check(const AmdGpu& gpu, const Finding& finding) {
   std::string fp8;
-  if (gpu.fp8_flavour == Fp8Flavour::kFnuz) fp8 = ", FP8 in the FNUZ form";
-  if (gpu.fp8_flavour == Fp8Flavour::kOcp) fp8 = ", FP8 in the OCP form";
-  check.message = fmt::format("{}, {} {}, {} CUs, wavefront {}, {}, {}{}", gpu.name, gpu.gfx_target, gpu.architecture,
-                              gpu.compute_units, gpu.wavefront_size, format_bytes(gpu.memory_total_bytes),
-                              matrix_units(gpu.matrix_precisions), fp8);
-  return check;
+  if (gpu.fp8_flavour == Fp8Flavour::kFnuz) fp8 = "FP8 in the FNUZ form";
+  if (gpu.fp8_flavour == Fp8Flavour::kOcp) fp8 = "FP8 in the OCP form";
+  const std::string wavefront = gpu.wavefront_size > 0 ? fmt::format("wavefront {}", gpu.wavefront_size) : "";
+  return gpu_check(
+      "amd", gpu.index, finding,
+      {gpu.name, std::string(trim(gpu.gfx_target + " " + gpu.architecture)), count_of(gpu.compute_units, "CUs"),
+       wavefront, bytes_of(gpu.memory_total_bytes), matrix_units(gpu.matrix_precisions), fp8});
 }
 
 }  // namespace
@@ -74,7 +89,7 @@ std::vector<Check> check_nvidia(const SectionInput& input) {
                                  report.cuda_driver_version);
   }
   std::vector<Check> checks = {driver};
-  for (const NvidiaGpu& gpu : report.gpus) checks.push_back(gpu_check(gpu));
+  for (const NvidiaGpu& gpu : report.gpus) checks.push_back(gpu_check(gpu, report.finding));
   add_notes(checks, "nvidia", report.notes);
   return checks;
 }
@@ -89,7 +104,7 @@ std::vector<Check> check_amd(const SectionInput& input) {
                                   report.rocm_version.empty() ? "of unknown version" : report.rocm_version);
   }
   std::vector<Check> checks = {runtime};
-  for (const AmdGpu& gpu : report.gpus) checks.push_back(gpu_check(gpu));
+  for (const AmdGpu& gpu : report.gpus) checks.push_back(gpu_check(gpu, report.finding));
   add_notes(checks, "amd", report.notes);
   return checks;
 }

@@ -73,7 +73,9 @@ Report run(const Request& request) {
   Report report;
   report.timestamp = utc_now();
   {
-    ThreadPool pool(thread_count(request.config, request.files, request.environment));
+    // Sections mostly wait for child processes; more threads than sections would have nothing to do.
+    ThreadPool pool(
+        std::min(thread_count(request.config, request.files, request.environment), static_cast<int>(kSections.size())));
     std::vector<std::future<std::vector<Check>>> pending;
     for (const SectionRow& row : kSections) {
       const auto& only = request.only_categories;

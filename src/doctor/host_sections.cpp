@@ -78,9 +78,10 @@ std::vector<Check> check_cpu(const SectionInput& input) {
   processor.message = fmt::format("{}: {}", cpu.model.empty() ? cpu.architecture : cpu.model,
                                   cpu.isa.empty() ? "no vector extension that we use" : join(cpu.isa, " "));
   processor.details = nlohmann::ordered_json(cpu);
-  if (!cpu.notes.empty()) {
+  if (cpu.model.empty() && cpu.isa.empty()) {
     processor.state = State::kWarn;
-    processor.recommendation = "make /proc and /sys readable: " + cpu.notes.front();
+    processor.message = "the processor cannot be told: /proc/cpuinfo does not say";
+    processor.recommendation = "mount /proc in this container";
   }
   Check matrix{.category = "cpu", .name = "matrix units", .message = names_of(cpu.matrix_precisions)};
   matrix.present = !cpu.matrix_precisions.empty();
@@ -88,8 +89,11 @@ std::vector<Check> check_cpu(const SectionInput& input) {
 
   Check cores{.category = "cpu", .name = "cores"};
   const int threads = thread_count(input.request.config, input.request.files, input.request.environment);
-  cores.message = fmt::format("{} of {} usable, {} NUMA node{}, {} thread{} ({})", cpu.usable_cpus, cpu.logical_cpus,
-                              cpu.numa_nodes, cpu.numa_nodes == 1 ? "" : "s", threads, threads == 1 ? "" : "s",
+  const std::string machine = cpu.logical_cpus > 0 ? fmt::format("{} of {} usable", cpu.usable_cpus, cpu.logical_cpus)
+                                                   : fmt::format("{} usable", cpu.usable_cpus);
+  const std::string nodes =
+      cpu.numa_nodes > 0 ? fmt::format(", {} NUMA node{}", cpu.numa_nodes, cpu.numa_nodes == 1 ? "" : "s") : "";
+  cores.message = fmt::format("{}{}, {} thread{} ({})", machine, nodes, threads, threads == 1 ? "" : "s",
                               input.request.config.origin(options::kThreadsCount).to_string());
   cores.details = {
       {"usable", cpu.usable_cpus}, {"logical", cpu.logical_cpus}, {"numa_nodes", cpu.numa_nodes}, {"threads", threads}};
@@ -98,7 +102,11 @@ std::vector<Check> check_cpu(const SectionInput& input) {
     cores.message += ": more threads than cores, they will wait for each other";
     cores.recommendation = fmt::format("set threads.count to at most {}", cpu.usable_cpus);
   }
-  return {processor, matrix, cores};
+  std::vector<Check> checks = {processor, matrix, cores};
+  for (const std::string& note : cpu.notes) {
+    checks.push_back(Check{.category = "cpu", .name = "note", .message = note, .present = false});
+  }
+  return checks;
 }
 
 std::vector<Check> check_cache(const SectionInput& input) {
@@ -146,9 +154,9 @@ std::vector<Check> check_serving(const SectionInput& input) {
   descriptors.details = {{"soft", limit.rlim_cur}, {"hard", limit.rlim_max}};
   if (limit.rlim_max < kWantedDescriptors) {
     descriptors.state = State::kWarn;
-    descriptors.recommendation =
-        fmt::format("raise the hard limit to {}: ulimit -Hn {}, or LimitNOFILE= in the service file",
-                    kWantedDescriptors, kWantedDescriptors);
+    descriptors.recommendation = fmt::format(
+        "raise the hard limit to {} as root: LimitNOFILE= in the service file, or /etc/security/limits.conf",
+        kWantedDescriptors);
   }
   Check backlog{.category = "serving", .name = "connection backlog"};
   const auto text = input.detection.files.read("/proc/sys/net/core/somaxconn");
@@ -159,7 +167,7 @@ std::vector<Check> check_serving(const SectionInput& input) {
   if (value) backlog.details = {{"somaxconn", *value}};
   if (value && *value < kWantedBacklog) {
     backlog.state = State::kWarn;
-    backlog.recommendation = fmt::format("sysctl -w net.core.somaxconn={}", kWantedBacklog);
+    backlog.recommendation = fmt::format("sudo sysctl -w net.core.somaxconn={}", kWantedBacklog);
   }
   return {descriptors, backlog};
 }

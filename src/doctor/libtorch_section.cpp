@@ -21,7 +21,7 @@ TorchReport probe_in_child(const SectionInput& input) {
       answer.ok() ? parse_report<TorchReport>(*answer, "the probe for libtorch") : answer.status();
   if (report.ok()) return *report;
   TorchReport broken;
-  broken.finding = {Presence::kBroken, report.status().message(), "reinstall torch, or point torch.dir at another one"};
+  broken.finding = explain_probe_failure(report.status(), "reinstall torch, or point torch.dir at another one");
   return broken;
 }
 

@@ -1,5 +1,5 @@
-// The sections of the report, one function each. They only look; none changes anything but a probe file in the cache
-// folder, which is removed again.
+// The sections of the report, one function each. They only look; none changes anything but the cache folder, which
+// is created if it is missing and in which a file is written and removed again.
 #pragma once
 
 #include <vector>

@@ -20,7 +20,7 @@ std::optional<std::string> find_program(const SectionInput& input, const std::ve
   const std::string path = input.request.environment.find("PATH").value_or("");
   for (const std::string_view folder : split(path, ':')) places.emplace_back(folder);
   for (const std::string& folder : places) {
-    if (folder.empty()) continue;
+    if (!folder.starts_with('/')) continue;  // a relative entry would run what lies in the current folder
     std::string candidate = folder + "/" + std::string(name);
     std::error_code error;
     if (std::filesystem::is_regular_file(candidate, error)) return candidate;
@@ -85,6 +85,10 @@ Check amd_clang_check(const SectionInput& input) {
   for (const std::string_view name : kNames) {
     const auto path = find_program(input, folders, name);
     if (!path) continue;
+    if (!first_output({*path, "--version"})) {  // broken or hanging: five more questions would only take longer
+      seen = *path;
+      continue;
+    }
     std::vector<std::string> targets;
     for (const std::string_view target : kTargets) {
       if (knows_target(*path, target)) targets.emplace_back(target);

@@ -37,6 +37,21 @@ TEST(CommandLine, GlobalFlagsMayFollowTheVerb) {
   EXPECT_EQ(run_kpt({"--json", "doctor", "--category", "system"}).json().at("schema_version"), 1);
 }
 
+TEST(CommandLine, ConfigShowSaysWhereEachValueCameFrom) {
+  const nlohmann::ordered_json shown =
+      run_kpt({"config", "show", "--json", "--set", "log.level=info"}, {"KPT_STRICT=true"}).json();
+  EXPECT_EQ(shown.at("values").at("log").at("level"), "info");
+  EXPECT_THAT(shown.at("origins").at("log.level"), HasSubstr("--set"));
+  EXPECT_THAT(shown.at("origins").at("strict"), HasSubstr("KPT_STRICT"));
+  EXPECT_EQ(shown.at("origins").at("cache.dir"), "default");
+}
+
+TEST(CommandLine, LostOutputIsAFailure) {
+  const ProgramRun run = run_program({"/bin/sh", "-c", KPT_BUILD_DIR "/bin/kpt config docs >/dev/full"});
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.err, HasSubstr("could not be written"));
+}
+
 TEST(CommandLine, AWrongOptionIsOneSentenceWithTheNearestName) {
   const ProgramRun run = run_kpt({"doctor", "--set", "log.levle=debug"});
   EXPECT_EQ(run.exit_code, 1);

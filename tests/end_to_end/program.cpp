@@ -17,16 +17,21 @@ nlohmann::ordered_json ProgramRun::json() const {
 }
 
 ProgramRun run_kpt(const std::vector<std::string>& arguments, const std::vector<std::string>& environment) {
-  static const TemporaryFolder home;
+  std::vector<std::string> command = {KPT_BUILD_DIR "/bin/kpt"};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return run_program(command, environment);
+}
+
+ProgramRun run_program(const std::vector<std::string>& program, const std::vector<std::string>& environment) {
+  static const TemporaryFolder kHome;
   ChildCommand command;
-  command.arguments = {KPT_BUILD_DIR "/bin/kpt"};
-  command.arguments.insert(command.arguments.end(), arguments.begin(), arguments.end());
+  command.arguments = program;
   command.time_limit = std::chrono::seconds(120);
   for (const EnvironmentVariable& row : environment_table()) {
     if (row.owner == "kpt") command.environment_overrides.push_back(std::string(row.name) + "=");
   }
   for (const char* name : {"HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"}) {
-    command.environment_overrides.push_back(std::string(name) + "=" + home.path().string());
+    command.environment_overrides.push_back(std::string(name) + "=" + kHome.path().string());
   }
   for (const std::string& entry : environment) {
     std::erase_if(command.environment_overrides, [&](const std::string& other) {

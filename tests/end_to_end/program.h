@@ -21,6 +21,9 @@ struct ProgramRun {
 // the user's folders are a scratch folder, so that the developer's own configuration has no influence.
 ProgramRun run_kpt(const std::vector<std::string>& arguments, const std::vector<std::string>& environment = {});
 
+// The same for another program.
+ProgramRun run_program(const std::vector<std::string>& command, const std::vector<std::string>& environment = {});
+
 // The line of a doctor report with that category and name; null when there is none.
 nlohmann::ordered_json find_line(const nlohmann::ordered_json& report, const std::string& category,
                                  const std::string& name);

@@ -82,6 +82,11 @@ std::string describe(const std::string& path, const std::string& wanted, const J
 }
 
 std::optional<std::string> compare_rule(const Json& rule, const Json& actual, const std::string& path) {
+  for (const auto& [key, value] : rule.items()) {
+    if (key != "$size" && key != "$contains" && key != "$absent") {
+      throw std::runtime_error(fmt::format("{}: a fixture knows no rule {}", path, key));
+    }
+  }
   if (rule.contains("$size")) {
     const std::size_t size = actual.is_string() ? actual.get<std::string>().size() : actual.size();
     if (size != rule["$size"].get<std::size_t>()) return describe(path, "size " + rule["$size"].dump(), actual);

@@ -88,12 +88,14 @@ Finding explain(const DetectionContext& context, const SystemFacts& facts, const
     return {Presence::kBroken, fmt::format("no permission to open {}: {}", facts.locked_node, words),
             "add this user to the groups render and video and log in again: sudo usermod -aG render,video $USER"};
   }
+  const bool not_installed = probed.ok() && probed->finding.presence == Presence::kAbsent;
   if (!facts.kfd.present) {
     const std::string driver = facts.pci.front().driver;
-    return {Presence::kBroken,
+    return {not_installed ? Presence::kNotInstalled : Presence::kBroken,
             fmt::format("the kernel offers no compute interface (KFD) for the GPU at {}, which is bound to {}: {}",
                         facts.pci.front().address, driver.empty() ? "no driver" : driver, words),
-            "load the amdgpu kernel driver (sudo modprobe amdgpu) and install ROCm"};
+            driver == "amdgpu" ? "to use it, install ROCm"
+                               : "to use it, load the amdgpu kernel driver (sudo modprobe amdgpu) and install ROCm"};
   }
   if (!probed.ok()) {
     const bool hangs = probed.status().code() == StatusCode::kDeadlineExceeded;
@@ -104,8 +106,8 @@ Finding explain(const DetectionContext& context, const SystemFacts& facts, const
                 ? "check that 'rocminfo' answers; if the machine is only slow, raise KPT_PROBE_TIMEOUT_MS; else reboot"
                 : "install a ROCm release that knows this GPU"};
   }
-  if (probed->finding.presence == Presence::kAbsent) {
-    return {Presence::kBroken, words,
+  if (not_installed) {
+    return {Presence::kNotInstalled, words,
             "install ROCm (its package with libamdhip64) or add its lib folder to LD_LIBRARY_PATH"};
   }
   Finding finding = probed->finding;
@@ -141,11 +143,11 @@ void complete_from_kfd(const KfdTopology& kfd, AmdReport& report) {
 void list_without_hip(const DetectionContext& context, const Result<AmdReport>& probed, SystemFacts& facts,
                       AmdReport& report) {
   if (!facts.any_hardware()) {
-    const bool silent = !probed.ok();
-    report.finding = {silent ? Presence::kBroken : Presence::kAbsent,
-                      silent ? fmt::format("the HIP runtime failed while it was asked: {}", probed.status().message())
-                             : fmt::format("no AMD GPU on this machine: {}", report.finding.reason),
-                      silent ? "reinstall or remove ROCm" : ""};
+    if (probed.ok()) {
+      report.finding = {Presence::kAbsent, fmt::format("no AMD GPU on this machine: {}", report.finding.reason), ""};
+    } else {
+      report.finding = explain_probe_failure(probed.status(), "reinstall or remove ROCm");
+    }
     return;
   }
   report.finding = explain(context, facts, probed);

@@ -98,7 +98,7 @@ Finding without_library(const SystemFacts& facts, const Finding& probed) {
             fmt::format("{}, but it is set aside for virtual machines (vfio-pci)", describe_gpus(facts.gpus)), ""};
   }
   const std::string bound = facts.gpus.front().driver.empty() ? "no driver" : "the driver " + facts.gpus.front().driver;
-  return {Presence::kBroken, fmt::format("{} with {}, and {}", describe_gpus(facts.gpus), bound, probed.reason),
+  return {Presence::kNotInstalled, fmt::format("{} with {}, and {}", describe_gpus(facts.gpus), bound, probed.reason),
           std::string(kInstallDriver)};
 }
 
@@ -124,7 +124,7 @@ Finding explain_refusal(const DetectionContext& context, const SystemFacts& fact
   }
   if (const auto visible = context.environment.find("CUDA_VISIBLE_DEVICES");
       visible && probed.reason.starts_with(kNoGpuShown)) {
-    probed.reason += fmt::format(" (CUDA_VISIBLE_DEVICES={})", printable_text(*visible));
+    probed.reason += fmt::format("; CUDA_VISIBLE_DEVICES={}", printable_text(*visible));
     probed.remedy = "unset CUDA_VISIBLE_DEVICES or name an existing GPU in it";
   }
   return probed;
@@ -160,6 +160,7 @@ NvidiaReport combine_nvidia(const DetectionContext& context, Result<NvidiaReport
   if (probed.ok()) {
     report = std::move(probed).value();
     switch (report.finding.presence) {
+      case Presence::kNotInstalled:
       case Presence::kAbsent: report.finding = without_library(facts, report.finding); break;
       case Presence::kBroken:
         // With GPUs listed the driver works and is only too old; the files add nothing to that.

@@ -205,13 +205,11 @@ DeviceCount count_devices(const CudaDriver& driver, NvidiaReport& report) {
   return {count, kCudaSuccess};
 }
 
-// NVML sees every GPU, the driver only those that CUDA_VISIBLE_DEVICES leaves.
+// NVML sees every GPU, the driver only those that CUDA_VISIBLE_DEVICES leaves; the parent knows that variable.
 void explain_hidden(const Result<Nvml>& nvml, NvidiaReport& report) {
   const auto all = nvml.ok() ? nvml->device_count() : std::nullopt;
-  if (!all || *all == 0) return;
-  report.finding.reason = fmt::format(
-      "NVML lists {} GPU(s), but the driver shows none to this process: CUDA_VISIBLE_DEVICES hides them", *all);
-  report.finding.remedy = "unset CUDA_VISIBLE_DEVICES";
+  if (!all || *all == 0 || !report.finding.reason.starts_with(kNoGpuShown)) return;
+  report.finding.reason += fmt::format("; NVML lists {}", *all);
 }
 
 }  // namespace

@@ -83,6 +83,7 @@ void* Nvml::find_device(NvidiaGpu& gpu) const {
     const std::string slice = "MIG-" + gpu.uuid.substr(kWhole.size());
     if (by_uuid(slice.c_str(), &device) == kSuccess) {
       gpu.uuid = slice;
+      gpu.mig_enabled = true;
       return device;
     }
   }

@@ -40,23 +40,16 @@ std::optional<Finding> find_file_fault(const PluginCandidate& candidate, const s
   return std::nullopt;
 }
 
-Finding describe_failure(const Status& status) {
-  switch (status.code()) {
-    case StatusCode::kDeadlineExceeded:
-      return broken(status.message(), "raise the option probe.timeout_ms if the disk is slow, else remove the plugin");
-    case StatusCode::kNotFound: return broken(status.message(), "reinstall KernelPyTorch, or set KPT_HELPER_DIR");
-    default: return broken(status.message(), "install another release of the plugin, or remove it from the search");
-  }
-}
+constexpr const char* kAnotherRelease = "install another release of the plugin, or remove it from the search";
 
 PjrtPlugin ask(const PluginCandidate& candidate, const std::string& host, const PluginProbe& probe) {
   PjrtPlugin plugin;
   if (auto fault = find_file_fault(candidate, host)) {
     plugin.finding = std::move(*fault);
   } else if (const auto text = probe(candidate.path.string()); !text.ok()) {
-    plugin.finding = describe_failure(text.status());
+    plugin.finding = explain_probe_failure(text.status(), kAnotherRelease);
   } else if (auto answer = parse_report<PjrtPlugin>(*text, "the probe for pjrt"); !answer.ok()) {
-    plugin.finding = describe_failure(answer.status());
+    plugin.finding = explain_probe_failure(answer.status(), kAnotherRelease);
   } else {
     plugin = std::move(*answer);
   }

@@ -10,6 +10,7 @@
 #include "cli/terminal.h"
 #include "config/config_file.h"
 #include "config/config_text.h"
+#include "device/hardware_json.h"
 
 namespace kpt::cli {
 namespace {
@@ -31,7 +32,14 @@ std::string config_table(const Config& config, bool color) {
 void show(CommandContext& context, const std::string& format) {
   const Result<Config> config = context.load_config();
   if (!config.ok()) return context.fail(config.status());
-  if (format == "json" || (format.empty() && context.flags().json)) {
+  if (format.empty() && context.flags().json) {
+    nlohmann::ordered_json origins;
+    for (std::size_t i = 0; i < option_table().size(); ++i) {
+      origins[std::string(option_table()[i].name)] = config->origin(static_cast<OptionId>(i)).to_string();
+    }
+    context.out() << dump_json({{"values", nlohmann::ordered_json::parse(to_json(*config))}, {"origins", origins}}, 2)
+                  << "\n";
+  } else if (format == "json") {
     context.out() << to_json(*config);
   } else if (format == "yaml") {
     context.out() << to_yaml(*config);
@@ -48,7 +56,7 @@ void check(CommandContext& context, const std::string& path) {
     for (const ConfigProblem& problem : file.problems) {
       problems.push_back({{"place", problem.place}, {"problem", problem.sentence}});
     }
-    context.out() << nlohmann::ordered_json{{"problems", problems}}.dump(2) << "\n";
+    context.out() << dump_json({{"problems", problems}}, 2) << "\n";
   } else {
     for (const ConfigProblem& problem : file.problems) context.out() << problem.to_string() << "\n";
     if (file.problems.empty()) context.out() << path << ": ok, " << file.settings.size() << " options set\n";
@@ -60,6 +68,7 @@ void check(CommandContext& context, const std::string& path) {
 
 void add_config_command(CLI::App& app, CommandContext& context) {
   CLI::App* config = app.add_subcommand("config", "show, check and document the configuration");
+  config->footer("Example: kpt config check kpt.yaml");
   config->require_subcommand(1);
   config->fallthrough();
 

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "cli/terminal.h"
 #include "config/options.h"
+#include "device/hardware_json.h"
 #include "doctor/doctor.h"
 
 namespace kpt::cli {
@@ -61,7 +62,7 @@ void add_doctor_command(CLI::App& app, CommandContext& context) {
     const doctor::Report report = doctor::run({*config, context.environment(), SystemFiles(root.value_or("/")), *only});
     const bool strict = config->get(options::kStrict);
     if (context.flags().json) {
-      context.out() << doctor::to_json(report, strict).dump(2) << "\n";
+      context.out() << dump_json(doctor::to_json(report, strict), 2) << "\n";
     } else {
       context.out() << render(report, strict, context.use_color(*config));
     }

@@ -42,7 +42,7 @@ std::string other_library_remedy(const std::string& needed) {
 }
 
 std::string rebuild_remedy(const aten::TorchVersion& version) {
-  return fmt::format("run `KPT_TORCH_VERSION={} make`", to_string(version));
+  return fmt::format("build for it with `KPT_TORCH_VERSION={} make quickstart`", to_string(version));
 }
 
 std::string reinstall_remedy(const TorchInstallation& installation) {

@@ -1,0 +1,21 @@
+"""The files of the tree, for the checks beside this one."""
+
+import os
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def list_files(*suffixes):
+    """Paths from the root, sorted: what git tracks or would track; without git, everything but build folders."""
+    try:
+        listing = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True)
+        names = listing.stdout.splitlines()
+    except (OSError, subprocess.CalledProcessError):
+        names = [str(p.relative_to(ROOT)) for p in ROOT.rglob("*") if p.is_file() and p.relative_to(ROOT).parts[0] not in ("build", ".git", "dist")]
+    return sorted(name for name in names if name.endswith(suffixes) and (ROOT / name).is_file())
+
+
+def usable_cores():
+    return len(os.sched_getaffinity(0))
