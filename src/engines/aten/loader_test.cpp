@@ -96,9 +96,11 @@ TEST(AtenLoader, OtherMinorNamesBothVersionsAndBothRemedies) {
   const FakeTorch torch("fake_libtorch_2_11", version_py("2.11.0+cu130"));
   const ProbeAnswer answer = probe_one(torch, ModuleFolder("fake_module_healthy"));
   EXPECT_EQ(answer.code, "version_mismatch");
-  EXPECT_EQ(answer.message, "libtorch 2.11.0 is at " + torch.path().string() +
-                                ", but this build was made for 2.15; run `KPT_TORCH_VERSION=2.11.0 make` or set "
-                                "KPT_TORCH_DIR to a libtorch 2.15");
+  EXPECT_EQ(
+      answer.message,
+      "libtorch 2.11.0 is at " + torch.path().string() +
+          ", but this build was made for 2.15; build for it with `KPT_TORCH_VERSION=2.11.0 make quickstart` or set "
+          "KPT_TORCH_DIR to a libtorch 2.15");
   EXPECT_EQ(answer.report.library_version, "2.11.0");
 }
 
@@ -106,7 +108,8 @@ TEST(AtenLoader, BuildWithoutModulesSaysHowToMakeOne) {
   const FakeTorch torch("fake_libtorch_2_15", version_py("2.15.0"));
   const ProbeAnswer answer = probe_one(torch, TemporaryFolder());
   EXPECT_EQ(answer.code, "not_found");
-  EXPECT_THAT(answer.message, AllOf(HasSubstr("no ATen engine module"), HasSubstr("`KPT_TORCH_VERSION=2.15.0 make`")));
+  EXPECT_THAT(answer.message,
+              AllOf(HasSubstr("no ATen engine module"), HasSubstr("`KPT_TORCH_VERSION=2.15.0 make quickstart`")));
 }
 
 TEST(AtenLoader, FolderWithoutLibtorchIsNotFound) {
@@ -157,7 +160,7 @@ TEST(AtenLoader, ModuleWithUndefinedSymbolIsOneSentence) {
   const ProbeAnswer answer = probe_one(torch, ModuleFolder("fake_module_undefined_symbol"));
   EXPECT_EQ(answer.code, "vendor_library");
   EXPECT_THAT(answer.message, AllOf(HasSubstr("does not fit libtorch 2.15.0"),
-                                    HasSubstr("kpt_symbol_that_no_library_has"), HasSubstr("make`")));
+                                    HasSubstr("kpt_symbol_that_no_library_has"), HasSubstr("make quickstart`")));
 }
 
 TEST(AtenLoader, LibraryThatIsNoModuleIsRefused) {
