@@ -134,7 +134,7 @@ TEST(Doctor, AGpuWithoutItsSoftwareIsAWarningOnly) {
   environment.push_back("LD_LIBRARY_PATH=" KPT_BUILD_DIR "/fakes/nvidia");
   const ProgramRun run = run_kpt({"doctor", "--json", "--category", "amd"}, environment);
   const ordered_json line = find_line(run.json(), "amd", "runtime");
-  const bool has_runtime = line.at("details").at("hip_runtime_version") != "" ||
+  const bool has_runtime = !line.at("details").at("hip_runtime_version").get<std::string>().empty() ||
                            line.at("message").get<std::string>().find("no HIP runtime") == std::string::npos;
   EXPECT_EQ(line.at("status"), has_runtime ? "fail" : "warn") << line;
   EXPECT_EQ(find_line(run.json(), "amd", "gpu 0").at("present"), false);

@@ -83,7 +83,7 @@ KPT_FAKE_EXPORT int cuDeviceGetPCIBusId(char* text, int length, int device) {
 }
 
 KPT_FAKE_EXPORT int cuGetErrorName(int error, const char** text) {
-  static const std::map<int, const char*> names = {
+  static const std::map<int, const char*> kNames = {
       {1, "CUDA_ERROR_INVALID_VALUE"},
       {3, "CUDA_ERROR_NOT_INITIALIZED"},
       {34, "CUDA_ERROR_STUB_LIBRARY"},
@@ -96,8 +96,8 @@ KPT_FAKE_EXPORT int cuGetErrorName(int error, const char** text) {
       {804, "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE"},
       {999, "CUDA_ERROR_UNKNOWN"},
   };
-  const auto found = names.find(error);
-  if (found == names.end()) return kInvalidValue;
+  const auto found = kNames.find(error);
+  if (found == kNames.end()) return kInvalidValue;
   *text = found->second;
   return 0;
 }
