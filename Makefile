@@ -45,7 +45,7 @@ setup: ## system packages and the Python environment, nothing else
 
 .PHONY: quickstart
 quickstart: | build ## build, then show what this machine can do
-	$(call configure_and_build,cpu-release,-DKPT_TORCH=ON)
+	$(call configure_and_build,cpu-release,-DKPT_TORCH=ON,kpt_runtime)
 	@$(BUILD)/bin/kpt doctor; code=$$?; [ $$code -le 1 ] || exit $$code; \
 	  [ $$code -eq 0 ] || echo "The build is fine; the lines marked FAIL say what this machine still needs."
 

@@ -1,5 +1,10 @@
 #include "engines/aten/loader.h"
 
+#include <sys/auxv.h>
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#endif
+
 #include <link.h>
 
 #include <algorithm>
@@ -155,6 +160,17 @@ std::optional<aten::TorchVersion> ask_version(const DynamicLibrary& library) {
 }
 
 // Opens the installation's libtorch and learns its version.
+// NVPL, the BLAS of libtorch's aarch64 wheels, picks its kernels by the processor's name. Where a virtual machine hides
+// the vector extension that the name promises (seen: Neoverse-V1 without SVE), its threads wait for each other for
+// ever, in Python too. NVPL's own variable makes it take the plain kernels; what the user set stays.
+void avoid_missing_vector_kernels() {
+#if defined(__aarch64__)
+  if ((::getauxval(AT_HWCAP) & HWCAP_SVE) == 0) {
+    ::setenv("NVPL_BLAS_DEBUG_CPU_TYPE", "1", /*replace=*/0);  // NOLINT(concurrency-mt-unsafe): under the loading lock
+  }
+#endif
+}
+
 std::optional<Problem> open_libtorch(const TorchInstallation& installation, const std::filesystem::path& modules,
                                      aten::TorchVersion* version) {
   std::optional<DynamicLibrary> library;
@@ -224,6 +240,7 @@ std::optional<Problem> load(const TorchInstallation& installation, const std::fi
     if (auto problem = judge_version(*installation.version, installation.dir, modules)) return problem;
   }
   if (auto problem = check_not_second(installation)) return problem;
+  avoid_missing_vector_kernels();
   if (auto problem = open_libtorch(installation, modules, &aten->library_version)) return problem;
   aten->path = module_path(modules, "kpt_aten", aten->library_version);
   return open_module(aten->path, aten::kModuleEntry, aten->library_version, installation.dir, &aten->table);
