@@ -45,7 +45,7 @@ setup: ## system packages and the Python environment, nothing else
 
 .PHONY: quickstart
 quickstart: | build ## build, then show what this machine can do
-	$(call configure_and_build,cpu-release,-DKPT_TORCH=ON,kpt_runtime)
+	$(call configure_and_build,cpu-release,-DKPT_TORCH=ON,kpt_product)
 	@$(BUILD)/bin/kpt doctor; code=$$?; [ $$code -le 1 ] || exit $$code; \
 	  [ $$code -eq 0 ] || echo "The build is fine; the lines marked FAIL say what this machine still needs."
 
@@ -72,7 +72,7 @@ tsan: | build ## tests under ThreadSanitizer
 .PHONY: fuzz
 fuzz: | build ## every fuzz target for KPT_FUZZ_SECONDS (20)
 	$(call configure_and_build,fuzz,,kpt_fuzzers)
-	@ctest --test-dir build/fuzz$(SUFFIX) -L fuzz --no-tests=error --output-on-failure
+	@ctest --test-dir build/fuzz$(SUFFIX) -L fuzz --no-tests=error --output-on-failure -j $(JOBS)
 
 .PHONY: gpu-test
 gpu-test: | build ## build with the CUDA parts and run all tests, those for GPUs too
@@ -86,10 +86,17 @@ cuda-compile: | build ## compile the CUDA parts and open them; needs no GPU and 
 	$(call configure_and_build,cuda-release,-DKPT_BENCHMARKS=OFF,kpt_engines_aten_test)
 	@ctest --test-dir build/cuda-release$(SUFFIX) --no-tests=error -R '^Torch(Cuda)?Module' --output-on-failure
 
+# What `make bench` compares with PyTorch eager; BENCH_SIZE=small for the sizes of the tests.
+BENCH_SIZE ?= full
+BENCH_MODELS ?= 'bert_fp32_static' 'gpt2_fp32_static' 'vit_fp32_static' 'resnet50_fp32_static' 'minilm_fp32_*'
+
 .PHONY: bench
-bench: | build ## benchmarks
+bench: | build ## benchmarks: ours, and exported models against PyTorch eager
 	$(call configure_and_build,cpu-release,-DKPT_TORCH=ON -DKPT_BENCHMARKS=ON)
 	@$(BUILD)/bin/kpt_benchmarks --benchmark_repetitions=5 --benchmark_report_aggregates_only=true
+	@python=$$(tools/setup_python.sh) && \
+	  "$$python" tests/models/export_models.py --out build/bench_models --size $(BENCH_SIZE) --reuse --only $(BENCH_MODELS) && \
+	  "$$python" benchmarks/compare_models.py --models build/bench_models --ours $(BUILD)/bin/kpt_serve_models --only $(BENCH_MODELS)
 
 .PHONY: install
 install: | build ## install below PREFIX (/usr/local); builds first if nothing is built

@@ -4,7 +4,13 @@
 set(KPT_LAYER_TABLE
   "base            0"
   "config          1"
+  "archive         1"
+  "ir              1"
   "device          2"
+  "tensor_files    2"
+  "importer        3"
+  "memory          3"
+  "passes          3"
   "engines/aten    4"
   "engines/xla     4"
   "backends/cpu    5"
@@ -12,13 +18,15 @@ set(KPT_LAYER_TABLE
   "backends/amd    5"
   "backends/tpu    5"
   "backends/xla    5"
+  "runtime         6"
   "api             7"
+  "validation      8"
   "doctor          8"
   "cli             9"
 )
 
 # Folders that may include libtorch headers.
-set(KPT_TORCH_FOLDERS src/engines/aten)
+set(KPT_TORCH_FOLDERS src/engines/aten include/kpt/torch.h)
 
 function(kpt_find_layer module result)
   foreach(row IN LISTS KPT_LAYER_TABLE)

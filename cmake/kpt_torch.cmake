@@ -5,7 +5,8 @@
 #
 # find_package(Torch) is not used: with a CUDA wheel it stops without a CUDA toolkit, and only the host compiler is
 # needed here. Results: KPT_TORCH_VERSION_FOUND, KPT_TORCH_DIR_FOUND (both empty when the engine is not built),
-# KPT_TORCH_SUMMARY for the options table, KPT_TORCH_ENABLED, KPT_TORCH_CUDA_ENABLED.
+# KPT_TORCH_SUMMARY for the options table, KPT_TORCH_ENABLED, KPT_TORCH_CUDA_ENABLED, KPT_PYTHON_FOUND (the interpreter
+# that was asked).
 
 # One build serves one minor version; these are the ones whose headers the engine's sources compile with.
 set(KPT_TORCH_OLDEST 2.11)
@@ -23,6 +24,7 @@ function(kpt_probe_torch prefix)
     set(${prefix}_PROBLEM "there is no python3 in PATH" PARENT_SCOPE)
     return()
   endif()
+  set(KPT_PYTHON_FOUND "${python}" PARENT_SCOPE)
   execute_process(COMMAND "${python}" "${PROJECT_SOURCE_DIR}/tools/find_torch.py"
     OUTPUT_VARIABLE answer ERROR_VARIABLE complaint RESULT_VARIABLE failed TIMEOUT 60)
   if(failed)
