@@ -11,6 +11,7 @@
 #include <compare>
 #include <cstring>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -28,10 +29,6 @@ StatusCode code_of(int error) {
     case EROFS: return StatusCode::kPermissionDenied;
     default: return StatusCode::kIo;
   }
-}
-
-Status failure(std::string_view what, const std::filesystem::path& path, int error) {
-  return {code_of(error), fmt::format("cannot {} {}: {}", what, path.string(), std::generic_category().message(error))};
 }
 
 class Descriptor {
@@ -55,7 +52,7 @@ Status write_all(int fd, std::string_view content, const std::filesystem::path& 
   while (!content.empty()) {
     const ssize_t written = ::write(fd, content.data(), content.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return failure("write", path, errno);
+    if (written < 0) return file_failure("write", path, errno);
     content.remove_prefix(static_cast<std::size_t>(written));
   }
   return {};
@@ -82,11 +79,15 @@ SortKey sort_key(std::string_view name) {
   return {name.substr(0, first), 1, number.size(), number, name};
 }
 
+std::filesystem::path folder_of(const std::filesystem::path& path) {
+  return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+}
+
 Status flush_folder(const std::filesystem::path& folder) {
   Descriptor descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (descriptor.get() < 0) return failure("open folder", folder, errno);
+  if (descriptor.get() < 0) return file_failure("open folder", folder, errno);
   // Some file systems cannot flush folders and say EINVAL; the rename itself is still atomic there.
-  if (::fsync(descriptor.get()) != 0 && errno != EINVAL) return failure("flush folder", folder, errno);
+  if (::fsync(descriptor.get()) != 0 && errno != EINVAL) return file_failure("flush folder", folder, errno);
   return {};
 }
 
@@ -109,13 +110,13 @@ int create_temporary(const std::filesystem::path& path, const std::filesystem::p
 
 Result<std::string> read_text_file(const std::filesystem::path& path, std::size_t max_bytes) {
   Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (descriptor.get() < 0) return failure("open", path, errno);
+  if (descriptor.get() < 0) return file_failure("open", path, errno);
   std::string content;
   std::array<char, 16384> block;
   while (true) {
     const ssize_t count = ::read(descriptor.get(), block.data(), block.size());
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return failure("read", path, errno);
+    if (count < 0) return file_failure("read", path, errno);
     if (count == 0) return content;
     if (content.size() + static_cast<std::size_t>(count) > max_bytes) {
       return Status(StatusCode::kUnsupported,
@@ -125,24 +126,49 @@ Result<std::string> read_text_file(const std::filesystem::path& path, std::size_
   }
 }
 
-Status write_file_atomically(const std::filesystem::path& path, std::string_view content) {
-  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+Status file_failure(std::string_view what, const std::filesystem::path& path, int error) {
+  return {code_of(error), fmt::format("cannot {} {}: {}", what, path.string(), std::generic_category().message(error))};
+}
+
+Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path) {
+  const std::filesystem::path folder = folder_of(path);
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error) return failure("create folder", folder, error.value());
+  if (error) return file_failure("create folder", folder, error.value());
 
+  AtomicFile file;
+  file.path_ = path;
   std::filesystem::path temporary;
-  Descriptor descriptor(create_temporary(path, folder, temporary));
-  if (descriptor.get() < 0) return failure("create", temporary, errno);
-  Status status = write_all(descriptor.get(), content, temporary);
-  if (status.ok() && ::fsync(descriptor.get()) != 0) status = failure("flush", temporary, errno);
-  if (descriptor.close() != 0 && status.ok()) status = failure("close", temporary, errno);
-  if (status.ok() && ::rename(temporary.c_str(), path.c_str()) != 0) status = failure("rename to", path, errno);
-  if (!status.ok()) {
-    ::unlink(temporary.c_str());
-    return status;
-  }
-  return flush_folder(folder);
+  file.fd_ = create_temporary(path, folder, temporary);
+  if (file.fd_ < 0) return file_failure("create", temporary, errno);
+  file.temporary_ = std::move(temporary);
+  return file;
+}
+
+AtomicFile::AtomicFile(AtomicFile&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)),
+      path_(std::move(other.path_)),
+      temporary_(std::exchange(other.temporary_, std::filesystem::path())) {}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ >= 0) ::close(fd_);
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+Status AtomicFile::write(std::string_view content) { return write_all(fd_, content, temporary_); }
+
+Status AtomicFile::commit() {
+  if (::fsync(fd_) != 0) return file_failure("flush", temporary_, errno);
+  if (::close(std::exchange(fd_, -1)) != 0) return file_failure("close", temporary_, errno);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) return file_failure("rename to", path_, errno);
+  temporary_.clear();
+  return flush_folder(folder_of(path_));
+}
+
+Status write_file_atomically(const std::filesystem::path& path, std::string_view content) {
+  KPT_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));
+  KPT_RETURN_IF_ERROR(file.write(content));
+  return file.commit();
 }
 
 std::filesystem::path SystemFiles::resolve(std::string_view absolute_path) const {
@@ -167,12 +193,12 @@ Result<std::vector<std::string>> SystemFiles::list(std::string_view absolute_pat
   const std::filesystem::path folder = resolve(absolute_path);
   std::error_code error;
   std::filesystem::directory_iterator entries(folder, error);
-  if (error) return failure("list", folder, error.value());
+  if (error) return file_failure("list", folder, error.value());
   std::vector<std::string> names;
   while (entries != std::filesystem::directory_iterator()) {
     names.push_back(entries->path().filename().string());
     entries.increment(error);
-    if (error) return failure("list", folder, error.value());
+    if (error) return file_failure("list", folder, error.value());
   }
   std::ranges::sort(names, [](const std::string& a, const std::string& b) { return sort_key(a) < sort_key(b); });
   return names;

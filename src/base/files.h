@@ -16,6 +16,32 @@ namespace kpt {
 // (the size is not trusted: reading stops there, so /proc files of size 0 and growing files are safe).
 Result<std::string> read_text_file(const std::filesystem::path& path, std::size_t max_bytes);
 
+// "cannot open model.pt2: No such file or directory" with the code that fits `error`, an errno value.
+Status file_failure(std::string_view what, const std::filesystem::path& path, int error);
+
+// A file written in pieces that appears whole or not at all: the pieces go to a temporary file beside `path`, which
+// commit() flushes to the disk and renames. Without commit() nothing is left. Not for several threads at once.
+class AtomicFile {
+ public:
+  // Creates missing parent folders. Fails with kPermissionDenied, kNotFound, kIo.
+  static Result<AtomicFile> create(const std::filesystem::path& path);
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+  AtomicFile(AtomicFile&& other) noexcept;
+  AtomicFile& operator=(AtomicFile&&) = delete;
+  ~AtomicFile();
+
+  Status write(std::string_view content);
+  // To be called once, as the last; the old file stays when it fails.
+  Status commit();
+
+ private:
+  AtomicFile() = default;
+  int fd_ = -1;
+  std::filesystem::path path_;
+  std::filesystem::path temporary_;  // empty once renamed
+};
+
 // Writes a temporary file beside `path`, flushes it to the disk, renames it over `path` and flushes the folder. A
 // reader or a killed process sees the old content or the new, never a part. Creates missing parent folders.
 Status write_file_atomically(const std::filesystem::path& path, std::string_view content);

@@ -72,6 +72,32 @@ TEST_F(Files, WhatIsWrittenIsRead) {
   EXPECT_THAT(names(), ElementsAre("file"));
 }
 
+TEST_F(Files, PiecesAppearTogetherAtCommit) {
+  ASSERT_TRUE(write_file_atomically(path("below/file"), "old").ok());
+  auto file = AtomicFile::create(path("below/file"));
+  ASSERT_TRUE(file.ok()) << file.status().to_string();
+  const std::size_t descriptors = open_descriptors();
+  for (const char* piece : {"one ", "", "two ", "three"}) ASSERT_TRUE(file->write(piece).ok());
+  EXPECT_EQ(read_text_file(path("below/file"), 100).value(), "old");
+  AtomicFile moved = std::move(file).value();
+  ASSERT_TRUE(moved.commit().ok());
+  EXPECT_EQ(read_text_file(path("below/file"), 100).value(), "one two three");
+  EXPECT_EQ(std::distance(fs::directory_iterator(path("below")), fs::directory_iterator()), 1);
+  EXPECT_EQ(open_descriptors(), descriptors - 1);
+}
+
+TEST_F(Files, PiecesWithoutCommitLeaveNothing) {
+  const std::size_t descriptors = open_descriptors();
+  {
+    auto file = AtomicFile::create(path("file"));
+    ASSERT_TRUE(file.ok());
+    ASSERT_TRUE(file->write("content").ok());
+    EXPECT_EQ(names().size(), 1U) << "a temporary file";
+  }
+  EXPECT_TRUE(names().empty());
+  EXPECT_EQ(open_descriptors(), descriptors);
+}
+
 TEST_F(Files, ReadingStopsAtTheLimit) {
   ASSERT_TRUE(write_file_atomically(path("file"), std::string(20000, 'x')).ok());
   EXPECT_TRUE(read_text_file(path("file"), 20000).ok());
