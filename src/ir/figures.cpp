@@ -1,0 +1,121 @@
+#include "ir/figures.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
+
+namespace kpt::ir {
+namespace {
+
+std::optional<double> count(const Graph& graph, ValueId id, const Bindings& symbols) {
+  double product = 1;
+  for (const Expr& dim : graph.at(id).tensor.dims) {
+    const auto size = dim.evaluate(symbols);
+    if (!size.ok()) return std::nullopt;
+    product *= static_cast<double>(*size);
+  }
+  return product;
+}
+
+std::optional<double> size_at(const Graph& graph, ValueId id, std::int64_t axis, const Bindings& symbols) {
+  const auto& dims = graph.at(id).tensor.dims;
+  const auto rank = static_cast<std::int64_t>(dims.size());
+  if (axis < 0) axis += rank;
+  if (axis < 0 || axis >= rank) return std::nullopt;
+  const auto size = dims[static_cast<std::size_t>(axis)].evaluate(symbols);
+  if (!size.ok()) return std::nullopt;
+  return static_cast<double>(*size);
+}
+
+const ValueId* tensor_argument(const Node& node, std::size_t position) {
+  return position < node.arguments.size() ? node.arguments[position].value.value_id() : nullptr;
+}
+
+std::optional<ValueId> first_result(const Graph& graph, const Node& node) {
+  if (node.outputs.empty() || node.outputs[0].values.empty()) return std::nullopt;
+  const ValueId id = node.outputs[0].values[0];
+  if (id == kNoValue || graph.at(id).kind != ValueKind::kTensor) return std::nullopt;
+  return id;
+}
+
+bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// "aten.linear.default" → "linear"
+std::string_view base_name(std::string_view target) {
+  if (!target.starts_with("aten.")) return target;
+  target.remove_prefix(5);
+  return target.substr(0, target.find('.'));
+}
+
+std::string_view classify(std::string_view name) {
+  if (is_one_of(name, {"linear", "mm", "bmm", "addmm", "baddbmm", "matmul"})) return "matmul";
+  if (name.starts_with("conv")) return "convolution";
+  if (name.find("scaled_dot_product") != std::string_view::npos) return "attention";
+  // Views and sizes cost nothing.
+  if (is_one_of(name, {"view",         "reshape",  "permute",   "transpose",  "t",         "expand",
+                       "unsqueeze",    "squeeze",  "slice",     "select",     "split",     "split_with_sizes",
+                       "chunk",        "unbind",   "alias",     "detach",     "flatten",   "unflatten",
+                       "_unsafe_view", "sym_size", "sym_numel", "contiguous", "as_strided"})) {
+    return "view";
+  }
+  return "pointwise";
+}
+
+std::optional<double> count_flops(const Graph& graph, const Node& node, std::string_view kind, std::string_view name,
+                                  const Bindings& symbols) {
+  if (kind == "view") return 0;
+  const auto result = first_result(graph, node);
+  if (!result) return 0;
+  const auto elements = count(graph, *result, symbols);
+  if (!elements) return std::nullopt;
+  if (kind == "matmul") {
+    const bool biased = is_one_of(name, {"addmm", "baddbmm"});
+    const ValueId* left = tensor_argument(node, biased ? 1 : 0);
+    if (left == nullptr) return std::nullopt;
+    const auto inner = size_at(graph, *left, -1, symbols);
+    return inner ? std::optional(2 * *elements * *inner) : std::nullopt;
+  }
+  if (kind == "convolution") {
+    const ValueId* weight = tensor_argument(node, 1);
+    if (weight == nullptr) return std::nullopt;
+    const auto weights = count(graph, *weight, symbols);
+    const auto filters = size_at(graph, *weight, 0, symbols);
+    if (!weights || !filters || *filters == 0) return std::nullopt;
+    return 2 * *elements * (*weights / *filters);
+  }
+  if (kind == "attention") {
+    const ValueId* query = tensor_argument(node, 0);
+    const ValueId* key = tensor_argument(node, 1);
+    if (query == nullptr || key == nullptr) return std::nullopt;
+    const auto queries = count(graph, *query, symbols);
+    const auto width = size_at(graph, *query, -1, symbols);
+    const auto keys = size_at(graph, *key, -2, symbols);
+    if (!queries || !width || !keys || *width == 0) return std::nullopt;
+    // Scores, and their product with the values; the values' width is the result's.
+    return 2 * *queries * *keys + 2 * *elements * *keys;
+  }
+  return elements;
+}
+
+}  // namespace
+
+Figures count_figures(const Graph& graph, const Bindings& symbols) {
+  Figures figures;
+  for (const Node& node : graph.nodes) {
+    ++figures.histogram[node.target];
+    const std::string_view name = base_name(node.target);
+    const std::string_view kind = classify(name);
+    ClassFigures& entry = figures.classes[std::string(kind)];
+    ++entry.nodes;
+    const auto flops = count_flops(graph, node, kind, name, symbols);
+    if (!flops) continue;  // its sizes depend on data
+    entry.flops += *flops;
+    figures.flops += *flops;
+  }
+  return figures;
+}
+
+}  // namespace kpt::ir

@@ -1,0 +1,28 @@
+// What a graph costs, counted from its text: before anything runs, for given sizes.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace kpt::ir {
+
+// A multiplication and an addition count as two operations. `flops` of "pointwise" is one per element of the result,
+// whatever the function.
+struct ClassFigures {
+  std::uint64_t nodes = 0;
+  double flops = 0;
+};
+
+struct Figures {
+  std::map<std::string, std::uint64_t> histogram;  // nodes by target
+  std::map<std::string, ClassFigures> classes;     // "matmul", "convolution", "attention", "pointwise", "view"
+  double flops = 0;
+};
+
+Figures count_figures(const Graph& graph, const Bindings& symbols);
+
+}  // namespace kpt::ir
