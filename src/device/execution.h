@@ -1,0 +1,186 @@
+// How a graph becomes something that runs. Three steps, each with its own place in time:
+//
+//   Target::compile(graph)            needs no hardware and no weights; what comes out can be stored
+//   Backend::load(program, weights)   needs the devices
+//   Executable::run(inputs)           many threads at once
+//
+// Implemented under src/backends. Nobody else branches on a backend's name: ask Capabilities. Memory has no address
+// unless Capabilities::raw_pointers says so, and an engine may allocate its own outputs.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "device/weights.h"
+#include "ir/graph.h"
+#include "kpt/device.h"
+#include "kpt/status.h"
+#include "kpt/tensor.h"
+
+namespace kpt {
+
+struct Capabilities {
+  bool raw_pointers = false;  // tensors have addresses the host (cpu) or kernels can use
+  bool streams = false;       // work is queued; Event::wait() is not a formality
+  bool graph_capture = false;
+  bool dynamic_shapes = false;    // one Executable serves all shapes its symbols allow
+  bool whole_graph_only = false;  // cannot take a part of a graph beside another backend
+  std::size_t alignment_bytes = 64;
+  std::vector<DType> dtypes;  // it can compute in
+};
+
+// Whether a node can run, and if not, why.
+struct Support {
+  bool supported = true;
+  std::string reason;  // one clause, empty when supported
+};
+
+// How a node will be executed: shown by inspect and explain.
+struct NodePlan {
+  std::string node;
+  std::string target;
+  std::string how;  // "own", "typed", "boxed"
+};
+
+// A compiled graph, not yet tied to weights or devices.
+class Program {
+ public:
+  Program() = default;
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+  virtual ~Program() = default;
+
+  virtual std::string_view target() const = 0;  // Target::name() of the one that made it
+  virtual const ir::Graph& graph() const = 0;   // what it computes
+  // Bytes that the same target's deserialize() takes back.
+  virtual Result<std::string> serialize() const = 0;
+};
+
+// A kind of hardware, present or not. Thread safe.
+class Target {
+ public:
+  Target() = default;
+  Target(const Target&) = delete;
+  Target& operator=(const Target&) = delete;
+  virtual ~Target() = default;
+
+  virtual std::string_view name() const = 0;  // "cpu", "nvidia:sm_90", "tpu:v5e"
+  virtual const Capabilities& capabilities() const = 0;
+  // One answer per node, in the order of graph.nodes.
+  virtual Result<std::vector<Support>> supports(const ir::Graph& graph) const = 0;
+  // Fails with kUnsupported when a node is not supported; the message lists all of them.
+  virtual Result<std::unique_ptr<Program>> compile(ir::Graph graph) const = 0;
+  virtual Result<std::unique_ptr<Program>> deserialize(std::string_view bytes) const = 0;
+};
+
+// Queued work. Copyable; an empty one is done.
+class Event {
+ public:
+  class Impl {
+   public:
+    virtual ~Impl() = default;
+    virtual Status wait() = 0;
+    virtual bool done() const = 0;
+  };
+  Event() = default;
+  explicit Event(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+  Status wait() const { return impl_ ? impl_->wait() : Status(); }
+  bool done() const { return !impl_ || impl_->done(); }
+
+ private:
+  std::shared_ptr<Impl> impl_;
+};
+
+// One device that is here.
+class Device {
+ public:
+  Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+  virtual ~Device() = default;
+
+  virtual const DeviceInfo& info() const = 0;
+  virtual const Target& target() const = 0;
+  virtual Result<Tensor> allocate(DType dtype, std::span<const std::int64_t> dims) = 0;
+  virtual Result<Tensor> upload(const Tensor& host) = 0;  // the host tensor may be strided
+  virtual Result<Tensor> download(const Tensor& tensor) = 0;
+};
+
+// Buffers that a model writes (KV caches, counters): one per sequence or session, made by Executable::make_state().
+// Not thread safe: one run at a time uses a State.
+class State {
+ public:
+  State() = default;
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  virtual ~State() = default;
+
+  // Back to what the file holds.
+  virtual Status reset() = 0;
+  // The names of the buffers, and a copy of one on the host.
+  virtual std::vector<std::string> names() const = 0;
+  virtual Result<Tensor> read(std::string_view name) const = 0;
+  virtual Status write(std::string_view name, const Tensor& value) = 0;
+};
+
+// Hears of every node of a run, from the thread that runs it. Engines that run the graph as a whole call it never.
+class NodeObserver {
+ public:
+  virtual ~NodeObserver() = default;
+  virtual void begin_node(std::size_t node) = 0;  // index in the graph's nodes
+  virtual void end_node(std::size_t node) = 0;    // not called when the node failed
+};
+
+struct RunContext {
+  State* state = nullptr;  // needed by models that write buffers (Executable::is_stateful)
+  std::optional<std::chrono::steady_clock::time_point> deadline;  // looked at between nodes
+  const std::atomic<bool>* cancelled = nullptr;                   // likewise
+  NodeObserver* observer = nullptr;
+};
+
+// Loaded on one or several devices. Thread safe: everything a run changes lives in its RunContext.
+class Executable {
+ public:
+  Executable() = default;
+  Executable(const Executable&) = delete;
+  Executable& operator=(const Executable&) = delete;
+  virtual ~Executable() = default;
+
+  virtual std::string_view device() const = 0;  // where it really runs
+  virtual bool is_stateful() const = 0;
+  virtual Result<std::unique_ptr<State>> make_state() const = 0;
+  virtual std::vector<NodePlan> plan() const = 0;
+
+  // `inputs`: one per kUser input of the graph, in order, on this device or with an address on the host. They have been
+  // checked against the signature (runtime/input_check.h). `outputs`: one per user output that is a value. What it held
+  // is replaced, and its memory used again where the caller kept no other share in it: passing the same vector to every
+  // run makes steady runs allocate nothing here.
+  // Fails with kDeadlineExceeded, kCancelled, kOutOfMemory, kVendorLibrary (naming the node), kInvalidArgument.
+  virtual Status run(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
+                     Event* event = nullptr) = 0;
+};
+
+class Backend {
+ public:
+  Backend() = default;
+  Backend(const Backend&) = delete;
+  Backend& operator=(const Backend&) = delete;
+  virtual ~Backend() = default;
+
+  virtual std::string_view name() const = 0;  // "cpu", "nvidia", …
+  virtual std::vector<const Target*> targets() const = 0;
+  // Devices that can be used now. Fails with the reason when the vendor's stack cannot be used at all.
+  virtual Result<std::vector<Device*>> devices() = 0;
+  // Fails with kInvalidArgument when the program is for another target, a weight is missing or has another shape.
+  virtual Result<std::unique_ptr<Executable>> load(std::shared_ptr<const Program> program, const Weights& weights,
+                                                   std::span<Device* const> devices) = 0;
+};
+
+}  // namespace kpt
