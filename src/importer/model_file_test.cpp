@@ -1,0 +1,213 @@
+#include "importer/model_file.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "archive/mapped_file.h"
+#include "archive/zip.h"
+#include "archive/zip_forge.h"
+#include "importer/import_archive.h"
+#include "tensor_files/safetensors.h"
+
+namespace kpt {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using testing::ForgedEntry;
+using testing::ForgedZip;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+std::filesystem::path golden(const std::string& name) {
+  return std::filesystem::path(KPT_SOURCE_DIR) / "tests/golden/pt2/2.15.0" / (name + ".pt2");
+}
+
+ForgedZip forge(const std::string& name) {
+  const ZipArchive archive = ZipArchive::open(MappedFile::open(golden(name)).value()).value();
+  ForgedZip zip;
+  for (const ZipEntry& entry : archive.entries()) {
+    ForgedEntry forged;
+    forged.name = entry.name;
+    forged.content = archive.read(entry, 1 << 20).value();
+    zip.entries.push_back(std::move(forged));
+  }
+  return zip;
+}
+
+class ModelFile : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (std::filesystem::temp_directory_path() / "kpt_model_file_XXXXXX").string();
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::filesystem::path write(const std::string& name, const std::string& content) const {
+    std::ofstream(folder_ / name, std::ios::binary) << content;
+    return folder_ / name;
+  }
+  // linear_state without the data of its weights.
+  std::filesystem::path write_stripped() const {
+    ForgedZip zip = forge("linear_state");
+    for (ForgedEntry& entry : zip.entries) {
+      if (entry.name.find("/weight_") != std::string::npos) entry.content.clear();
+    }
+    return write("stripped.pt2", zip.build());
+  }
+  static Tensor filled(std::initializer_list<std::int64_t> dims, float value) {
+    Tensor tensor = Tensor::empty(DType::kFloat32, Dims(dims)).value();
+    for (float& element : tensor.elements<float>()) element = value;
+    return tensor;
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(ModelFile, StrippedWeightsComeFromSafetensors) {
+  const std::filesystem::path stripped = write_stripped();
+  const Result<ImportedModel> alone = import_model(stripped);
+  ASSERT_FALSE(alone.ok());
+  EXPECT_EQ(alone.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(alone.status().message(), HasSubstr("linear.weight, linear.bias, count"));
+
+  const std::vector<NamedTensor> tensors = {{"linear.weight", filled({3, 4}, 1)},
+                                            {"linear.bias", filled({3}, 2)},
+                                            {"count", filled({1}, 3)},
+                                            {"other", filled({1}, 4)}};
+  ASSERT_TRUE(write_safetensors(folder_ / "w.safetensors", tensors).ok());
+  const Result<ImportedModel> model =
+      import_model(stripped, {.model_name = "", .weights = folder_ / "w.safetensors", .read_sample_inputs = false});
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  EXPECT_EQ(model->weights.at("count").elements<const float>()[0], 3);
+  EXPECT_EQ(model->weights.at("shift").elements<const float>()[0], 0.5F);
+  EXPECT_FALSE(model->weights.contains("other"));
+  EXPECT_THAT(model->notes, Contains(HasSubstr("'other'")));
+}
+
+TEST_F(ModelFile, ReplacementsMustHaveTheModelsTypesAndShapes) {
+  const auto import_with = [&](const Tensor& tensor) {
+    EXPECT_TRUE(write_safetensors(folder_ / "w.safetensors", {{{"linear.bias", tensor}}}).ok());
+    return import_model(golden("linear_state"),
+                        {.model_name = "", .weights = folder_ / "w.safetensors", .read_sample_inputs = false});
+  };
+  EXPECT_TRUE(import_with(filled({3}, 1)).ok());
+  for (const Tensor& bad : {filled({4}, 1), filled({3, 1}, 1), Tensor::empty(DType::kFloat64, Dims({3})).value()}) {
+    const Result<ImportedModel> model = import_with(bad);
+    ASSERT_FALSE(model.ok());
+    EXPECT_EQ(model.status().code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(model.status().message(), HasSubstr("'linear.bias'"));
+    EXPECT_THAT(model.status().message(), HasSubstr("float32[3]"));
+  }
+}
+
+TEST_F(ModelFile, TiedNamesFollowAReplacement) {
+  const Result<ImportedModel> before = import_model(golden("tied"));
+  ASSERT_TRUE(before.ok());
+  ASSERT_TRUE(write_safetensors(folder_ / "w.safetensors", {{{"embed.weight", filled({7, 4}, 5)}}}).ok());
+  const Result<ImportedModel> model = import_model(
+      golden("tied"), {.model_name = "", .weights = folder_ / "w.safetensors", .read_sample_inputs = false});
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  for (const auto& [name, tensor] : model->weights) {
+    if (tensor.dims() == Dims({7, 4})) {
+      EXPECT_EQ(static_cast<const float*>(tensor.data())[0], 5) << name;
+    }
+  }
+}
+
+TEST_F(ModelFile, SampleInputsAreGivenByName) {
+  const ImportOptions options{.model_name = "", .weights = {}, .read_sample_inputs = true};
+  const Result<ImportedModel> model = import_model(golden("linear_state"), options);
+  ASSERT_TRUE(model.ok());
+  ASSERT_THAT(model->sample_inputs, SizeIs(1));
+  EXPECT_EQ(model->sample_inputs[0].name, "x");
+  EXPECT_EQ(model->sample_inputs[0].tensor.dims(), Dims({2, 4}));
+  const Result<ImportedModel> nested = import_model(golden("kwargs"), options);
+  ASSERT_TRUE(nested.ok());
+  std::vector<std::string> names;
+  for (const NamedTensor& input : nested->sample_inputs) names.push_back(input.name);
+  EXPECT_THAT(names, ElementsAre("x", "pair.k.0", "pair.l.0", "pair.l.1"));
+  EXPECT_THAT(import_model(golden("kwargs"))->sample_inputs, IsEmpty());
+}
+
+TEST_F(ModelFile, SampleInputsThatCannotBeReadAreANote) {
+  ForgedZip zip = forge("linear_state");
+  for (ForgedEntry& entry : zip.entries) {
+    if (entry.name.find("sample_inputs") != std::string::npos) entry.content = "no pickle";
+  }
+  const Result<ImportedModel> model =
+      import_model(write("m.pt2", zip.build()), {.model_name = "", .weights = {}, .read_sample_inputs = true});
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  EXPECT_THAT(model->sample_inputs, IsEmpty());
+  EXPECT_THAT(model->notes, Contains(HasSubstr("sample inputs are ignored")));
+}
+
+TEST_F(ModelFile, OfSeveralModelsOneIsNamed) {
+  ForgedZip zip = forge("linear_state");
+  const std::vector<ForgedEntry> entries = zip.entries;
+  for (const ForgedEntry& entry : entries) {
+    ForgedEntry second = entry;
+    const std::size_t found = second.name.rfind("/model");
+    if (found == std::string::npos) continue;
+    second.name.replace(found, 6, "/second");
+    if (second.name != entry.name) zip.entries.push_back(second);
+  }
+  const std::filesystem::path path = write("two.pt2", zip.build());
+  EXPECT_EQ(import_model(path).status().code(), StatusCode::kInvalidArgument);
+  ImportOptions options;
+  options.model_name = "third";
+  EXPECT_EQ(import_model(path, options).status().code(), StatusCode::kNotFound);
+  options.model_name = "second";
+  EXPECT_TRUE(import_model(path, options).ok()) << import_model(path, options).status().message();
+}
+
+TEST_F(ModelFile, MisalignedWeightsAreCopiedWithANote) {
+  ForgedZip zip = forge("linear_state");
+  const auto place_of = [&](const ForgedZip& forged) { return forged.build().find(forged.entries[0].content); };
+  ASSERT_NE(zip.entries[0].name.find("/weight_0"), std::string::npos);
+  while (place_of(zip) % 4 != 1) zip.prefix += "x";
+  const Result<ImportedModel> model = import_model(write("m.pt2", zip.build()));
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  EXPECT_THAT(model->notes, Contains(HasSubstr("data/weights/weight_0: not aligned")));
+  const Result<ImportedModel> plain = import_model(golden("linear_state"));
+  const auto copied = model->weights.at("linear.weight").elements<const float>();
+  const auto mapped = plain->weights.at("linear.weight").elements<const float>();
+  EXPECT_TRUE(std::equal(copied.begin(), copied.end(), mapped.begin(), mapped.end()));
+  EXPECT_TRUE(model->weights.at("linear.weight").buffer()->writable());
+}
+
+TEST_F(ModelFile, ARepackedArchiveMayCompressItsTexts) {
+  ForgedZip zip = forge("linear_state");
+  for (ForgedEntry& entry : zip.entries) entry.deflate = entry.name.ends_with(".json");
+  const Result<ImportedModel> model = import_model(write("m.pt2", zip.build()));
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  EXPECT_THAT(find_source_line(*model, model->graph.nodes[1]), HasSubstr("make_golden.py"));
+}
+
+TEST_F(ModelFile, MissingFilesAndFoldersAreTypedFailures) {
+  EXPECT_EQ(import_model(folder_ / "absent.pt2").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(import_model(folder_).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(import_model(write("empty.pt2", "")).status().code(), StatusCode::kCorruptData);
+}
+
+TEST(StackTrace, TheLastFrameOutsidePyTorchIsShown) {
+  EXPECT_EQ(
+      describe_stack_trace("File \"/home/u/model.py\", line 12, in forward\n    return self.l(x)\n"
+                           "  File \"/x/site-packages/torch/nn/modules/linear.py\", line 3, in forward\n    F.linear"),
+      "model.py:12 in forward: return self.l(x)");
+  EXPECT_EQ(describe_stack_trace("File \"torch/fx/x.py\", line 24, in insert"), "x.py:24 in insert");
+  EXPECT_EQ(describe_stack_trace(""), "");
+  EXPECT_EQ(describe_stack_trace("nothing of the kind"), "");
+}
+
+}  // namespace
+}  // namespace kpt
