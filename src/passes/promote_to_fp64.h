@@ -1,0 +1,22 @@
+// The reference form of a model: the same graph with every floating-point type, cast and weight in fp64. Its run on the
+// CPU is what all others are compared with.
+#pragma once
+
+#include "device/weights.h"
+#include "ir/graph.h"
+#include "kpt/status.h"
+
+namespace kpt {
+
+// All real floating-point types become float64 (complex ones complex128): values, casts, factories. Integers and bools
+// stay. Fails with kUnsupported for operators that look at the bits of a number (view.dtype) or compute in a fixed low
+// precision, by name.
+Status promote_to_fp64(ir::Graph& graph);
+
+// The tensor in float64; a tensor of another kind is returned as it is. Fails with kUnsupported for complex32.
+Result<Tensor> promote_to_fp64(const Tensor& tensor);
+
+// All weights. Weights that share memory share it afterwards no more unless they are the same view.
+Result<Weights> promote_to_fp64(const Weights& weights);
+
+}  // namespace kpt

@@ -1,0 +1,145 @@
+#include "passes/promote_to_fp64.h"
+
+#include <bit>
+#include <cmath>
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace kpt {
+namespace {
+
+Tensor bits_tensor(DType dtype, const std::vector<std::uint16_t>& bits) {
+  std::vector<std::byte> bytes;
+  for (const std::uint16_t value : bits) {
+    bytes.push_back(static_cast<std::byte>(value & 0xff));
+    if (element_bytes(dtype) == 2) bytes.push_back(static_cast<std::byte>(value >> 8));
+  }
+  return *Tensor::from_bytes(dtype, Dims{static_cast<std::int64_t>(bits.size())}, bytes);
+}
+
+double first(DType dtype, std::uint16_t bits) {
+  return promote_to_fp64(bits_tensor(dtype, {bits}))->elements<double>()[0];
+}
+
+TEST(PromoteTensor, KnownBitPatterns) {
+  EXPECT_EQ(first(DType::kFloat16, 0x3c00), 1.0);
+  EXPECT_EQ(first(DType::kFloat16, 0xc000), -2.0);
+  EXPECT_EQ(first(DType::kFloat16, 0x0001), 0x1p-24);
+  EXPECT_EQ(first(DType::kFloat16, 0x7bff), 65504.0);
+  EXPECT_EQ(first(DType::kFloat16, 0x7c00), INFINITY);
+  EXPECT_TRUE(std::isnan(first(DType::kFloat16, 0x7e00)));
+  EXPECT_EQ(first(DType::kBFloat16, 0x3f80), 1.0);
+  EXPECT_EQ(first(DType::kBFloat16, 0xff80), -INFINITY);
+  EXPECT_EQ(first(DType::kFloat8E4M3FN, 0x7e), 448.0);
+  EXPECT_TRUE(std::isnan(first(DType::kFloat8E4M3FN, 0x7f)));
+  EXPECT_EQ(first(DType::kFloat8E4M3FN, 0x01), 0x1p-9);
+  EXPECT_EQ(first(DType::kFloat8E5M2, 0x7b), 57344.0);
+  EXPECT_EQ(first(DType::kFloat8E5M2, 0x7c), INFINITY);
+  EXPECT_EQ(first(DType::kFloat8E4M3FNUZ, 0x7f), 240.0);
+  EXPECT_TRUE(std::isnan(first(DType::kFloat8E4M3FNUZ, 0x80)));
+  EXPECT_EQ(first(DType::kFloat8E5M2FNUZ, 0x7f), 57344.0);
+  EXPECT_EQ(first(DType::kFloat8E8M0FNU, 127), 1.0);
+  EXPECT_EQ(first(DType::kFloat8E8M0FNU, 0), 0x1p-127);
+}
+
+#if defined(__aarch64__)
+TEST(PromoteTensor, EveryHalfIsWhatTheProcessorSays) {
+  for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const auto expected = static_cast<double>(std::bit_cast<__fp16>(static_cast<std::uint16_t>(bits)));
+    const double value = first(DType::kFloat16, static_cast<std::uint16_t>(bits));
+    if (std::isnan(expected)) {
+      EXPECT_TRUE(std::isnan(value)) << bits;
+    } else {
+      EXPECT_EQ(value, expected) << bits;
+    }
+  }
+}
+#endif
+
+TEST(PromoteTensor, StridedFloatsKeepTheirPlaces) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal;
+  const Tensor base = *Tensor::empty(DType::kFloat32, Dims{7, 5});
+  for (float& value : base.elements<float>()) value = normal(random);
+  const Tensor transposed = *Tensor::from_buffer(base.buffer(), DType::kFloat32, Dims{5, 7}, Dims{1, 5}, 0);
+  const Tensor result = *promote_to_fp64(transposed);
+  for (std::size_t row = 0; row < 5; ++row) {
+    for (std::size_t column = 0; column < 7; ++column) {
+      EXPECT_EQ(result.elements<double>()[row * 7 + column], base.elements<float>()[column * 5 + row]);
+    }
+  }
+}
+
+TEST(PromoteTensor, OthersAreUntouched) {
+  const Tensor ints = *Tensor::empty(DType::kInt64, Dims{3});
+  EXPECT_EQ(promote_to_fp64(ints)->buffer(), ints.buffer());
+  EXPECT_EQ(promote_to_fp64(*Tensor::empty(DType::kFloat32, Dims{0}))->dtype(), DType::kFloat64);
+  EXPECT_EQ(promote_to_fp64(*Tensor::empty(DType::kComplex32, Dims{1})).status().code(), StatusCode::kUnsupported);
+}
+
+TEST(PromoteWeights, TiedWeightsStayTied) {
+  const Tensor weight = *Tensor::empty(DType::kBFloat16, Dims{2, 3});
+  const Weights promoted = *promote_to_fp64(Weights{{"a", weight}, {"b", weight}});
+  EXPECT_EQ(promoted.at("a").buffer(), promoted.at("b").buffer());
+  EXPECT_EQ(promoted.at("a").dtype(), DType::kFloat64);
+}
+
+TEST(PromoteGraph, TypesCastsAndListsFollowIntegersStay) {
+  ir::Graph graph;
+  ir::Value x;
+  x.name = "x";
+  x.tensor.dtype = DType::kBFloat16;
+  ir::Value i;
+  i.name = "i";
+  i.tensor.dtype = DType::kInt64;
+  const ir::ValueId x_id = graph.add_value(x);
+  graph.add_value(i);
+  ir::Node cast;
+  cast.target = "aten.to.dtype";
+  cast.arguments = {{"self", {x_id}}, {"dtype", {DType::kFloat32}}};
+  graph.nodes.push_back(cast);
+  cast.arguments[1].value.value = DType::kInt32;
+  graph.nodes.push_back(cast);
+  ASSERT_TRUE(promote_to_fp64(graph).ok());
+  EXPECT_EQ(graph.values[0].tensor.dtype, DType::kFloat64);
+  EXPECT_EQ(graph.values[1].tensor.dtype, DType::kInt64);
+  EXPECT_EQ(std::get<DType>(graph.nodes[0].arguments[1].value.value), DType::kFloat64);
+  EXPECT_EQ(std::get<DType>(graph.nodes[1].arguments[1].value.value), DType::kInt32);
+}
+
+TEST(PromoteGraph, IntegersThatBecomeFloatsDoSoInFp64) {
+  ir::Graph graph;
+  ir::Value integers;
+  integers.name = "i";
+  integers.tensor.dtype = DType::kInt64;
+  const ir::ValueId i = graph.add_value(integers);
+  ir::Value quotient;
+  quotient.name = "q";
+  const ir::ValueId q = graph.add_value(quotient);
+  ir::Node node;
+  node.name = "div";
+  node.target = "aten.div.Tensor";
+  node.arguments = {{"self", {i}}, {"other", {std::int64_t{3}}}};
+  node.outputs = {{false, {q}}};
+  graph.nodes.push_back(node);
+  ASSERT_TRUE(promote_to_fp64(graph).ok());
+  ASSERT_EQ(graph.nodes.size(), 2U);
+  EXPECT_EQ(graph.nodes[0].target, "aten.to.dtype");
+  EXPECT_EQ(*graph.nodes[1].arguments[0].value.value_id(), graph.nodes[0].outputs[0].values[0]);
+}
+
+TEST(PromoteGraph, BitCastsAreRefusedByName) {
+  ir::Graph graph;
+  ir::Node node;
+  node.name = "view_3";
+  node.target = "aten.view.dtype";
+  graph.nodes.push_back(node);
+  EXPECT_THAT(promote_to_fp64(graph).message(), testing::HasSubstr("'view_3' (aten.view.dtype)"));
+}
+
+}  // namespace
+}  // namespace kpt
