@@ -1,6 +1,9 @@
 // The border between the tree and the modules compiled with libtorch headers (kpt_aten_<major>_<minor>.so and
 // kpt_aten_cuda_<major>_<minor>.so): plain data and C functions, so that both sides agree whatever libtorch is.
 //
+// Graphs, weights and executables are this tree's own C++ types, compiled into both sides; `border` notices a module of
+// another build.
+//
 // Each module exports one function that returns its table. `abi` and `built_for` are its first fields for ever; a
 // reader checks both before it touches the rest. Any change of what follows raises kModuleAbi.
 //
@@ -10,10 +13,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "border_hash.h"
+#include "device/execution.h"
+#include "ir/graph.h"
 
 namespace kpt::aten {
 
-inline constexpr std::uint32_t kModuleAbi = 1;
+inline constexpr std::uint32_t kModuleAbi = 2;
 inline constexpr char kModuleEntry[] = "kpt_aten_module";
 inline constexpr char kCudaModuleEntry[] = "kpt_aten_cuda_module";
 
@@ -61,12 +70,26 @@ struct SelfCheck {
 struct ModuleTable {
   std::uint32_t abi;       // kModuleAbi
   TorchVersion built_for;  // of the headers
+  std::uint64_t border;    // kBorderHash: of the headers whose types cross
 
   // Of the libtorch that the process has loaded.
   CallOutcome (*runtime_version)(TorchVersion* version) noexcept;
   CallOutcome (*build_facts)(BuildFacts* facts) noexcept;
   // Multiplies random matrices through the dispatcher on the CPU and compares with an fp64 product.
   CallOutcome (*self_check)(std::uint64_t seed, SelfCheck* check) noexcept;
+
+  // Whether each node of a graph can run, in the order of the nodes.
+  CallOutcome (*check_graph)(const ir::Graph* graph, std::vector<Support>* answers) noexcept;
+  // Ties a graph to its weights. What goes wrong with the graph or the weights is in `status`, what libtorch throws in
+  // the outcome.
+  CallOutcome (*load_graph)(const std::shared_ptr<const ir::Graph>* graph, const Weights* weights, Status* status,
+                            std::unique_ptr<Executable>* executable) noexcept;
+  // Threads inside one operator and between operators, for the whole process. The second can be set once, before the
+  // first parallel work; later calls leave it.
+  CallOutcome (*set_threads)(std::int32_t threads, std::int32_t interop_threads) noexcept;
+  // Who hears what libtorch warns of during runs, in place of the standard error stream. `sink` may be called from any
+  // thread.
+  CallOutcome (*set_warning_sink)(void (*sink)(const char* text)) noexcept;
 };
 
 struct CudaDeviceFacts {

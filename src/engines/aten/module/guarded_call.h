@@ -5,6 +5,7 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <string>
 #include <string_view>
 
 #include <c10/util/Exception.h>
@@ -26,6 +27,13 @@ inline CallOutcome make_outcome(CallCode code, std::string_view text) noexcept {
   CallOutcome outcome{code, {}};
   copy_text(text.substr(0, text.find('\n')), outcome.text);
   return outcome;
+}
+
+// The first line of what an exception says, without libtorch's stack frames.
+inline std::string first_line(const std::exception& error) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  const std::string_view text = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
+  return std::string(text.substr(0, text.find('\n')));
 }
 
 // For bodies: a failure that is ours, with its code.

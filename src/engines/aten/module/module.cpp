@@ -1,4 +1,5 @@
 // kpt_aten_<major>_<minor>.so: what the tree asks of libtorch on the CPU.
+#include <mutex>
 #include <string>
 #include <string_view>
 
@@ -7,8 +8,11 @@
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 #include <torch/headeronly/version.h>
 
+#include "engines/aten/module/compiled_graph.h"
+#include "engines/aten/module/graph_executable.h"
 #include "engines/aten/module/guarded_call.h"
 #include "engines/aten/module/matmul_check.h"
+#include "engines/aten/module/warning_sink.h"
 #include "engines/aten/module_abi.h"
 
 namespace kpt::aten {
@@ -49,12 +53,47 @@ CallOutcome self_check(std::uint64_t seed, SelfCheck* check) noexcept {
   return guarded_call([=] { *check = check_matmul(seed, at::kCPU, {at::kFloat, at::kDouble}); });
 }
 
+CallOutcome check_graph(const ir::Graph* graph, std::vector<Support>* answers) noexcept {
+  return guarded_call([=] { *answers = CompiledGraph::check(*graph, at::kCPU); });
+}
+
+CallOutcome load_graph(const std::shared_ptr<const ir::Graph>* graph, const Weights* weights, Status* status,
+                       std::unique_ptr<Executable>* executable) noexcept {
+  return guarded_call([=] {
+    auto loaded = GraphExecutable::load(*graph, *weights);
+    *status = loaded.status();
+    if (loaded.ok()) *executable = std::move(loaded).value();
+  });
+}
+
+CallOutcome set_warning_sink(void (*sink)(const char* text)) noexcept {
+  return guarded_call([=] { WarningSink::instance().set(sink); });
+}
+
+CallOutcome set_threads(std::int32_t threads, std::int32_t interop_threads) noexcept {
+  return guarded_call([=] {
+    at::set_num_threads(threads);
+    static std::once_flag once;
+    std::call_once(once, [&] {
+      try {
+        at::set_num_interop_threads(interop_threads);
+      } catch (const c10::Error&) {  // NOLINT(bugprone-empty-catch): the program that we are in has chosen already
+      }
+    });
+  });
+}
+
 constexpr ModuleTable kTable = {
     .abi = kModuleAbi,
     .built_for = {TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR, TORCH_VERSION_PATCH},
+    .border = kBorderHash,
     .runtime_version = runtime_version,
     .build_facts = build_facts,
     .self_check = self_check,
+    .check_graph = check_graph,
+    .load_graph = load_graph,
+    .set_threads = set_threads,
+    .set_warning_sink = set_warning_sink,
 };
 
 }  // namespace

@@ -6,6 +6,9 @@
 #ifndef FAKE_ABI
 #define FAKE_ABI kpt::aten::kModuleAbi
 #endif
+#ifndef FAKE_BORDER
+#define FAKE_BORDER kpt::aten::kBorderHash
+#endif
 #ifndef FAKE_ERROR
 #define FAKE_ERROR 0.0
 #endif
@@ -41,9 +44,14 @@ CallOutcome self_check(std::uint64_t seed, kpt::aten::SelfCheck* check) noexcept
 constexpr kpt::aten::ModuleTable kTable = {
     .abi = FAKE_ABI,
     .built_for = {2, FAKE_MINOR, 0},
+    .border = FAKE_BORDER,
     .runtime_version = runtime_version,
     .build_facts = build_facts,
     .self_check = self_check,
+    .check_graph = nullptr,
+    .load_graph = nullptr,
+    .set_threads = nullptr,
+    .set_warning_sink = nullptr,
 };
 
 }  // namespace

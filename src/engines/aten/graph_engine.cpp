@@ -1,0 +1,77 @@
+#include "engines/aten/graph_engine.h"
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "ir/text.h"
+#include "ir/verifier.h"
+
+namespace kpt {
+namespace {
+
+void log_warning(const char* text) { log::debug("libtorch warns", {{"text", printable(text)}}); }
+
+constexpr std::string_view kProgramHeader = "kpt-graph-program 1 ";
+
+}  // namespace
+
+Result<std::shared_ptr<const AtenEngine>> AtenEngine::open(const TorchSearch& search, int threads) {
+  KPT_ASSIGN_OR_RETURN(AtenModule module, load_aten(search));
+  // One run at a time uses the operators' threads; runs side by side are the callers' threads.
+  KPT_RETURN_IF_ERROR(to_status(module.table->set_threads(threads, 1), "setting libtorch's threads"));
+  KPT_RETURN_IF_ERROR(to_status(module.table->set_warning_sink(&log_warning), "taking over libtorch's warnings"));
+  return std::shared_ptr<const AtenEngine>(new AtenEngine(std::move(module)));
+}
+
+Result<std::vector<Support>> AtenEngine::check(const ir::Graph& graph) const {
+  std::vector<Support> answers;
+  KPT_RETURN_IF_ERROR(to_status(module_.table->check_graph(&graph, &answers), "looking up the graph's operators"));
+  return answers;
+}
+
+Result<std::unique_ptr<Executable>> AtenEngine::load(const std::shared_ptr<const ir::Graph>& graph,
+                                                     const Weights& weights) const {
+  Status status;
+  std::unique_ptr<Executable> executable;
+  KPT_RETURN_IF_ERROR(
+      to_status(module_.table->load_graph(&graph, &weights, &status, &executable), "loading the graph"));
+  KPT_RETURN_IF_ERROR(status);
+  return executable;
+}
+
+Result<std::string> GraphProgram::serialize() const {
+  return fmt::format("{}{}\n{}", kProgramHeader, target_, ir::print_graph(*graph_));
+}
+
+Result<std::unique_ptr<Program>> GraphProgram::deserialize(std::string_view target, std::string_view bytes) {
+  const auto end = bytes.find('\n');
+  if (!bytes.starts_with("kpt-graph-program ") || end == std::string_view::npos) {
+    return Status(StatusCode::kCorruptData, "the stored program is no graph program");
+  }
+  if (bytes.substr(0, end) != fmt::format("{}{}", kProgramHeader, target)) {
+    return Status(StatusCode::kVersionMismatch,
+                  fmt::format("the stored program is of another version or for another target than {}", target));
+  }
+  KPT_ASSIGN_OR_RETURN(ir::Graph graph, ir::read_graph(bytes.substr(end + 1)));
+  KPT_RETURN_IF_ERROR(ir::verify(graph));
+  return std::unique_ptr<Program>(std::make_unique<GraphProgram>(std::string(target), std::move(graph)));
+}
+
+Status unsupported_nodes(const ir::Graph& graph, const std::vector<Support>& answers) {
+  constexpr std::size_t kListed = 50;
+  std::string list;
+  std::size_t count = 0;
+  for (std::size_t index = 0; index < answers.size(); ++index) {
+    if (answers[index].supported) continue;
+    if (++count > kListed) continue;
+    if (count > 1) list += "; ";
+    list += fmt::format("'{}' ({}): {}", graph.nodes[index].name, graph.nodes[index].target, answers[index].reason);
+  }
+  if (count == 0) return {};
+  if (count > kListed) list += fmt::format("; and {} more", count - kListed);
+  return {StatusCode::kUnsupported,
+          fmt::format("{} node{} cannot run: {}", count, count == 1 ? "" : "s", std::move(list))};
+}
+
+}  // namespace kpt

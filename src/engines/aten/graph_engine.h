@@ -1,0 +1,50 @@
+// Runs graphs through libtorch's dispatcher: the tree's side of what module/ does. Thread safe.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "device/execution.h"
+#include "engines/aten/loader.h"
+
+namespace kpt {
+
+class AtenEngine {
+ public:
+  // Opens libtorch and the module. `threads` work inside one operator, for the whole process. Fails as load_aten()
+  // does.
+  static Result<std::shared_ptr<const AtenEngine>> open(const TorchSearch& search, int threads);
+
+  Result<std::vector<Support>> check(const ir::Graph& graph) const;
+  // Fails with kUnsupported for nodes that cannot run and with kInvalidArgument for weights that do not fit.
+  Result<std::unique_ptr<Executable>> load(const std::shared_ptr<const ir::Graph>& graph, const Weights& weights) const;
+
+ private:
+  explicit AtenEngine(AtenModule module) : module_(std::move(module)) {}
+  AtenModule module_;
+};
+
+// A program is the graph itself: operators are bound when it is loaded.
+class GraphProgram final : public Program {
+ public:
+  GraphProgram(std::string target, ir::Graph graph)
+      : target_(std::move(target)), graph_(std::make_shared<const ir::Graph>(std::move(graph))) {}
+
+  std::string_view target() const override { return target_; }
+  const ir::Graph& graph() const override { return *graph_; }
+  std::shared_ptr<const ir::Graph> shared_graph() const { return graph_; }
+  Result<std::string> serialize() const override;
+  // Fails with kCorruptData, and with kVersionMismatch for another version of the form or another target.
+  static Result<std::unique_ptr<Program>> deserialize(std::string_view target, std::string_view bytes);
+
+ private:
+  std::string target_;
+  std::shared_ptr<const ir::Graph> graph_;
+};
+
+// All unsupported nodes in one message, up to a bound: "2 nodes cannot run: 'x' (aten.foo.default): …; …".
+Status unsupported_nodes(const ir::Graph& graph, const std::vector<Support>& answers);
+
+}  // namespace kpt

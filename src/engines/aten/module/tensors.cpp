@@ -1,0 +1,66 @@
+#include "engines/aten/module/tensors.h"
+
+#include <ATen/Functions.h>
+
+#include "engines/aten/module/guarded_call.h"
+#include "kpt/torch.h"
+
+namespace kpt::aten {
+
+at::ScalarType to_scalar_type(DType dtype) {
+  for (const kpt::detail::TypePair& pair : kpt::detail::kTorchTypes) {
+    if (pair.ours == dtype) return pair.theirs;
+  }
+  throw CallFailure(CallCode::kInvalidArgument, "an element type that libtorch lacks");
+}
+
+std::optional<DType> find_dtype(at::ScalarType type) {
+  for (const kpt::detail::TypePair& pair : kpt::detail::kTorchTypes) {
+    if (pair.theirs == type) return pair.ours;
+  }
+  return std::nullopt;
+}
+
+const void* buffer_maker() noexcept {
+  static constexpr char kTag = 0;
+  return &kTag;
+}
+
+std::string_view AtenBuffer::device() const {
+  return tensor_.is_cpu() ? std::string_view("cpu") : std::string_view("nvidia");
+}
+
+void require_address(const Tensor& tensor) {
+  if (tensor.data() == nullptr && tensor.element_count() > 0) {
+    throw CallFailure(CallCode::kInvalidArgument, "a tensor has no address that libtorch could use");
+  }
+}
+
+at::Tensor to_aten(const Tensor& tensor) {
+  if (!tensor.defined()) return {};
+  require_address(tensor);
+  const auto options = at::TensorOptions().dtype(to_scalar_type(tensor.dtype()));
+  return at::from_blob(
+      tensor.data(), {tensor.dims().data(), tensor.dims().size()}, {tensor.strides().data(), tensor.strides().size()},
+      [owner = tensor.buffer()](void*) {}, options);
+}
+
+void replace_tensor(at::Tensor tensor, Tensor& target) {
+  const std::optional<DType> dtype = find_dtype(tensor.scalar_type());
+  if (!dtype) throw CallFailure(CallCode::kFailed, "the result has an element type that only libtorch knows");
+  if (tensor.layout() != at::kStrided) throw CallFailure(CallCode::kFailed, "the result is not a strided tensor");
+  if (tensor.is_neg() || tensor.is_conj()) tensor = tensor.clone();  // lazy marks are libtorch's alone
+  const Dims dims({tensor.sizes().data(), tensor.sizes().size()});
+  const Dims strides({tensor.strides().data(), tensor.strides().size()});
+  const std::int64_t offset = tensor.storage_offset();
+  std::shared_ptr<Buffer> buffer = target.buffer();
+  target = Tensor();
+  if (buffer != nullptr && buffer.use_count() == 1 && buffer->maker() == buffer_maker()) {
+    static_cast<AtenBuffer&>(*buffer).replace(std::move(tensor));
+  } else {
+    buffer = std::make_shared<AtenBuffer>(std::move(tensor));
+  }
+  target = Tensor::unchecked(std::move(buffer), *dtype, dims, strides, offset);
+}
+
+}  // namespace kpt::aten
