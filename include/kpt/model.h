@@ -1,0 +1,92 @@
+// Load a model, run it.
+//
+//   auto model = kpt::load_model("model.pt2").value();
+//   auto session = model.start_session().value();
+//   auto outputs = session.run({{"input_ids", ids}}).value();   // NamedTensor{name, tensor}
+//
+// A Model is loaded once and shared by all threads; copying it is cheap. A Session is one sequence of runs: for a model
+// that writes buffers (a KV cache) it holds them, for others it holds nothing.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kpt/dtype.h"
+#include "kpt/export.h"
+#include "kpt/status.h"
+#include "kpt/tensor.h"
+
+namespace kpt {
+
+struct LoadOptions {
+  std::string device = "cpu";     // as kpt::list_devices() names it
+  std::filesystem::path weights;  // a safetensors file whose entries replace the model's weights, by name
+  std::string model_name;         // of several in one file; empty: the only one
+};
+
+// What a model takes or gives.
+struct TensorSpec {
+  std::string name;
+  DType dtype = DType::kFloat32;
+  std::vector<std::string> dims;  // "128", or a symbol or expression for sizes that may change: "s0"
+};
+
+struct RunOptions {
+  std::optional<std::chrono::steady_clock::time_point> deadline;  // kDeadlineExceeded when it passes
+  const std::atomic<bool>* cancelled = nullptr;                   // kCancelled soon after it becomes true
+};
+
+namespace detail {
+class LoadedModel;
+struct SessionState;
+}  // namespace detail
+
+// Thread safe: several threads may run one session at the same time. Runs of a model that writes buffers wait for each
+// other, since each continues where the last one stopped.
+class KPT_API Session {
+ public:
+  explicit Session(std::shared_ptr<detail::SessionState> state) : state_(std::move(state)) {}
+
+  // By name, in any order. Gives all outputs in the model's order. Fails with kInvalidArgument, naming the input and
+  // what was expected, before anything runs.
+  Result<std::vector<NamedTensor>> run(std::span<const NamedTensor> inputs, const RunOptions& options = {});
+  Result<std::vector<NamedTensor>> run(std::initializer_list<NamedTensor> inputs, const RunOptions& options = {});
+  // By position. `outputs` is replaced; passing the same vector again lets steady runs use its memory again.
+  Status run(std::span<const Tensor> inputs, std::vector<Tensor>& outputs, const RunOptions& options = {});
+
+  // Puts the buffers that the model writes back to what the file holds.
+  Status reset();
+
+ private:
+  std::shared_ptr<detail::SessionState> state_;
+};
+
+class KPT_API Model {
+ public:
+  explicit Model(std::shared_ptr<const detail::LoadedModel> loaded) : loaded_(std::move(loaded)) {}
+
+  const std::vector<TensorSpec>& inputs() const;
+  const std::vector<TensorSpec>& outputs() const;
+  std::string_view device() const;  // where it runs
+  bool is_stateful() const;         // it writes buffers
+
+  Result<Session> start_session() const;
+
+ private:
+  std::shared_ptr<const detail::LoadedModel> loaded_;
+};
+
+// Reads a `.pt2` file of torch.export (PyTorch 2.9 or newer) and prepares it for the device. The file stays mapped
+// while the model lives: replace it by renaming another over it. Fails with kNotFound, kCorruptData, kVersionMismatch,
+// kUnsupported (listing every operator that cannot run, with its place in the Python source), kDeviceNotAvailable.
+KPT_API Result<Model> load_model(const std::filesystem::path& path, const LoadOptions& options = {});
+
+}  // namespace kpt

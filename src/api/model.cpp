@@ -1,0 +1,48 @@
+#include "kpt/model.h"
+
+#include "api/backend_list.h"
+#include "api/detection.h"
+#include "api/model_loading.h"
+#include "config/automatic.h"
+#include "config/config.h"
+#include "runtime/loaded_model.h"
+
+namespace kpt {
+
+Result<BackendContext> make_backend_context(const Config& config, const Environment& environment) {
+  BackendContext context;
+  SystemFiles files(environment.find("KPT_SYSTEM_ROOT").value_or("/"));
+  context.threads = thread_count(config, files, environment);
+  context.torch_dir = torch_folder(config, environment);
+  context.detection = make_detection_context(config, environment, std::move(files));
+  return context;
+}
+
+Result<std::shared_ptr<const detail::LoadedModel>> load_model_with(const std::filesystem::path& path,
+                                                                   const LoadOptions& options,
+                                                                   const BackendContext& context) {
+  KPT_ASSIGN_OR_RETURN(PlacedDevice placed, find_runnable_device(options.device, context));
+  ImportOptions import_options;
+  import_options.model_name = options.model_name;
+  import_options.weights = options.weights;
+  KPT_ASSIGN_OR_RETURN(ImportedModel imported, import_model(path, import_options));
+  Backend& backend = *placed.backend;
+  return detail::LoadedModel::load(std::move(imported), backend, *placed.device, std::move(placed.backend));
+}
+
+Result<Model> load_model(const std::filesystem::path& path, const LoadOptions& options) {
+  const Environment environment = Environment::from_process();
+  KPT_ASSIGN_OR_RETURN(const Config config, load_config({}, environment));
+  KPT_ASSIGN_OR_RETURN(const BackendContext context, make_backend_context(config, environment));
+  KPT_ASSIGN_OR_RETURN(auto loaded, load_model_with(path, options, context));
+  return Model(std::move(loaded));
+}
+
+const std::vector<TensorSpec>& Model::inputs() const { return loaded_->inputs(); }
+const std::vector<TensorSpec>& Model::outputs() const { return loaded_->outputs(); }
+std::string_view Model::device() const { return loaded_->executable().device(); }
+bool Model::is_stateful() const { return loaded_->executable().is_stateful(); }
+
+Result<Session> Model::start_session() const { return detail::start_session(loaded_); }
+
+}  // namespace kpt

@@ -1,0 +1,22 @@
+// Loading as the command line needs it: with its own configuration, and with access to what is inside.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "base/environment.h"
+#include "config/config.h"
+#include "device/backend_context.h"
+#include "kpt/model.h"
+#include "runtime/loaded_model.h"
+
+namespace kpt {
+
+// Options threads.count, torch.dir and those of detection.
+Result<BackendContext> make_backend_context(const Config& config, const Environment& environment);
+
+Result<std::shared_ptr<const detail::LoadedModel>> load_model_with(const std::filesystem::path& path,
+                                                                   const LoadOptions& options,
+                                                                   const BackendContext& context);
+
+}  // namespace kpt

@@ -1,0 +1,126 @@
+#include "backends/cpu/cpu_backend.h"
+
+#include <mutex>
+
+#include <fmt/format.h>
+
+#include "backends/cpu/detect_cpu.h"
+#include "engines/aten/graph_engine.h"
+
+namespace kpt {
+namespace {
+
+constexpr std::string_view kTarget = "cpu";
+
+// Opens libtorch once, when first asked, and remembers why it could not.
+class LazyEngine {
+ public:
+  LazyEngine(TorchSearch search, int threads) : search_(std::move(search)), threads_(threads) {}
+
+  Result<std::shared_ptr<const AtenEngine>> get() {
+    const std::lock_guard lock(mutex_);
+    if (!engine_) engine_.emplace(AtenEngine::open(search_, threads_));
+    return *engine_;
+  }
+
+ private:
+  std::mutex mutex_;
+  TorchSearch search_;
+  int threads_;
+  std::optional<Result<std::shared_ptr<const AtenEngine>>> engine_;
+};
+
+class CpuTarget final : public Target {
+ public:
+  explicit CpuTarget(std::shared_ptr<LazyEngine> engine) : engine_(std::move(engine)) {
+    capabilities_.raw_pointers = true;
+    capabilities_.dynamic_shapes = true;
+#define KPT_ADD_DTYPE(enumerator, name, bytes) capabilities_.dtypes.push_back(DType::enumerator);
+    KPT_DTYPES(KPT_ADD_DTYPE)
+#undef KPT_ADD_DTYPE
+  }
+
+  std::string_view name() const override { return kTarget; }
+  const Capabilities& capabilities() const override { return capabilities_; }
+
+  Result<std::vector<Support>> supports(const ir::Graph& graph) const override {
+    KPT_ASSIGN_OR_RETURN(const auto engine, engine_->get());
+    return engine->check(graph);
+  }
+
+  Result<std::unique_ptr<Program>> compile(ir::Graph graph) const override {
+    KPT_ASSIGN_OR_RETURN(const auto answers, supports(graph));
+    KPT_RETURN_IF_ERROR(unsupported_nodes(graph, answers));
+    return std::unique_ptr<Program>(std::make_unique<GraphProgram>(std::string(kTarget), std::move(graph)));
+  }
+
+  Result<std::unique_ptr<Program>> deserialize(std::string_view bytes) const override {
+    return GraphProgram::deserialize(kTarget, bytes);
+  }
+
+ private:
+  std::shared_ptr<LazyEngine> engine_;
+  Capabilities capabilities_;
+};
+
+class CpuDevice final : public Device {
+ public:
+  CpuDevice(const CpuTarget& target, DeviceInfo info) : target_(target), info_(std::move(info)) {}
+  const DeviceInfo& info() const override { return info_; }
+  const Target& target() const override { return target_; }
+  Result<Tensor> allocate(DType dtype, std::span<const std::int64_t> dims) override {
+    return Tensor::empty(dtype, dims);
+  }
+  // The host's memory is the device's.
+  Result<Tensor> upload(const Tensor& host) override { return host; }
+  Result<Tensor> download(const Tensor& tensor) override { return tensor; }
+
+ private:
+  const CpuTarget& target_;
+  DeviceInfo info_;
+};
+
+class CpuBackend final : public Backend {
+ public:
+  explicit CpuBackend(const BackendContext& context)
+      : engine_(std::make_shared<LazyEngine>(
+            TorchSearch{context.detection.environment, context.torch_dir.string(), context.detection.site_packages},
+            context.threads)),
+        target_(engine_),
+        device_(target_, describe(context.detection)) {}
+
+  std::string_view name() const override { return "cpu"; }
+  std::vector<const Target*> targets() const override { return {&target_}; }
+  Result<std::vector<Device*>> devices() override { return std::vector<Device*>{&device_}; }
+
+  Result<std::unique_ptr<Executable>> load(std::shared_ptr<const Program> program, const Weights& weights,
+                                           std::span<Device* const> devices) override {
+    if (program->target() != kTarget) {
+      return Status(StatusCode::kInvalidArgument,
+                    fmt::format("a program for {} cannot be loaded on the cpu", program->target()));
+    }
+    if (devices.size() != 1 || devices[0] != &device_) {
+      return Status(StatusCode::kInvalidArgument, "the cpu backend loads a program on the one device 'cpu'");
+    }
+    KPT_ASSIGN_OR_RETURN(const auto engine, engine_->get());
+    return engine->load(static_cast<const GraphProgram&>(*program).shared_graph(), weights);
+  }
+
+ private:
+  static DeviceInfo describe(const DetectionContext& context) {
+    const CpuReport cpu = detect_cpu(context);
+    return {"cpu", cpu.model, cpu.architecture, cpu.memory_limit_bytes.value_or(cpu.memory_total_bytes), true, ""};
+  }
+
+  std::shared_ptr<LazyEngine> engine_;
+  CpuTarget target_;
+  CpuDevice device_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend(const BackendContext& context) {
+  return std::make_unique<CpuBackend>(context);
+}
+
+}  // namespace kpt

@@ -1,0 +1,122 @@
+#include "runtime/input_check.h"
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+
+namespace kpt {
+namespace {
+
+// Type and rank that a number travels in.
+DType number_dtype(ir::ValueKind kind) {
+  switch (kind) {
+    case ir::ValueKind::kFloat: return DType::kFloat64;
+    case ir::ValueKind::kBool: return DType::kBool;
+    default: return DType::kInt64;
+  }
+}
+
+std::string range_text(const ir::SymbolRange& range) {
+  if (range.min && range.max) return fmt::format("{} to {}", *range.min, *range.max);
+  if (range.min) return fmt::format("at least {}", *range.min);
+  if (range.max) return fmt::format("at most {}", *range.max);
+  return "any";
+}
+
+}  // namespace
+
+InputCheck::InputCheck(const ir::Graph& graph) : graph_(graph) {
+  for (const ir::GraphInput& input : graph.inputs) {
+    if (input.kind != ir::InputKind::kUser) continue;
+    expected_.push_back({&graph.at(input.value), input.name});
+    names_.push_back(input.name);
+  }
+}
+
+const ir::SymbolRange* InputCheck::find_range(std::string_view symbol) const {
+  for (const ir::SymbolRange& range : graph_.symbols) {
+    if (range.name == symbol) return &range;
+  }
+  return nullptr;
+}
+
+std::string InputCheck::describe(const ir::Value& value) const {
+  if (value.kind != ir::ValueKind::kTensor) return std::string(to_string(number_dtype(value.kind))) + "[]";
+  std::vector<std::string> dims;
+  for (const ir::Expr& dim : value.tensor.dims) {
+    const ir::SymbolRange* range = dim.is_symbol() ? find_range(dim.name()) : nullptr;
+    dims.push_back(range != nullptr ? fmt::format("{} ({})", dim.name(), range_text(*range)) : dim.to_string());
+  }
+  return fmt::format("{}[{}]", to_string(value.tensor.dtype), join(dims, ", "));
+}
+
+Status InputCheck::mismatch(const Expected& expected, const Tensor& given, std::string why) const {
+  return {StatusCode::kInvalidArgument,
+          fmt::format("input '{}': expected {}, got {}{}: {}", expected.name, describe(*expected.value),
+                      to_string(given.dtype()), given.dims().to_string(), std::move(why))};
+}
+
+Status InputCheck::check_one(const Expected& expected, const Tensor& given, ir::Bindings& symbols) const {
+  if (!given.defined()) {
+    return {StatusCode::kInvalidArgument,
+            fmt::format("input '{}' is missing: expected {}", expected.name, describe(*expected.value))};
+  }
+  if (expected.value->kind != ir::ValueKind::kTensor) {
+    if (given.dtype() != number_dtype(expected.value->kind)) return mismatch(expected, given, "another type");
+    return given.dims().empty() ? Status() : mismatch(expected, given, "it is a number, a tensor of rank 0");
+  }
+  const ir::TensorType& type = expected.value->tensor;
+  if (given.dtype() != type.dtype) return mismatch(expected, given, "another type");
+  if (given.dims().size() != type.dims.size()) {
+    return mismatch(expected, given, fmt::format("the rank must be {}", type.dims.size()));
+  }
+  for (std::size_t axis = 0; axis < type.dims.size(); ++axis) {
+    const ir::Expr& dim = type.dims[axis];
+    const std::int64_t size = given.dims()[axis];
+    if (const auto fixed = dim.constant()) {
+      if (size != *fixed) return mismatch(expected, given, fmt::format("size {} must be {}", axis, *fixed));
+      continue;
+    }
+    if (!dim.is_symbol()) continue;  // looked at when all symbols are known
+    const auto bound = symbols.find(dim.name());
+    if (bound && *bound != size) {
+      return mismatch(expected, given,
+                      fmt::format("size {} ({}) must be {}, as in an earlier place", axis, dim.name(), *bound));
+    }
+    const ir::SymbolRange* range = find_range(dim.name());
+    if (range != nullptr && ((range->min && size < *range->min) || (range->max && size > *range->max))) {
+      return mismatch(expected, given, fmt::format("size {} ({}) must be {}", axis, dim.name(), range_text(*range)));
+    }
+    symbols.set(dim.name(), size);
+  }
+  return {};
+}
+
+Status InputCheck::check(std::span<const Tensor> inputs) const {
+  if (inputs.size() != expected_.size()) {
+    return {StatusCode::kInvalidArgument,
+            fmt::format("the model takes {} input{} ({}), {} were given", expected_.size(),
+                        expected_.size() == 1 ? "" : "s", join(names_, ", "), inputs.size())};
+  }
+  static thread_local ir::Bindings symbols;  // kept: a steady run allocates nothing
+  symbols.clear();
+  for (std::size_t index = 0; index < inputs.size(); ++index) {
+    KPT_RETURN_IF_ERROR(check_one(expected_[index], inputs[index], symbols));
+  }
+  for (std::size_t index = 0; index < inputs.size(); ++index) {
+    const ir::TensorType& type = expected_[index].value->tensor;
+    if (expected_[index].value->kind != ir::ValueKind::kTensor) continue;
+    for (std::size_t axis = 0; axis < type.dims.size(); ++axis) {
+      if (type.dims[axis].constant() || type.dims[axis].is_symbol()) continue;
+      const auto wanted = type.dims[axis].evaluate(symbols);
+      // A symbol that no input has as a plain size cannot be checked before the run.
+      if (wanted.ok() && *wanted != inputs[index].dims()[axis]) {
+        return mismatch(expected_[index], inputs[index],
+                        fmt::format("size {} must be {} = {}", axis, type.dims[axis].to_string(), *wanted));
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace kpt

@@ -1,0 +1,95 @@
+#include "runtime/input_check.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace kpt {
+namespace {
+
+using testing::HasSubstr;
+
+ir::ValueId add_input(ir::Graph& graph, const std::string& name, DType dtype, std::vector<ir::Expr> dims) {
+  ir::Value value;
+  value.name = name;
+  value.tensor.dtype = dtype;
+  value.tensor.dims = std::move(dims);
+  const ir::ValueId id = graph.add_value(std::move(value));
+  graph.inputs.push_back({ir::InputKind::kUser, id, name, true, {}});
+  return id;
+}
+
+// ids: int64[batch, sequence]; mask: float32[batch, 2 * sequence]; scale: a number; a parameter that callers never
+// give.
+ir::Graph make_graph() {
+  ir::Graph graph;
+  const ir::Expr batch = ir::Expr::symbol("s0");
+  const ir::Expr sequence = ir::Expr::symbol("s1");
+  ir::Value weight;
+  weight.name = "p_weight";
+  const ir::ValueId weight_id = graph.add_value(std::move(weight));
+  graph.inputs.push_back({ir::InputKind::kParameter, weight_id, "weight", true, {}});
+  add_input(graph, "ids", DType::kInt64, {batch, sequence});
+  add_input(graph, "mask", DType::kFloat32, {batch, ir::Expr::make(ir::ExprOp::kMul, {ir::Expr(2), sequence}), 3});
+  ir::Value number;
+  number.name = "scale";
+  number.kind = ir::ValueKind::kInt;
+  const ir::ValueId number_id = graph.add_value(std::move(number));
+  graph.inputs.push_back({ir::InputKind::kUser, number_id, "scale", true, {}});
+  graph.symbols = {{"s0", 2, 64}, {"s1", 1, {}}};
+  return graph;
+}
+
+Tensor tensor(DType dtype, std::initializer_list<std::int64_t> dims) { return *Tensor::empty(dtype, Dims(dims)); }
+
+Status check(const Tensor& ids, const Tensor& mask, const Tensor& scale) {
+  static const ir::Graph kGraph = make_graph();
+  static const InputCheck kCheck(kGraph);
+  const Tensor inputs[] = {ids, mask, scale};
+  return kCheck.check(inputs);
+}
+
+const Tensor kScale = tensor(DType::kInt64, {});
+
+TEST(InputCheck, TakesWhatFits) {
+  EXPECT_TRUE(check(tensor(DType::kInt64, {2, 5}), tensor(DType::kFloat32, {2, 10, 3}), kScale).ok());
+  EXPECT_TRUE(check(tensor(DType::kInt64, {64, 1}), tensor(DType::kFloat32, {64, 2, 3}), kScale).ok());
+}
+
+TEST(InputCheck, NamesTheInputAndWhatWasExpected) {
+  const Status status = check(tensor(DType::kInt32, {2, 5}), tensor(DType::kFloat32, {2, 10, 3}), kScale);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(),
+            "input 'ids': expected int64[s0 (2 to 64), s1 (at least 1)], got int32[2, 5]: another type");
+}
+
+TEST(InputCheck, EverySizeIsLookedAt) {
+  const Tensor ids = tensor(DType::kInt64, {2, 5});
+  EXPECT_THAT(check(tensor(DType::kInt64, {2}), tensor(DType::kFloat32, {2, 10, 3}), kScale).message(),
+              HasSubstr("the rank must be 2"));
+  EXPECT_THAT(check(tensor(DType::kInt64, {1, 5}), tensor(DType::kFloat32, {1, 10, 3}), kScale).message(),
+              HasSubstr("size 0 (s0) must be 2 to 64"));
+  EXPECT_THAT(check(tensor(DType::kInt64, {2, 0}), tensor(DType::kFloat32, {2, 0, 3}), kScale).message(),
+              HasSubstr("size 1 (s1) must be at least 1"));
+  EXPECT_THAT(check(ids, tensor(DType::kFloat32, {3, 10, 3}), kScale).message(), HasSubstr("input 'mask'"));
+  EXPECT_THAT(check(ids, tensor(DType::kFloat32, {3, 10, 3}), kScale).message(),
+              HasSubstr("size 0 (s0) must be 2, as in an earlier place"));
+  EXPECT_THAT(check(ids, tensor(DType::kFloat32, {2, 9, 3}), kScale).message(), HasSubstr("size 1 must be"));
+  EXPECT_THAT(check(ids, tensor(DType::kFloat32, {2, 10, 4}), kScale).message(), HasSubstr("size 2 must be 3"));
+}
+
+TEST(InputCheck, NumbersAreTensorsOfRankZero) {
+  const Tensor ids = tensor(DType::kInt64, {2, 5});
+  const Tensor mask = tensor(DType::kFloat32, {2, 10, 3});
+  EXPECT_THAT(check(ids, mask, tensor(DType::kInt64, {1})).message(), HasSubstr("rank 0"));
+  EXPECT_THAT(check(ids, mask, tensor(DType::kFloat32, {})).message(), HasSubstr("input 'scale'"));
+}
+
+TEST(InputCheck, MissingInputsAndWrongCounts) {
+  EXPECT_THAT(check(tensor(DType::kInt64, {2, 5}), Tensor(), kScale).message(), HasSubstr("input 'mask' is missing"));
+  const ir::Graph graph = make_graph();
+  const InputCheck checker(graph);
+  EXPECT_THAT(checker.check({}).message(), HasSubstr("the model takes 3 inputs (ids, mask, scale), 0 were given"));
+}
+
+}  // namespace
+}  // namespace kpt

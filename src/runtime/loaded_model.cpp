@@ -1,0 +1,146 @@
+#include "runtime/loaded_model.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+
+namespace kpt::detail {
+namespace {
+
+TensorSpec make_spec(const ir::Value& value, const std::string& name) {
+  TensorSpec spec;
+  spec.name = name;
+  switch (value.kind) {
+    case ir::ValueKind::kTensor: break;
+    case ir::ValueKind::kInt: spec.dtype = DType::kInt64; return spec;
+    case ir::ValueKind::kFloat: spec.dtype = DType::kFloat64; return spec;
+    case ir::ValueKind::kBool: spec.dtype = DType::kBool; return spec;
+  }
+  spec.dtype = value.tensor.dtype;
+  for (const ir::Expr& dim : value.tensor.dims) spec.dims.push_back(dim.to_string());
+  return spec;
+}
+
+// Every node that cannot run, with where it comes from.
+Status list_unsupported(const ImportedModel& model, const std::vector<Support>& answers, std::string_view target) {
+  constexpr std::size_t kListed = 40;
+  std::size_t count = 0;
+  std::string list;
+  for (std::size_t index = 0; index < answers.size(); ++index) {
+    if (answers[index].supported || ++count > kListed) continue;
+    const ir::Node& node = model.graph.nodes[index];
+    const std::string source = find_source_line(model, node);
+    list += fmt::format("{}'{}' {}: {}{}", count > 1 ? "; " : "", node.name, node.target, answers[index].reason,
+                        source.empty() ? "" : " (" + source + ")");
+  }
+  if (count == 0) return {};
+  if (count > kListed) list += fmt::format("; and {} more", count - kListed);
+  return {StatusCode::kUnsupported,
+          fmt::format("{} of {} nodes cannot run on {}: {}", count, model.graph.nodes.size(), target, list)};
+}
+
+// The number in a tensor of rank 0; nothing for others.
+std::optional<double> read_number(const Tensor& tensor) {
+  if (!tensor.defined() || !tensor.dims().empty() || tensor.data() == nullptr) return std::nullopt;
+  switch (tensor.dtype()) {
+    case DType::kInt64: return static_cast<double>(tensor.elements<std::int64_t>()[0]);
+    case DType::kFloat64: return tensor.elements<double>()[0];
+    case DType::kBool: return tensor.elements<std::uint8_t>()[0];
+    default: return std::nullopt;
+  }
+}
+
+// An argument that export fixed may be left out; given, it must be the value that the graph was made for.
+Status check_fixed(const ir::GraphInput& input, const Tensor& given) {
+  std::optional<double> wanted;
+  if (const auto* number = std::get_if<std::int64_t>(&input.fixed.value)) wanted = static_cast<double>(*number);
+  if (const auto* number = std::get_if<double>(&input.fixed.value)) wanted = *number;
+  if (const auto* truth = std::get_if<bool>(&input.fixed.value)) wanted = *truth ? 1 : 0;
+  if (wanted && read_number(given) == wanted) return {};
+  return {StatusCode::kInvalidArgument,
+          wanted ? fmt::format("input '{}' was fixed to {} when the model was exported", input.name, *wanted)
+                 : fmt::format("input '{}' was fixed when the model was exported and cannot be given", input.name)};
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const LoadedModel>> LoadedModel::load(ImportedModel imported, Backend& backend, Device& device,
+                                                             std::shared_ptr<void> keep_alive) {
+  std::shared_ptr<LoadedModel> loaded(new LoadedModel());
+  loaded->keep_alive_ = std::move(keep_alive);
+  const Target& target = device.target();
+  KPT_ASSIGN_OR_RETURN(const auto answers, target.supports(imported.graph));
+  KPT_RETURN_IF_ERROR(list_unsupported(imported, answers, target.name()));
+  KPT_ASSIGN_OR_RETURN(auto program, target.compile(std::move(imported.graph)));
+  loaded->program_ = std::move(program);
+  Device* const devices[] = {&device};
+  KPT_ASSIGN_OR_RETURN(loaded->executable_, backend.load(loaded->program_, imported.weights, devices));
+  loaded->input_check_ = std::make_unique<InputCheck>(loaded->graph());
+  loaded->describe();
+  return std::shared_ptr<const LoadedModel>(std::move(loaded));
+}
+
+void LoadedModel::describe() {
+  for (const ir::GraphInput& input : graph().inputs) {
+    if (input.kind == ir::InputKind::kUser) inputs_.push_back(make_spec(graph().at(input.value), input.name));
+  }
+  for (const ir::GraphOutput& output : graph().outputs) {
+    const ir::ValueId* id = output.value.value_id();
+    if (output.kind == ir::OutputKind::kUser && id != nullptr) {
+      outputs_.push_back(make_spec(graph().at(*id), output.name));
+    }
+  }
+}
+
+Result<std::vector<Tensor>> LoadedModel::order_inputs(std::span<const NamedTensor> inputs) const {
+  const std::vector<std::string>& names = input_check_->names();
+  std::vector<Tensor> ordered(names.size());
+  for (const NamedTensor& input : inputs) {
+    const auto found = std::ranges::find(names, input.name);
+    const auto fixed = std::ranges::find_if(graph().inputs, [&](const ir::GraphInput& other) {
+      return other.kind == ir::InputKind::kFixed && other.name == input.name;
+    });
+    if (fixed != graph().inputs.end()) {
+      KPT_RETURN_IF_ERROR(check_fixed(*fixed, input.tensor));
+      continue;
+    }
+    if (found == names.end()) {
+      const auto nearest = find_nearest(input.name, names);
+      return Status(StatusCode::kInvalidArgument,
+                    fmt::format("the model takes no input '{}'; {}", input.name,
+                                nearest ? fmt::format("did you mean '{}'?", *nearest)
+                                        : fmt::format("its inputs are {}", join(names, ", "))));
+    }
+    Tensor& place = ordered[static_cast<std::size_t>(found - names.begin())];
+    if (place.defined()) {
+      return Status(StatusCode::kInvalidArgument, fmt::format("input '{}' is given twice", input.name));
+    }
+    place = input.tensor;
+  }
+  return ordered;
+}
+
+Result<Session> start_session(std::shared_ptr<const LoadedModel> model) {
+  auto state = std::make_shared<SessionState>();
+  if (model->executable().is_stateful()) {
+    KPT_ASSIGN_OR_RETURN(state->buffers, model->executable().make_state());
+  }
+  state->model = std::move(model);
+  return Session(std::move(state));
+}
+
+Status run_session(SessionState& session, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
+                   const RunOptions& options) {
+  KPT_RETURN_IF_ERROR(session.model->input_check().check(inputs));
+  RunContext context;
+  context.deadline = options.deadline;
+  context.cancelled = options.cancelled;
+  if (session.buffers == nullptr) return session.model->executable().run(context, inputs, outputs);
+  const std::lock_guard lock(session.mutex);
+  context.state = session.buffers.get();
+  return session.model->executable().run(context, inputs, outputs);
+}
+
+}  // namespace kpt::detail

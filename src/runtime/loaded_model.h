@@ -1,0 +1,59 @@
+// A model on a device: what kpt::Model and kpt::Session stand on.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "device/execution.h"
+#include "importer/model_file.h"
+#include "kpt/model.h"
+#include "runtime/input_check.h"
+
+namespace kpt::detail {
+
+// Immutable; shared by all sessions and threads.
+class LoadedModel {
+ public:
+  // Compiles for the device's target and loads. `backend` and `device` must outlive the result unless `keep_alive` owns
+  // them. Fails with kUnsupported listing all nodes that the target cannot run, with their Python source lines.
+  static Result<std::shared_ptr<const LoadedModel>> load(ImportedModel imported, Backend& backend, Device& device,
+                                                         std::shared_ptr<void> keep_alive = nullptr);
+
+  const ir::Graph& graph() const { return program_->graph(); }
+  Executable& executable() const { return *executable_; }
+  const InputCheck& input_check() const { return *input_check_; }
+  const std::vector<TensorSpec>& inputs() const { return inputs_; }
+  const std::vector<TensorSpec>& outputs() const { return outputs_; }
+
+  // Puts tensors given by name into the model's order. Fails with kInvalidArgument for unknown, repeated and missing
+  // names, naming the nearest valid one.
+  Result<std::vector<Tensor>> order_inputs(std::span<const NamedTensor> inputs) const;
+
+ private:
+  LoadedModel() = default;
+  void describe();
+
+  std::shared_ptr<void> keep_alive_;  // first: goes last
+  std::shared_ptr<const Program> program_;
+  std::unique_ptr<Executable> executable_;
+  std::unique_ptr<InputCheck> input_check_;
+  std::vector<TensorSpec> inputs_;
+  std::vector<TensorSpec> outputs_;
+};
+
+struct SessionState {
+  std::shared_ptr<const LoadedModel> model;
+  std::mutex mutex;                // held while `buffers` is in use
+  std::unique_ptr<State> buffers;  // null for models that write none
+};
+
+Result<Session> start_session(std::shared_ptr<const LoadedModel> model);
+
+// One run. Thread safe.
+Status run_session(SessionState& session, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
+                   const RunOptions& options);
+
+}  // namespace kpt::detail
