@@ -1,0 +1,251 @@
+#include "cli/commands/inspect_command.h"
+
+#include <algorithm>
+#include <memory>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "api/backend_list.h"
+#include "api/model_loading.h"
+#include "base/text.h"
+#include "cli/model_arguments.h"
+#include "cli/terminal.h"
+#include "device/hardware_json.h"
+#include "importer/model_file.h"
+#include "ir/figures.h"
+#include "ir/text.h"
+
+namespace kpt::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Arguments {
+  std::string model;
+  std::string name;
+  std::string weights;
+  std::string device = "cpu";
+  std::vector<std::string> sizes;
+  bool graph = false;
+};
+
+struct Unsupported {
+  std::string node;
+  std::string target;
+  std::string reason;
+  std::string source;
+};
+
+// What there is to say about a model.
+struct Inspection {
+  ImportedModel model;
+  ir::Figures figures;
+  std::map<std::string, std::uint64_t> bytes_by_dtype;
+  std::uint64_t parameters = 0;
+  std::uint64_t weight_bytes = 0;
+  std::vector<Unsupported> unsupported;
+  std::string support_problem;  // why the operators could not be looked up
+};
+
+std::string type_text(const ir::Value& value) {
+  if (value.kind != ir::ValueKind::kTensor) return "number";
+  std::vector<std::string> dims;
+  for (const ir::Expr& dim : value.tensor.dims) dims.push_back(dim.to_string());
+  return fmt::format("{}[{}]", to_string(value.tensor.dtype), join(dims, ", "));
+}
+
+std::string range_text(const ir::SymbolRange& range) {
+  return fmt::format("{} to {}", range.min ? std::to_string(*range.min) : "any",
+                     range.max ? std::to_string(*range.max) : "any");
+}
+
+void count_weights(Inspection& inspection) {
+  std::vector<const void*> seen;  // tied weights count once
+  for (const ir::GraphInput& input : inspection.model.graph.inputs) {
+    const auto weight = inspection.model.weights.find(input.name);
+    if (input.kind == ir::InputKind::kUser || weight == inspection.model.weights.end()) continue;
+    const Tensor& tensor = weight->second;
+    if (tensor.bytes() > 0 && std::ranges::find(seen, tensor.data()) != seen.end()) continue;
+    seen.push_back(tensor.data());
+    if (input.kind == ir::InputKind::kParameter) {
+      inspection.parameters += static_cast<std::uint64_t>(tensor.element_count());
+    }
+    inspection.bytes_by_dtype[std::string(to_string(tensor.dtype()))] += tensor.bytes();
+    inspection.weight_bytes += tensor.bytes();
+  }
+}
+
+void find_unsupported(const Arguments& arguments, const Config& config, const Environment& environment,
+                      Inspection& inspection) {
+  const auto context = make_backend_context(config, environment);
+  const auto placed = context.ok() ? find_runnable_device(arguments.device, *context) : context.status();
+  const auto answers = placed.ok() ? placed->device->target().supports(inspection.model.graph) : placed.status();
+  if (!answers.ok()) {
+    inspection.support_problem = answers.status().message();
+    return;
+  }
+  for (std::size_t index = 0; index < answers->size(); ++index) {
+    if ((*answers)[index].supported) continue;
+    const ir::Node& node = inspection.model.graph.nodes[index];
+    inspection.unsupported.push_back(
+        {node.name, node.target, (*answers)[index].reason, find_source_line(inspection.model, node)});
+  }
+}
+
+Result<Inspection> inspect(const Arguments& arguments, const Config& config, const Environment& environment) {
+  KPT_ASSIGN_OR_RETURN(const auto sizes, parse_sizes(arguments.sizes));
+  Inspection inspection;
+  ImportOptions options;
+  options.model_name = arguments.name;
+  options.weights = arguments.weights;
+  KPT_ASSIGN_OR_RETURN(inspection.model, import_model(arguments.model, options));
+  ir::Bindings symbols;
+  for (const ir::SymbolRange& range : inspection.model.graph.symbols) {
+    symbols.set(range.name, std::max<std::int64_t>(range.min.value_or(1), 1));
+  }
+  for (const auto& [name, size] : sizes) {
+    if (!symbols.find(name)) {
+      return Status(StatusCode::kInvalidArgument, fmt::format("the model has no symbol '{}'", name));
+    }
+    symbols.set(name, size);
+  }
+  inspection.figures = ir::count_figures(inspection.model.graph, symbols);
+  count_weights(inspection);
+  find_unsupported(arguments, config, environment, inspection);
+  return inspection;
+}
+
+Json to_json(const Inspection& inspection) {
+  const ir::Graph& graph = inspection.model.graph;
+  Json json = {{"producer", inspection.model.producer}, {"schema_version", inspection.model.schema_version}};
+  json["inputs"] = Json::array();
+  for (const ir::GraphInput& input : graph.inputs) {
+    if (input.kind == ir::InputKind::kUser) {
+      json["inputs"].push_back({{"name", input.name}, {"type", type_text(graph.at(input.value))}});
+    }
+  }
+  json["outputs"] = Json::array();
+  for (const ir::GraphOutput& output : graph.outputs) {
+    const ir::ValueId* id = output.value.value_id();
+    if (output.kind == ir::OutputKind::kUser) {
+      json["outputs"].push_back(
+          {{"name", output.name}, {"type", id != nullptr ? type_text(graph.at(*id)) : "constant"}});
+    }
+  }
+  json["symbols"] = Json::array();
+  for (const ir::SymbolRange& range : graph.symbols) {
+    json["symbols"].push_back({{"name", range.name},
+                               {"min", range.min ? Json(*range.min) : Json()},
+                               {"max", range.max ? Json(*range.max) : Json()}});
+  }
+  json["parameters"] = inspection.parameters;
+  json["weight_bytes"] = inspection.bytes_by_dtype;
+  json["nodes"] = graph.nodes.size();
+  json["operators"] = inspection.figures.histogram;
+  json["flops"] = inspection.figures.flops;
+  for (const auto& [name, figures] : inspection.figures.classes) {
+    json["flops_by_class"][name] = {{"nodes", figures.nodes}, {"flops", figures.flops}};
+  }
+  json["unsupported"] = Json::array();
+  for (const Unsupported& entry : inspection.unsupported) {
+    json["unsupported"].push_back(
+        {{"node", entry.node}, {"target", entry.target}, {"reason", entry.reason}, {"source", entry.source}});
+  }
+  json["support_problem"] = inspection.support_problem.empty() ? Json() : Json(inspection.support_problem);
+  json["notes"] = inspection.model.notes;
+  return json;
+}
+
+std::string flops_text(double flops) {
+  constexpr const char* kUnits[] = {"", "k", "M", "G", "T", "P"};
+  std::size_t unit = 0;
+  while (flops >= 1000 && unit + 1 < std::size(kUnits)) {
+    flops /= 1000;
+    ++unit;
+  }
+  return fmt::format("{:.4g} {}FLOP", flops, kUnits[unit]);
+}
+
+std::string render(const Inspection& inspection, bool color) {
+  const ir::Graph& graph = inspection.model.graph;
+  std::vector<std::vector<std::string>> rows;
+  const auto heading = [&](std::string_view text) { return paint(text, Color::kBold, color); };
+  rows.push_back({heading("model"), "written by",
+                  "PyTorch " + inspection.model.producer + ", schema " + inspection.model.schema_version});
+  rows.push_back({"", "parameters", fmt::format("{}", inspection.parameters)});
+  for (const auto& [dtype, bytes] : inspection.bytes_by_dtype) rows.push_back({"", dtype, format_bytes(bytes)});
+  std::string title = heading("inputs");
+  for (const ir::GraphInput& input : graph.inputs) {
+    if (input.kind != ir::InputKind::kUser) continue;
+    rows.push_back({std::exchange(title, ""), input.name, type_text(graph.at(input.value))});
+  }
+  title = heading("outputs");
+  for (const ir::GraphOutput& output : graph.outputs) {
+    const ir::ValueId* id = output.value.value_id();
+    if (output.kind != ir::OutputKind::kUser) continue;
+    rows.push_back({std::exchange(title, ""), output.name, id != nullptr ? type_text(graph.at(*id)) : "constant"});
+  }
+  title = heading("sizes");
+  for (const ir::SymbolRange& range : graph.symbols) {
+    rows.push_back({std::exchange(title, ""), range.name, range_text(range)});
+  }
+  title = heading("work");
+  for (const auto& [name, figures] : inspection.figures.classes) {
+    rows.push_back(
+        {std::exchange(title, ""), name, fmt::format("{} nodes, {}", figures.nodes, flops_text(figures.flops))});
+  }
+  rows.push_back({"", "all", fmt::format("{} nodes, {}", graph.nodes.size(), flops_text(inspection.figures.flops))});
+  title = heading("operators");
+  std::vector<std::pair<std::string, std::uint64_t>> histogram(inspection.figures.histogram.begin(),
+                                                               inspection.figures.histogram.end());
+  std::ranges::stable_sort(histogram, [](const auto& a, const auto& b) { return a.second > b.second; });
+  for (const auto& [target, count] : histogram)
+    rows.push_back({std::exchange(title, ""), target, fmt::format("{}", count)});
+  for (const std::string& note : inspection.model.notes) rows.push_back({heading("note"), "", note});
+  std::string text = format_table(rows);
+  if (!inspection.support_problem.empty()) {
+    text += fmt::format("\nwhether the operators can run is unknown: {}\n", inspection.support_problem);
+  } else if (inspection.unsupported.empty()) {
+    text += "\nall operators can run\n";
+  }
+  for (const Unsupported& entry : inspection.unsupported) {
+    text += fmt::format("{} '{}' {}: {}{}\n", paint("cannot run", Color::kRed, color), entry.node, entry.target,
+                        entry.reason, entry.source.empty() ? "" : " (" + entry.source + ")");
+  }
+  return text;
+}
+
+}  // namespace
+
+void add_inspect_command(CLI::App& app, CommandContext& context) {
+  CLI::App* command =
+      app.add_subcommand("inspect", "what a model file holds: inputs, outputs, weights, operators, work");
+  command->footer(
+      "Exit code 0 when every operator can run, 1 when one cannot or nobody knows.\n"
+      "Example: kpt inspect model.pt2 --size s0=8");
+  auto arguments = std::make_shared<Arguments>();
+  command->add_option("MODEL", arguments->model, "a .pt2 file")->required();
+  command->add_option("--model", arguments->name, "which model of a file that holds several");
+  command->add_option("--weights", arguments->weights, "a safetensors file that replaces weights by name");
+  command->add_option("--device", arguments->device, "whose operators to look up")->capture_default_str();
+  command->add_option("--size", arguments->sizes, "sizes for the count of work: symbol=number")->type_name("S=N");
+  command->add_flag("--graph", arguments->graph, "print the graph itself");
+  command->callback([&context, arguments] {
+    const Result<Config> config = context.load_config();
+    if (!config.ok()) return context.fail(config.status());
+    const auto inspection = inspect(*arguments, *config, context.environment());
+    if (!inspection.ok()) return context.fail(inspection.status());
+    if (arguments->graph) {
+      context.out() << ir::print_graph(inspection->model.graph);
+    } else if (context.flags().json) {
+      context.out() << dump_json(to_json(*inspection), 2) << "\n";
+    } else {
+      context.out() << render(*inspection, context.use_color(*config));
+    }
+    const bool can_run = inspection->unsupported.empty() && inspection->support_problem.empty();
+    context.finish(can_run ? kExitOk : kExitFailed);
+  });
+}
+
+}  // namespace kpt::cli

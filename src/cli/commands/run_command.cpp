@@ -1,0 +1,169 @@
+#include "cli/commands/run_command.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "api/model_loading.h"
+#include "cli/model_arguments.h"
+#include "cli/terminal.h"
+#include "device/hardware_json.h"
+#include "runtime/generate_inputs.h"
+#include "tensor_files/tensor_file.h"
+
+namespace kpt::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+struct Arguments {
+  std::string model;
+  LoadOptions load;
+  std::string weights;
+  std::vector<std::string> inputs;
+  std::vector<std::string> sizes;
+  std::string outputs;
+  std::uint64_t seed = 0;
+  int repeat = 1;
+};
+
+struct Outcome {
+  std::vector<NamedTensor> inputs;
+  std::vector<std::string> generated;  // names of the inputs that no file gave
+  std::vector<NamedTensor> outputs;
+  std::vector<double> milliseconds;
+  double load_milliseconds = 0;
+  std::string device;
+};
+
+double milliseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+// Files in the order given; a later one may not repeat a name.
+Result<std::vector<NamedTensor>> read_inputs(const std::vector<std::string>& texts) {
+  std::vector<NamedTensor> inputs;
+  for (const std::string& text : texts) {
+    const auto [name, path] = split_assignment(text);
+    KPT_ASSIGN_OR_RETURN(std::vector<NamedTensor> tensors, read_tensors(path));
+    if (!name.empty()) {
+      if (tensors.size() != 1) {
+        return Status(StatusCode::kInvalidArgument,
+                      fmt::format("{} holds {} tensors; '{}=' needs a file with one", path, tensors.size(), name));
+      }
+      tensors[0].name = name;
+    }
+    for (NamedTensor& tensor : tensors) inputs.push_back(std::move(tensor));
+  }
+  return inputs;
+}
+
+Result<Outcome> run(const Arguments& arguments, const BackendContext& backend_context) {
+  KPT_ASSIGN_OR_RETURN(const auto sizes, parse_sizes(arguments.sizes));
+  KPT_ASSIGN_OR_RETURN(std::vector<NamedTensor> given, read_inputs(arguments.inputs));
+  Outcome outcome;
+  const auto start = Clock::now();
+  KPT_ASSIGN_OR_RETURN(const auto loaded, load_model_with(arguments.model, arguments.load, backend_context));
+  outcome.load_milliseconds = milliseconds_since(start);
+  outcome.device = loaded->executable().device();
+  GenerateOptions generate{arguments.seed, sizes, {}};
+  for (const NamedTensor& input : given) generate.given.push_back(input.name);
+  KPT_ASSIGN_OR_RETURN(std::vector<NamedTensor> generated, generate_inputs(loaded->graph(), generate));
+  for (NamedTensor& input : generated) {
+    outcome.generated.push_back(input.name);
+    given.push_back(std::move(input));
+  }
+  KPT_ASSIGN_OR_RETURN(Session session, Model(loaded).start_session());
+  for (int round = 0; round < arguments.repeat; ++round) {
+    KPT_RETURN_IF_ERROR(session.reset());
+    std::vector<NamedTensor> inputs = given;  // a model may write its inputs: each round gets its own
+    for (NamedTensor& input : inputs) {
+      KPT_ASSIGN_OR_RETURN(input.tensor, input.tensor.contiguous_copy());
+    }
+    const auto begin = Clock::now();
+    KPT_ASSIGN_OR_RETURN(outcome.outputs, session.run(inputs));
+    outcome.milliseconds.push_back(milliseconds_since(begin));
+  }
+  outcome.inputs = std::move(given);
+  if (!arguments.outputs.empty()) KPT_RETURN_IF_ERROR(write_tensors(arguments.outputs, outcome.outputs));
+  return outcome;
+}
+
+Json describe(const NamedTensor& named) {
+  return {{"name", named.name},
+          {"dtype", std::string(to_string(named.tensor.dtype()))},
+          {"dims", std::vector<std::int64_t>(named.tensor.dims().begin(), named.tensor.dims().end())}};
+}
+
+void print(CommandContext& context, const Config& config, const Arguments& arguments, const Outcome& outcome) {
+  std::vector<double> sorted = outcome.milliseconds;
+  std::ranges::sort(sorted);
+  const double median = sorted[sorted.size() / 2];
+  if (context.flags().json) {
+    Json json = {{"device", outcome.device},       {"load_ms", outcome.load_milliseconds},
+                 {"run_ms", outcome.milliseconds}, {"generated", outcome.generated},
+                 {"inputs", Json::array()},        {"outputs", Json::array()}};
+    for (const NamedTensor& input : outcome.inputs) json["inputs"].push_back(describe(input));
+    for (const NamedTensor& output : outcome.outputs) json["outputs"].push_back(describe(output));
+    context.out() << dump_json(json, 2) << "\n";
+    return;
+  }
+  const bool color = context.use_color(config);
+  std::vector<std::vector<std::string>> rows;
+  std::string title = paint("inputs", Color::kBold, color);
+  for (const NamedTensor& input : outcome.inputs) {
+    const bool made = std::ranges::find(outcome.generated, input.name) != outcome.generated.end();
+    rows.push_back({std::exchange(title, ""), input.name,
+                    input.tensor.to_string() + (made ? fmt::format(", made from seed {}", arguments.seed) : "")});
+  }
+  title = paint("outputs", Color::kBold, color);
+  for (const NamedTensor& output : outcome.outputs) {
+    rows.push_back({std::exchange(title, ""), output.name, output.tensor.to_string()});
+  }
+  context.out() << format_table(rows)
+                << fmt::format("\nran on {} in {:.3f} ms{}, loaded in {:.1f} ms\n", outcome.device, median,
+                               sorted.size() > 1 ? fmt::format(" (median of {})", sorted.size()) : "",
+                               outcome.load_milliseconds);
+  if (!arguments.outputs.empty()) context.out() << "wrote " << arguments.outputs << "\n";
+}
+
+}  // namespace
+
+void add_run_command(CLI::App& app, CommandContext& context) {
+  CLI::App* command = app.add_subcommand("run", "run a model once (or --repeat times) on given or generated inputs");
+  command->footer(
+      "Inputs that no file gives are made from the seed and their name.\n"
+      "Example: kpt run model.pt2 --inputs in.npz --outputs out.safetensors\n"
+      "         kpt run model.pt2 --seed 7 --size s0=8 --repeat 20");
+  auto arguments = std::make_shared<Arguments>();
+  command->add_option("MODEL", arguments->model, "a .pt2 file")->required();
+  command->add_option("--inputs", arguments->inputs, "tensors by input name: .npz, .safetensors, or NAME=FILE.npy")
+      ->type_name("FILE");
+  command->add_option("--outputs", arguments->outputs, "where to write: .npz, .safetensors, or .npy for one output")
+      ->type_name("FILE");
+  command->add_option("--seed", arguments->seed, "for inputs that no file gives")->capture_default_str();
+  command->add_option("--size", arguments->sizes, "sizes of generated inputs: symbol=number")->type_name("S=N");
+  command->add_option("--device", arguments->load.device, "where to run")->capture_default_str();
+  command->add_option("--model", arguments->load.model_name, "which model of a file that holds several");
+  command->add_option("--weights", arguments->weights, "a safetensors file that replaces weights by name");
+  command->add_option("--repeat", arguments->repeat, "how often; a model's own buffers start anew each time")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->callback([&context, arguments] {
+    const Result<Config> config = context.load_config();
+    if (!config.ok()) return context.fail(config.status());
+    arguments->load.weights = arguments->weights;
+    const auto backend_context = make_backend_context(*config, context.environment());
+    if (!backend_context.ok()) return context.fail(backend_context.status());
+    const auto outcome = run(*arguments, *backend_context);
+    if (!outcome.ok()) return context.fail(outcome.status());
+    print(context, *config, *arguments, *outcome);
+    context.finish(kExitOk);
+  });
+}
+
+}  // namespace kpt::cli
