@@ -43,7 +43,10 @@ if [ ! -e "$folder/.ready" ]; then
   "$base_python" -m venv "$folder" >&2
   quiet=()
   [ -t 2 ] || quiet=(--quiet --progress-bar off)
-  xargs "$folder/bin/python" -m pip install --disable-pip-version-check --no-input "${quiet[@]}" <<<"$list" 1>&2
+  xargs "$folder/bin/python" -m pip install --disable-pip-version-check --no-input "${quiet[@]}" \
+    < <(grep -v -- '--no-deps$' <<<"$list") 1>&2
+  xargs -r "$folder/bin/python" -m pip install --disable-pip-version-check --no-input "${quiet[@]}" --no-deps \
+    < <(sed -n 's/ *--no-deps$//p' <<<"$list") 1>&2
   touch "$folder/.ready"
 fi
 echo "$folder/bin/python"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the build into a fresh folder, moves that folder, builds examples/list_devices against it and runs everything
+# Installs the build into a fresh folder, moves that folder, builds the examples against it and runs everything
 # from there: find_package, exported target, version file, helper program and relocatability in one go.
 #   check_install.sh BUILD_FOLDER SOURCE_FOLDER
 set -euo pipefail
@@ -39,5 +39,10 @@ fi
 # The engine module must open from its new place, where this build has one.
 if compgen -G "$work/moved/lib/kpt/kpt_aten_*.so" >/dev/null; then
   "$work/moved/bin/kpt" doctor --category libtorch
+  # A model in a program that knows nothing but the installed headers and library.
+  cmake -S "$source/examples/cpp_embed" -B "$work/embed" -DCMAKE_PREFIX_PATH="$work/moved" \
+    >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+  cmake --build "$work/embed" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+  "$work/embed/cpp_embed" "$source/tests/golden/pt2/2.15.0/linear_state.pt2"
 fi
 echo "install tree: fine"

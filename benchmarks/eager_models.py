@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""Measures PyTorch itself on exported models: torch.export.load(file).module(), one JSON line per model.
+
+  eager_models.py --models build/models --only 'bert*' --threads 2 --repeats 20
+  eager_models.py --serve --threads 2
+
+Each line has the time of loading, the growth of anonymous memory, and the time of every repeat in milliseconds, for the
+inputs of the model's first case. --serve answers commands on standard input, a JSON line each, so that a driver can
+alternate between this process and another one in one run:
+
+  load FILE [CASES_FILE] [CASE]   loads; inputs from the safetensors file (default: beside FILE, case 0)
+  run N                           {"times_ms": […]} of N runs
+  quit
+"""
+
+import argparse
+import fnmatch
+import gc
+import json
+import os
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+
+
+def read_anonymous_bytes():
+    """RssAnon of this process; None where the system does not say."""
+    try:
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("RssAnon:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return None
+
+
+def import_output_classes():
+    """Programs of Hugging Face models return their dataclasses, which must be registered before loading."""
+    try:
+        import transformers.models.clip.modeling_clip  # noqa: F401
+        import transformers.modeling_outputs  # noqa: F401
+    except ImportError:
+        pass
+
+
+class LoadedModel:
+    """An exported program ready to run on the inputs of one case."""
+
+    def __init__(self, path, cases_file=None, case=0):
+        self.inputs = read_inputs(cases_file or path.with_suffix(".cases.safetensors"), case)
+        gc.collect()
+        before, start = read_anonymous_bytes(), time.perf_counter()
+        self.module = torch.export.load(path).module()
+        self.load_seconds = time.perf_counter() - start
+        after = read_anonymous_bytes()
+        self.anonymous_bytes = after - before if after is not None and before is not None else None
+
+    def describe(self):
+        weights = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()
+                   for tensor in (*self.module.parameters(), *self.module.buffers())}
+        return {"load_seconds": round(self.load_seconds, 4), "anonymous_bytes": self.anonymous_bytes,
+                "weight_bytes": sum(weights.values())}
+
+    def run(self, count):
+        """Milliseconds of each run."""
+        times = []
+        with torch.inference_mode():
+            for _ in range(count):
+                start = time.perf_counter_ns()
+                self.module(**self.inputs)
+                times.append((time.perf_counter_ns() - start) / 1e6)
+        return times
+
+
+def read_inputs(path, case):
+    prefix = f"case{case}/input/"
+    inputs = {key[len(prefix):]: value for key, value in load_file(path).items() if key.startswith(prefix)}
+    if not inputs:
+        raise ValueError(f"{path} holds no inputs of case {case}")
+    return inputs
+
+
+def summarize(times):
+    quarters = statistics.quantiles(times, n=4) if len(times) > 1 else [times[0]] * 3
+    return {"median_ms": round(statistics.median(times), 4), "least_ms": round(min(times), 4),
+            "quartiles_ms": [round(quarters[0], 4), round(quarters[2], 4)], "times_ms": [round(t, 4) for t in times]}
+
+
+def measure_all(arguments):
+    index = json.loads((arguments.models / "index.json").read_text())
+    chosen = [entry for entry in index["models"]
+              if any(fnmatch.fnmatch(entry["name"], pattern) for pattern in arguments.only)]
+    for entry in chosen:
+        # A process for each model: memory that one leaves behind would count for the next.
+        child = os.fork()
+        if child == 0:
+            measure_one(arguments, entry)
+            sys.stdout.flush()
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if status != 0:
+            print(json.dumps({"name": entry["name"], "error": f"ended with status {status}"}), flush=True)
+    return 0 if chosen else 2
+
+
+def measure_one(arguments, entry):
+    torch.set_num_threads(arguments.threads)
+    model = LoadedModel(arguments.models / entry["file"], arguments.models / entry["cases_file"])
+    if entry.get("stateful_steps") and "cache_position" not in model.inputs:
+        return  # every run takes a place in its cache: it cannot be repeated
+    model.run(arguments.warm_up)
+    times = model.run(arguments.repeats)
+    print(json.dumps({"name": entry["name"], "threads": arguments.threads, "torch": torch.__version__,
+                      **model.describe(), **summarize(times)}))
+
+
+def serve(arguments):
+    torch.set_num_threads(arguments.threads)
+    model = None
+    for line in sys.stdin:
+        words = line.split()
+        if words[:1] == ["quit"]:
+            break
+        try:
+            answer, model = obey(words, model)
+        except Exception as error:  # the driver must get an answer, whatever went wrong
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(answer), flush=True)
+    return 0
+
+
+def obey(words, model):
+    if words[:1] == ["load"] and 2 <= len(words) <= 4:
+        cases = Path(words[2]) if len(words) > 2 else None
+        model = LoadedModel(Path(words[1]), cases, int(words[3]) if len(words) > 3 else 0)
+        return {"loaded": words[1], **model.describe()}, model
+    if words[:1] == ["run"] and len(words) == 2 and model is not None:
+        return {"times_ms": model.run(int(words[1]))}, model
+    raise ValueError("expected: load FILE [CASES_FILE] [CASE], run N (after load), or quit")
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", type=Path, metavar="DIR", help="folder that tests/models/export_models.py wrote")
+    parser.add_argument("--only", nargs="+", default=["*"], metavar="NAME", help="names or patterns")
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--warm-up", type=int, default=3)
+    parser.add_argument("--serve", action="store_true", help="obey commands on standard input")
+    arguments = parser.parse_args()
+    if not arguments.serve and arguments.models is None:
+        parser.error("give --models or --serve")
+    return arguments
+
+
+def main():
+    arguments = parse_arguments()
+    import_output_classes()
+    return serve(arguments) if arguments.serve else measure_all(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,118 @@
+// Our side of a comparison: obeys the commands of eager_models.py --serve on standard input, a JSON line each.
+//
+//   load FILE [CASES_FILE] [CASE]   {"load_seconds": …, "anonymous_bytes": …}
+//   run N                           {"times_ms": […]} of N runs
+//   quit
+//
+// The inputs are those of the case; outputs are kept from run to run as a service would. Usage: kpt_serve_models.
+#include <chrono>
+#include <fstream>
+#include <iostream>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "archive/mapped_file.h"
+#include "kpt/model.h"
+#include "tensor_files/safetensors.h"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Json = nlohmann::json;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// RssAnon of this process.
+std::int64_t read_anonymous_bytes() {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  while (status >> word) {
+    if (word != "RssAnon:") continue;
+    std::int64_t kilobytes = 0;
+    status >> kilobytes;
+    return kilobytes * 1024;
+  }
+  return 0;
+}
+
+struct Served {
+  kpt::Session session;
+  std::vector<kpt::Tensor> inputs;
+  std::vector<kpt::Tensor> outputs;
+};
+
+kpt::Result<std::vector<kpt::Tensor>> read_inputs(const kpt::Model& model, const std::string& path,
+                                                  const std::string& prefix) {
+  KPT_ASSIGN_OR_RETURN(const auto file, kpt::MappedFile::open(path));
+  KPT_ASSIGN_OR_RETURN(const auto tensors, kpt::read_safetensors(file));
+  std::vector<kpt::Tensor> inputs;
+  for (const kpt::TensorSpec& spec : model.inputs()) {
+    for (const kpt::NamedTensor& tensor : tensors) {
+      if (tensor.name != prefix + spec.name) continue;
+      KPT_ASSIGN_OR_RETURN(kpt::Tensor copy, tensor.tensor.contiguous_copy());  // an input in the page cache is unfair
+      inputs.push_back(std::move(copy));
+    }
+  }
+  return inputs;
+}
+
+Json load(std::istringstream& words, std::optional<Served>& served) {
+  std::string path;
+  std::string cases;
+  std::size_t number = 0;
+  words >> path;
+  if (!(words >> cases)) cases = path.substr(0, path.rfind('.')) + ".cases.safetensors";
+  words >> number;
+  served.reset();
+  const std::int64_t before = read_anonymous_bytes();
+  const auto start = Clock::now();
+  const auto model = kpt::load_model(path);
+  if (!model.ok()) return {{"error", model.status().message()}};
+  auto session = model->start_session();
+  if (!session.ok()) return {{"error", session.status().message()}};
+  const double seconds = seconds_since(start);
+  const std::int64_t after = read_anonymous_bytes();
+  auto inputs = read_inputs(*model, cases, "case" + std::to_string(number) + "/input/");
+  if (!inputs.ok()) return {{"error", inputs.status().message()}};
+  served.emplace(Served{std::move(session).value(), std::move(inputs).value(), {}});
+  return {{"load_seconds", seconds}, {"anonymous_bytes", after - before}};
+}
+
+Json run(std::istringstream& words, std::optional<Served>& served) {
+  int count = 1;
+  words >> count;
+  if (!served) return {{"error", "nothing is loaded"}};
+  std::vector<double> times;
+  for (int round = 0; round < count; ++round) {
+    const auto start = Clock::now();
+    const kpt::Status status = served->session.run(served->inputs, served->outputs);
+    times.push_back(1e3 * seconds_since(start));
+    if (!status.ok()) return {{"error", status.message()}};
+  }
+  return {{"times_ms", times}};
+}
+
+}  // namespace
+
+int main() {
+  std::optional<Served> served;
+  std::string line;
+  while (std::getline(std::cin, line)) {
+    std::istringstream words(line);
+    std::string verb;
+    words >> verb;
+    if (verb == "quit") break;
+    if (verb == "load") {
+      std::cout << load(words, served) << std::endl;
+    } else if (verb == "run") {
+      std::cout << run(words, served) << std::endl;
+    } else {
+      std::cout << Json{{"error", "unknown command"}} << std::endl;
+    }
+  }
+  return 0;
+}

@@ -1,0 +1,152 @@
+#include "test_backend.h"
+
+#include <map>
+
+#include "ir/text.h"
+
+namespace kpt::execution_test {
+namespace {
+
+constexpr char kTag = 0;
+
+class HiddenBuffer final : public Buffer {
+ public:
+  explicit HiddenBuffer(std::vector<float> content) : values(std::move(content)) {}
+  void* data() const override { return nullptr; }
+  std::size_t bytes() const override { return values.size() * sizeof(float); }
+  std::string_view device() const override { return "test:0"; }
+  const void* maker() const override { return &kTag; }
+  std::vector<float> values;
+};
+
+Tensor make_tensor(std::vector<float> values, const Dims& dims) {
+  auto buffer = std::make_shared<HiddenBuffer>(std::move(values));
+  return Tensor::unchecked(std::move(buffer), DType::kFloat32, dims, contiguous_strides(dims), 0);
+}
+
+std::vector<float> values_of(const Tensor& tensor) {
+  if (tensor.buffer()->maker() == &kTag) return static_cast<HiddenBuffer&>(*tensor.buffer()).values;
+  const Tensor copy = tensor.contiguous_copy().value();
+  const auto elements = copy.elements<float>();
+  return {elements.begin(), elements.end()};
+}
+
+class TestProgram final : public Program {
+ public:
+  explicit TestProgram(ir::Graph graph) : graph_(std::move(graph)) {}
+  std::string_view target() const override { return "test"; }
+  const ir::Graph& graph() const override { return graph_; }
+  Result<std::string> serialize() const override { return ir::print_graph(graph_); }
+
+ private:
+  ir::Graph graph_;
+};
+
+class TestTarget final : public Target {
+ public:
+  TestTarget() {
+    capabilities_.whole_graph_only = true;
+    capabilities_.dtypes = {DType::kFloat32};
+  }
+  std::string_view name() const override { return "test"; }
+  const Capabilities& capabilities() const override { return capabilities_; }
+  Result<std::vector<Support>> supports(const ir::Graph& graph) const override {
+    std::vector<Support> answers;
+    for (const ir::Node& node : graph.nodes) {
+      const bool known = node.target == "aten.add.Tensor" || node.target == "aten.mul.Tensor";
+      answers.push_back(known ? Support{} : Support{false, "the test backend adds and multiplies only"});
+    }
+    return answers;
+  }
+  Result<std::unique_ptr<Program>> compile(ir::Graph graph) const override {
+    return std::unique_ptr<Program>(std::make_unique<TestProgram>(std::move(graph)));
+  }
+  Result<std::unique_ptr<Program>> deserialize(std::string_view bytes) const override {
+    KPT_ASSIGN_OR_RETURN(ir::Graph graph, ir::read_graph(bytes));
+    return std::unique_ptr<Program>(std::make_unique<TestProgram>(std::move(graph)));
+  }
+
+ private:
+  Capabilities capabilities_;
+};
+
+class TestDevice final : public Device {
+ public:
+  explicit TestDevice(const Target& target) : target_(target) { info_.name = "test:0"; }
+  const DeviceInfo& info() const override { return info_; }
+  const Target& target() const override { return target_; }
+  Result<Tensor> allocate(DType, std::span<const std::int64_t> dims) override {
+    const Dims shape(dims);
+    return make_tensor(std::vector<float>(static_cast<std::size_t>(*count_elements(dims))), shape);
+  }
+  Result<Tensor> upload(const Tensor& host) override { return make_tensor(values_of(host), host.dims()); }
+  Result<Tensor> download(const Tensor& tensor) override {
+    KPT_ASSIGN_OR_RETURN(Tensor host, Tensor::empty(DType::kFloat32, tensor.dims()));
+    const std::vector<float> values = values_of(tensor);
+    std::copy(values.begin(), values.end(), host.elements<float>().begin());
+    return host;
+  }
+
+ private:
+  const Target& target_;
+  DeviceInfo info_;
+};
+
+class TestExecutable final : public Executable {
+ public:
+  TestExecutable(std::shared_ptr<const Program> program, Weights weights)
+      : program_(std::move(program)), weights_(std::move(weights)) {}
+  std::string_view device() const override { return "test:0"; }
+  bool is_stateful() const override { return false; }
+  Result<std::unique_ptr<State>> make_state() const override {
+    return Status(StatusCode::kUnsupported, "the test backend has no states");
+  }
+  std::vector<NodePlan> plan() const override { return {}; }
+  Status run(RunContext&, std::span<const Tensor> inputs, std::vector<Tensor>& outputs, Event* event) override {
+    const ir::Graph& graph = program_->graph();
+    std::map<ir::ValueId, Tensor> values;
+    std::size_t next = 0;
+    for (const ir::GraphInput& input : graph.inputs) {
+      values[input.value] = input.kind == ir::InputKind::kUser ? inputs[next++] : weights_.at(input.name);
+    }
+    for (const ir::Node& node : graph.nodes) {
+      const Tensor& left = values.at(*node.arguments[0].value.value_id());
+      std::vector<float> a = values_of(left);
+      const std::vector<float> b = values_of(values.at(*node.arguments[1].value.value_id()));
+      for (std::size_t index = 0; index < a.size(); ++index) {
+        a[index] = node.target == "aten.add.Tensor" ? a[index] + b[index] : a[index] * b[index];
+      }
+      values[node.outputs[0].values[0]] = make_tensor(std::move(a), left.dims());
+    }
+    outputs.clear();
+    for (const ir::GraphOutput& output : graph.outputs) outputs.push_back(values.at(*output.value.value_id()));
+    if (event != nullptr) *event = Event();
+    return {};
+  }
+
+ private:
+  std::shared_ptr<const Program> program_;
+  Weights weights_;
+};
+
+class TestBackend final : public Backend {
+ public:
+  TestBackend() : device_(target_) {}
+  std::string_view name() const override { return "test"; }
+  std::vector<const Target*> targets() const override { return {&target_}; }
+  Result<std::vector<Device*>> devices() override { return std::vector<Device*>{&device_}; }
+  Result<std::unique_ptr<Executable>> load(std::shared_ptr<const Program> program, const Weights& weights,
+                                           std::span<Device* const>) override {
+    return std::unique_ptr<Executable>(std::make_unique<TestExecutable>(std::move(program), weights));
+  }
+
+ private:
+  TestTarget target_;
+  TestDevice device_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_test_backend() { return std::make_unique<TestBackend>(); }
+
+}  // namespace kpt::execution_test

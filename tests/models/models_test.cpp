@@ -1,0 +1,229 @@
+// Runs every model of a folder that export_models.py or random_graphs.py made, and holds every output against PyTorch
+// eager and fp64 by the accuracy rule; and the oracle, our own fp64 run, against PyTorch's. Two tests per model. A
+// folder without index.json holds pairs of X.pt2 and X.cases.safetensors. Usage: kpt_models_test FOLDER [GoogleTest
+// flags].
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "api/backend_list.h"
+#include "api/model_loading.h"
+#include "archive/mapped_file.h"
+#include "importer/model_file.h"
+#include "kpt/model.h"
+#include "passes/promote_to_fp64.h"
+#include "tensor_files/safetensors.h"
+#include "validation/accuracy.h"
+#include "validation/reference.h"
+
+namespace kpt {
+namespace {
+
+using Json = nlohmann::json;
+using Tensors = std::map<std::string, Tensor>;
+
+// The tensors of one part of one case: "case0/input/" → {"ids": …}.
+Tensors select(const std::vector<NamedTensor>& all, const std::string& prefix) {
+  Tensors selected;
+  for (const NamedTensor& named : all) {
+    if (named.name.starts_with(prefix)) selected.emplace(named.name.substr(prefix.size()), named.tensor);
+  }
+  return selected;
+}
+
+std::size_t count_cases(const std::vector<NamedTensor>& tensors) {
+  std::size_t count = 0;
+  while (!select(tensors, "case" + std::to_string(count) + "/").empty()) ++count;
+  return count;
+}
+
+// Random graphs also take views: the file holds the storage and index.json how to look at it.
+void add_views(const Json& entry, std::size_t index, const Tensors& bases, Tensors& inputs) {
+  if (!entry.contains("strided_inputs")) return;
+  for (const auto& [name, view] : entry["strided_inputs"][index].items()) {
+    const auto base = bases.find(name);
+    ASSERT_NE(base, bases.end()) << "no storage for the strided input " << name;
+    const std::vector<std::int64_t> dims = view["sizes"];
+    const std::vector<std::int64_t> strides = view["strides"];
+    const auto tensor = Tensor::from_buffer(base->second.buffer(), base->second.dtype(), dims, strides,
+                                            base->second.offset() + view["offset"].get<std::int64_t>());
+    ASSERT_TRUE(tensor.ok()) << tensor.status().message();
+    inputs.insert_or_assign(name, *tensor);
+  }
+}
+
+class ModelTest : public testing::Test {
+ public:
+  ModelTest(std::string folder, Json entry) : folder_(std::move(folder)), entry_(std::move(entry)) {}
+
+  void TestBody() override {
+    const auto file = MappedFile::open(folder_ + "/" + entry_["cases_file"].get<std::string>());
+    ASSERT_TRUE(file.ok()) << file.status().message();
+    const auto tensors = read_safetensors(*file);
+    ASSERT_TRUE(tensors.ok()) << tensors.status().message();
+    const auto model = load_model(folder_ + "/" + entry_["file"].get<std::string>());
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    check_names(*model);
+    auto session = model->start_session();
+    ASSERT_TRUE(session.ok()) << session.status().message();
+    const std::size_t cases = count_cases(*tensors);
+    for (std::size_t index = 0; index < cases && !HasFatalFailure(); ++index) {
+      SCOPED_TRACE(testing::Message() << "case " << index);
+      run_case(*session, *tensors, index);
+    }
+    EXPECT_GT(compared_, 0U) << "nothing was compared";
+  }
+
+ private:
+  void check_names(const Model& model) {
+    std::vector<std::string> names;
+    for (const TensorSpec& spec : model.outputs()) names.push_back(spec.name);
+    if (!entry_.contains("outputs")) return;
+    const Json& outputs = entry_["outputs"];  // names in order, or for random graphs names with their tolerance
+    if (outputs.is_array()) {
+      EXPECT_EQ(names, outputs.get<std::vector<std::string>>());
+      return;
+    }
+    EXPECT_EQ(names.size(), outputs.size());
+    for (const std::string& name : names) EXPECT_TRUE(outputs.contains(name)) << name;
+  }
+
+  // Which row of the accuracy rule holds for an output: "fp32", "fp16", "bf16", or "exact".
+  std::string tolerance_of(const std::string& output) const {
+    if (entry_.contains("tolerance")) return entry_["tolerance"];
+    return entry_.contains("outputs") ? entry_["outputs"][output]["tolerance"].get<std::string>() : "";
+  }
+
+  Result<Comparison> judge(const NamedTensor& output, const Tensor& baseline, const Tensor& reference) const {
+    const std::string word = tolerance_of(output.name);
+    if (word == "exact") return compare_equal(output.tensor, baseline);
+    DType type = output.tensor.dtype();
+    if (word == "bf16") type = DType::kBFloat16;
+    if (word == "fp16") type = DType::kFloat16;
+    return compare(output.tensor, baseline, reference, default_tolerance(type));
+  }
+
+  void run_case(Session& session, const std::vector<NamedTensor>& tensors, std::size_t index) {
+    const std::string prefix = "case" + std::to_string(index) + "/";
+    Tensors inputs = select(tensors, prefix + "input/");
+    add_views(entry_, index, select(tensors, prefix + "base/"), inputs);
+    std::vector<NamedTensor> given;
+    for (auto& [name, tensor] : inputs) given.push_back({name, tensor});
+    const auto outputs = session.run(given);
+    ASSERT_TRUE(outputs.ok()) << outputs.status().message();
+    const Tensors eager = select(tensors, prefix + "eager/");
+    const Tensors exact = select(tensors, prefix + "fp64/");
+    const Tensors uncached = select(tensors, prefix + "without_cache/");
+    for (const NamedTensor& output : *outputs) {
+      const auto baseline = eager.find(output.name);
+      ASSERT_NE(baseline, eager.end()) << "PyTorch gave no output '" << output.name << "'";
+      const auto reference = exact.find(output.name);
+      // Without an fp64 run (integers, casts) PyTorch's own result is the reference.
+      const bool absent = reference == exact.end() || reference->second.dtype() != DType::kFloat64;
+      const Tensor reference_tensor = absent ? *promote_to_fp64(baseline->second) : reference->second;
+      compare_output(output, baseline->second, reference_tensor);
+      // With a cache as without: the same answer, by the same rule.
+      const auto without = uncached.find(output.name);
+      if (without != uncached.end()) compare_output(output, without->second, reference_tensor);
+    }
+  }
+
+  void compare_output(const NamedTensor& output, const Tensor& baseline, const Tensor& reference) {
+    ++compared_;
+    const auto verdict = judge(output, baseline, reference);
+    ASSERT_TRUE(verdict.ok()) << output.name << ": " << verdict.status().message();
+    EXPECT_TRUE(verdict->passed) << output.name << ": " << verdict->reason;
+  }
+
+  std::string folder_;
+  Json entry_;
+  std::size_t compared_ = 0;
+};
+
+// The model's fp64 form must give what the module in double precision gives in PyTorch.
+class OracleTest : public testing::Test {
+ public:
+  OracleTest(std::string folder, Json entry) : folder_(std::move(folder)), entry_(std::move(entry)) {}
+
+  void TestBody() override {
+    const auto file = MappedFile::open(folder_ + "/" + entry_["cases_file"].get<std::string>());
+    ASSERT_TRUE(file.ok()) << file.status().message();
+    const auto tensors = read_safetensors(*file);
+    ASSERT_TRUE(tensors.ok()) << tensors.status().message();
+    const Environment environment = Environment::from_process();
+    const auto context = make_backend_context(*load_config({}, environment), environment);
+    const auto placed = find_runnable_device("cpu", *context);
+    ASSERT_TRUE(placed.ok()) << placed.status().message();
+    const auto model = import_model(folder_ + "/" + entry_["file"].get<std::string>());
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    auto reference = Reference::load(*model, *placed->backend, *placed->device);
+    ASSERT_TRUE(reference.ok()) << reference.status().message();
+    for (std::size_t index = 0; index < count_cases(*tensors) && !HasFatalFailure(); ++index) {
+      SCOPED_TRACE(testing::Message() << "case " << index);
+      run_case(*reference, *tensors, index);
+    }
+  }
+
+ private:
+  void run_case(Reference& reference, const std::vector<NamedTensor>& tensors, std::size_t index) {
+    const std::string prefix = "case" + std::to_string(index) + "/";
+    Tensors inputs = select(tensors, prefix + "input/");
+    add_views(entry_, index, select(tensors, prefix + "base/"), inputs);
+    std::vector<NamedTensor> given;
+    for (auto& [name, tensor] : inputs) given.push_back({name, tensor});
+    const auto outputs = reference.run(given);
+    ASSERT_TRUE(outputs.ok()) << outputs.status().message();
+    const Tensors exact = select(tensors, prefix + "fp64/");
+    for (const NamedTensor& output : *outputs) {
+      const auto expected = exact.find(output.name);
+      if (expected == exact.end() || expected->second.dtype() != DType::kFloat64) continue;
+      // Sums in another order: far below what any other type can show.
+      const auto verdict = compare(output.tensor, expected->second, expected->second, {1e-8, 1e-8, 2});
+      ASSERT_TRUE(verdict.ok()) << output.name << ": " << verdict.status().message();
+      EXPECT_TRUE(verdict->passed) << output.name << ": " << verdict->reason;
+    }
+  }
+
+  std::string folder_;
+  Json entry_;
+};
+
+Json read_index(const std::string& folder) {
+  std::ifstream stream(folder + "/index.json");
+  if (stream) return Json::parse(stream);
+  Json index = {{"seed", "none"}, {"torch", std::filesystem::path(folder).filename()}, {"models", Json::array()}};
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    if (file.path().extension() != ".pt2") continue;
+    const std::string stem = file.path().stem();
+    index["models"].push_back({{"name", stem}, {"file", stem + ".pt2"}, {"cases_file", stem + ".cases.safetensors"}});
+  }
+  return index;
+}
+
+}  // namespace
+}  // namespace kpt
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: kpt_models_test FOLDER\n");
+    return 2;
+  }
+  const std::string folder = argv[1];
+  const auto index = kpt::read_index(folder);
+  std::printf("seed %s, torch %s\n", index["seed"].dump().c_str(), index["torch"].dump().c_str());
+  for (const auto& entry : index["models"]) {
+    testing::RegisterTest("Models", entry["name"].get<std::string>().c_str(), nullptr, nullptr, __FILE__, __LINE__,
+                          [folder, entry]() -> testing::Test* { return new kpt::ModelTest(folder, entry); });
+    testing::RegisterTest("Oracle", entry["name"].get<std::string>().c_str(), nullptr, nullptr, __FILE__, __LINE__,
+                          [folder, entry]() -> testing::Test* { return new kpt::OracleTest(folder, entry); });
+  }
+  return RUN_ALL_TESTS();
+}
