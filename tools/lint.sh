@@ -18,5 +18,6 @@ echo "format: ${#files[@]} files"
 "$python" tools/check_sizes.py
 "$python" tools/check_options.py
 "$python" tools/check_parity.py
+"$python" tools/operator_table.py --check
 "$python" tools/check_headers.py "$build"
 "$python" tools/run_clang_tidy.py "$build" "$tools/clang-tidy"
