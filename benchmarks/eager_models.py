@@ -23,7 +23,10 @@ import sys
 import time
 from pathlib import Path
 
-import torch
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tools"))
+import blas_setting  # noqa: E402, F401  before torch
+
+import torch  # noqa: E402
 from safetensors.torch import load_file
 
 

@@ -12,7 +12,12 @@ import statistics
 import time
 from pathlib import Path
 
-import torch
+import sys
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tools"))
+import blas_setting  # noqa: E402, F401  before torch
+
+import torch  # noqa: E402
 
 
 class TinyChain(torch.nn.Module):

@@ -19,6 +19,7 @@ from pathlib import Path
 
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
+import blas_setting  # noqa: E402, F401  before torch
 import torch  # noqa: E402
 import transformers  # noqa: E402
 

@@ -18,7 +18,12 @@ from collections import OrderedDict, namedtuple
 from collections.abc import Mapping
 from pathlib import Path
 
-import torch
+import sys
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
+import blas_setting  # noqa: E402, F401  before torch
+
+import torch  # noqa: E402
 from torch import nn
 from torch.export import Dim, export, save
 from torch.utils import _pytree as pytree

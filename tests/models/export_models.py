@@ -26,7 +26,10 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
+import blas_setting  # noqa: E402, F401  before torch
+
+import torch  # noqa: E402
 import transformers
 
 import case_files

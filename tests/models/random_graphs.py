@@ -17,7 +17,10 @@ import time
 import warnings
 from pathlib import Path
 
-import torch
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
+import blas_setting  # noqa: E402, F401  before torch
+
+import torch  # noqa: E402
 
 import case_files
 import random_shape_ops  # noqa: F401  registers its operators
