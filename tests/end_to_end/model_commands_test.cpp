@@ -19,10 +19,6 @@ std::string golden(const std::string& name) {
   return std::string(KPT_SOURCE_DIR) + "/tests/golden/pt2/2.15.0/" + name + ".pt2";
 }
 
-std::string scratch(const std::string& name) {
-  return (std::filesystem::temp_directory_path() / (std::to_string(std::random_device{}()) + name)).string();
-}
-
 TEST(InspectCommand, ShowsWhatAModelTakesGivesAndCosts) {
   const ProgramRun run = run_kpt({"inspect", golden("sizes"), "--json"});
   const auto json = run.json();
@@ -48,6 +44,10 @@ TEST(InspectCommand, BadFilesAndSizesAreSentences) {
 }
 
 #if defined(KPT_HAS_TORCH)
+std::string scratch(const std::string& name) {
+  return (std::filesystem::temp_directory_path() / (std::to_string(std::random_device{}()) + name)).string();
+}
+
 TEST(RunCommand, SameSeedSameOutputsAndFilesGoRoundTrip) {
   const std::string first = scratch("a.safetensors");
   const std::string second = scratch("b.npz");
