@@ -42,7 +42,7 @@ struct Support {
   std::string reason;  // one clause, empty when supported
 };
 
-// How a node will be executed: shown by inspect and explain.
+// How a node will be executed. No command shows it yet.
 struct NodePlan {
   std::string node;
   std::string target;

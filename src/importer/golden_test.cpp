@@ -35,7 +35,10 @@ class Golden : public ::testing::TestWithParam<std::string> {
   // Skips the test where this version of PyTorch could not export the model.
   void import(const std::string& name) {
     const std::filesystem::path path = golden_folder() / GetParam() / (name + ".pt2");
-    if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " does not exist";
+    if (!std::filesystem::exists(path)) {
+      ASSERT_NE(GetParam(), "2.15.0") << path << " does not exist; the pinned version can export all";
+      GTEST_SKIP() << "PyTorch " << GetParam() << " could not export " << name;
+    }
     Result<ImportedModel> result = import_model(path);
     ASSERT_TRUE(result.ok()) << result.status().message();
     model_ = std::move(result).value();

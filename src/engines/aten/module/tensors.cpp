@@ -26,10 +26,6 @@ const void* buffer_maker() noexcept {
   return &kTag;
 }
 
-std::string_view AtenBuffer::device() const {
-  return tensor_.is_cpu() ? std::string_view("cpu") : std::string_view("nvidia");
-}
-
 void require_address(const Tensor& tensor) {
   if (tensor.data() == nullptr && tensor.element_count() > 0) {
     throw CallFailure(CallCode::kInvalidArgument, "a tensor has no address that libtorch could use");

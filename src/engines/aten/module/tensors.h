@@ -17,13 +17,13 @@ std::optional<DType> find_dtype(at::ScalarType type);
 // The address of a static of this module: marks buffers that hold an at::Tensor.
 const void* buffer_maker() noexcept;
 
-// Memory that libtorch allocated.
+// Memory that libtorch allocated on the CPU.
 class AtenBuffer final : public Buffer {
  public:
   explicit AtenBuffer(at::Tensor tensor) : tensor_(std::move(tensor)) {}
   void* data() const override { return tensor_.storage().mutable_data(); }
   std::size_t bytes() const override { return tensor_.storage().nbytes(); }
-  std::string_view device() const override;
+  std::string_view device() const override { return "cpu"; }
   const void* maker() const override { return buffer_maker(); }
 
   const at::Tensor& tensor() const { return tensor_; }
