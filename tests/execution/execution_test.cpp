@@ -2,6 +2,7 @@
 #include <atomic>
 #include <chrono>
 #include <random>
+#include <span>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -9,6 +10,7 @@
 
 #include "bert_graph.h"
 #include "engines/aten/graph_engine.h"
+#include "ir/text.h"
 #include "kpt/model.h"
 
 namespace kpt {
@@ -182,6 +184,33 @@ TEST(Execution, RecordedShapesThatLieAreFailuresNotWrites) {
     const Status status = model->executable().run(context, make_inputs(model->graph(), 1), outputs);
     EXPECT_FALSE(status.ok());
     EXPECT_THAT(status.message(), HasSubstr("node '"));
+  }
+}
+
+// The exporter records channels-last strides for these; an axis of one element may have any stride.
+TEST(Execution, BatchesOfTrianglesInAnyLayout) {
+  ImportedModel model;
+  model.graph = ir::read_graph(R"(kpt_graph 1
+values x, abs, triu, tril, above, below
+input x: float32[3, 1, 1, 1]{strides=[1, 3, 3, 3]}
+abs: float32[3, 1, 1, 1]{strides=[1, 3, 3, 3]} = aten.abs.default(self=%x)
+triu: float32[3, 1, 1, 1]{strides=[1, 3, 3, 3]} = aten.triu.default(self=%abs, diagonal=1)
+tril: float32[3, 1, 1, 1]{strides=[1, 3, 3, 3]} = aten.tril.default(self=%abs)
+above: float32[3, 1, 1, 1]{strides=[1, 3, 3, 3]} = aten.neg.default(self=%triu)
+below: float32[3, 1, 1, 1]{strides=[1, 3, 3, 3]} = aten.neg.default(self=%tril)
+output %above "above"
+output %below "below"
+)")
+                    .value();
+  const auto loaded = load_on_cpu(std::move(model));
+  const Tensor x = Tensor::empty(DType::kFloat32, Dims{3, 1, 1, 1}).value();
+  for (std::size_t index = 0; index < 3; ++index) x.elements<float>()[index] = -static_cast<float>(index + 1);
+  std::vector<Tensor> outputs;
+  RunContext context;
+  ASSERT_TRUE(loaded->executable().run(context, std::span(&x, 1), outputs).ok());
+  for (std::size_t index = 0; index < 3; ++index) {
+    EXPECT_EQ(outputs[0].elements<float>()[index], 0.0F) << index;
+    EXPECT_EQ(outputs[1].elements<float>()[index], -static_cast<float>(index + 1)) << index;
   }
 }
 

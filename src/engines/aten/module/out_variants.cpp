@@ -7,7 +7,9 @@
 namespace kpt::aten {
 namespace {
 
-// Target → the overload of the same operator that takes `out`. All have kernels that write there directly.
+// Target → the overload of the same operator that takes `out`. All have kernels that write there directly and honour
+// every layout of it: tril and triu step through batches by the stride of axis -3 even where that axis has one element,
+// so they are not here.
 struct OutVariant {
   std::string_view target;
   std::string_view overload;
@@ -83,8 +85,6 @@ constexpr OutVariant kOutVariants[] = {
     {"aten.sub.Tensor", "out"},
     {"aten.sum.dim_IntList", "IntList_out"},
     {"aten.tanh.default", "out"},
-    {"aten.tril.default", "out"},
-    {"aten.triu.default", "out"},
     {"aten.where.self", "self_out"},
 };
 
