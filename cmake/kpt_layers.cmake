@@ -8,6 +8,9 @@ set(KPT_LAYER_TABLE
   "ir              1"
   "device          2"
   "tensor_files    2"
+  "kernels/cpu     2"
+  "artifact        3"
+  "compile_cache   3"
   "importer        3"
   "memory          3"
   "passes          3"
@@ -21,8 +24,10 @@ set(KPT_LAYER_TABLE
   "runtime         6"
   "api             7"
   "validation      8"
+  "benchmark       8"
   "doctor          8"
-  "cli             9"
+  "optimize        9"
+  "cli             10"
 )
 
 # Folders that may include libtorch headers.

@@ -33,7 +33,9 @@ struct Capabilities {
   bool dynamic_shapes = false;    // one Executable serves all shapes its symbols allow
   bool whole_graph_only = false;  // cannot take a part of a graph beside another backend
   std::size_t alignment_bytes = 64;
-  std::vector<DType> dtypes;  // it can compute in
+  std::vector<DType> dtypes;               // it can compute in
+  std::vector<DType> matrix_dtypes;        // products of matrices in these are faster than in float32
+  std::vector<std::string> own_operators;  // of ir/own_operators.h, by target, that it runs
 };
 
 // Whether a node can run, and if not, why.

@@ -1,0 +1,65 @@
+// Operators of our own that passes put into graphs. Their targets start with "kpt."; an engine that knows one runs it
+// by its own kernel. All arguments are given by name, and none is optional: an absent tensor is None.
+//
+//   kpt.linear.default(input, weight, bias, residual, activation) -> result
+//     activation(input · weightᵀ + bias + residual). input [..., K]; weight [N, K] float32 or bfloat16: products in the
+//     weight's type, sums in float32; bias [N] or None; residual of the result's shape or None.
+//   kpt.linear_int8.default(input, weight, scale, bias, residual, activation) -> result
+//     weight int8 [N, K], scale float32 [N] (per row of the weight, symmetric); every row of the input is quantized
+//     when it comes, symmetric, to its own greatest magnitude. Sums in int32.
+//   kpt.linear_int4.default(input, weight, scale, bias, residual, activation, group) -> result
+//     weight uint8 [N, K/2]: element 2j in the low four bits, value - 8; scale float32 [N, K/group]. Products in
+//     float32.
+//   kpt.attention.default(query, key, value, mask, scale, causal) -> result
+//     query [B, H, S, D], key and value [B, G, T, D] with H a multiple of G, any strides; mask None, bool (true: look
+//     there) or of the query's type (added), broadcastable to [B, H, S, T]; scale a float. `causal`: element (s, t)
+//     counts when t <= s. A row that may look nowhere is zero. Result [B, S, H, D], contiguous.
+//   kpt.add_norm.default(input, residual, weight, bias, epsilon, kind) -> (normed, sum)
+//     sum = input + residual (residual None: the input itself); normed over the last axis. kind "layer" or "rms";
+//     weight and bias [C] or None. The statistics are in float32 or better.
+//   kpt.glu.default(input, activation) -> result
+//     input [..., 2N]: activation(first half) · second half.
+//   kpt.rotary.default(input, cos, sin) -> result
+//     input [B, H, S, D]; cos and sin broadcastable to it: input · cos + (-second half, first half) · sin.
+//   kpt.conv2d.default(input, weight, bias, residual, stride, padding, dilation, groups, activation) -> result
+//     activation(conv2d(input, weight, bias) + residual). The four lists have two elements each, groups is an integer.
+//     Input and result [N, C, H, W] in any memory format; the recorded strides of the result decide the result's.
+//
+// activation: "none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "hardswish", "hardsigmoid", "relu6".
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace kpt::ir {
+
+inline constexpr std::string_view kOwnPrefix = "kpt.";
+
+struct OwnOperator {
+  std::string_view target;
+  std::span<const std::string_view> arguments;  // in order
+  int results;
+};
+
+// Null for targets that are none of ours.
+const OwnOperator* find_own_operator(std::string_view target);
+std::span<const OwnOperator> own_operators();
+
+enum class Activation : unsigned char {
+  kNone,
+  kRelu,
+  kGelu,
+  kGeluTanh,
+  kSilu,
+  kSigmoid,
+  kTanh,
+  kHardswish,
+  kHardsigmoid,
+  kRelu6
+};
+
+std::optional<Activation> find_activation(std::string_view name);
+std::string_view activation_name(Activation activation);
+
+}  // namespace kpt::ir
