@@ -1,9 +1,13 @@
 #include "passes/promote_to_fp64.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <complex>
 #include <limits>
+#include <string>
+#include <tuple>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -197,25 +201,59 @@ Result<Tensor> promote_to_fp64(const Tensor& tensor) {
   return result;
 }
 
+namespace {
+
+// The elements of its buffer that a weight reaches, both ends included.
+struct View {
+  const Buffer* buffer;
+  DType dtype;
+  std::int64_t first;
+  std::int64_t last;
+  const std::string* name;
+};
+
+View find_reach(const std::string& name, const Tensor& weight) {
+  std::int64_t last = weight.offset();
+  for (std::size_t axis = 0; axis < weight.dims().size(); ++axis) {
+    last += (weight.dims()[axis] - 1) * weight.strides()[axis];
+  }
+  return {weight.buffer().get(), weight.dtype(), weight.offset(), last, &name};
+}
+
+}  // namespace
+
 Result<Weights> promote_to_fp64(const Weights& weights) {
   Weights result;
+  std::vector<View> views;
   for (const auto& [name, weight] : weights) {
-    // A tied weight is promoted once.
-    const Tensor* same = nullptr;
-    for (const auto& [other_name, other] : weights) {
-      if (other_name == name) break;
-      if (other.buffer() == weight.buffer() && other.offset() == weight.offset() && other.dims() == weight.dims() &&
-          other.strides() == weight.strides() && other.dtype() == weight.dtype()) {
-        same = &result.at(other_name);
-        break;
-      }
+    if (is_floating(weight.dtype()) && weight.element_count() > 0) {
+      views.push_back(find_reach(name, weight));
+    } else {
+      KPT_ASSIGN_OR_RETURN(result[name], promote_to_fp64(weight));
     }
-    if (same != nullptr) {
-      result.emplace(name, *same);
-      continue;
+  }
+  std::sort(views.begin(), views.end(), [](const View& a, const View& b) {
+    return std::tie(a.buffer, a.dtype, a.first, *a.name) < std::tie(b.buffer, b.dtype, b.first, *b.name);
+  });
+  // Views that overlap, however they do, stay views of one piece of memory.
+  for (std::size_t begin = 0; begin < views.size();) {
+    std::size_t end = begin + 1;
+    std::int64_t last = views[begin].last;
+    while (end < views.size() && views[end].buffer == views[begin].buffer && views[end].dtype == views[begin].dtype &&
+           views[end].first <= last) {
+      last = std::max(last, views[end++].last);
     }
-    KPT_ASSIGN_OR_RETURN(Tensor tensor, promote_to_fp64(weight));
-    result.emplace(name, std::move(tensor));
+    const Tensor& any = weights.at(*views[begin].name);
+    const std::int64_t first = views[begin].first;
+    KPT_ASSIGN_OR_RETURN(const Tensor narrow,
+                         Tensor::from_buffer(any.buffer(), any.dtype(), Dims{last - first + 1}, Dims{1}, first));
+    KPT_ASSIGN_OR_RETURN(const Tensor wide, promote_to_fp64(narrow));
+    for (; begin < end; ++begin) {
+      const Tensor& weight = weights.at(*views[begin].name);
+      KPT_ASSIGN_OR_RETURN(result[*views[begin].name],
+                           Tensor::from_buffer(wide.buffer(), wide.dtype(), weight.dims(), weight.strides(),
+                                               wide.offset() + weight.offset() - first));
+    }
   }
   return result;
 }

@@ -16,7 +16,7 @@ Status promote_to_fp64(ir::Graph& graph);
 // The tensor in float64; a tensor of another kind is returned as it is. Fails with kUnsupported for complex32.
 Result<Tensor> promote_to_fp64(const Tensor& tensor);
 
-// All weights. Weights that share memory share it afterwards no more unless they are the same view.
+// All weights. Weights of one type that overlap in memory overlap afterwards in the same way.
 Result<Weights> promote_to_fp64(const Weights& weights);
 
 }  // namespace kpt

@@ -88,6 +88,30 @@ TEST(PromoteWeights, TiedWeightsStayTied) {
   EXPECT_EQ(promoted.at("a").dtype(), DType::kFloat64);
 }
 
+TEST(PromoteWeights, OverlappingViewsStayViewsOfOneMemory) {
+  const Tensor all = *Tensor::empty(DType::kFloat32, Dims{12});
+  for (std::size_t index = 0; index < 12; ++index) all.elements<float>()[index] = static_cast<float>(index);
+  const auto view = [&](Dims dims, Dims strides, std::int64_t offset) {
+    return *Tensor::from_buffer(all.buffer(), DType::kFloat32, dims, strides, offset);
+  };
+  const Weights promoted = *promote_to_fp64(Weights{{"rows", view({2, 3}, {3, 1}, 2)},
+                                                    {"columns", view({3, 2}, {1, 3}, 2)},
+                                                    {"tail", view({2}, {2}, 7)},
+                                                    {"apart", view({2}, {1}, 10)},
+                                                    {"none", view({0}, {1}, 0)}});
+  EXPECT_EQ(promoted.at("rows").buffer(), promoted.at("columns").buffer());
+  EXPECT_EQ(promoted.at("rows").buffer(), promoted.at("tail").buffer());
+  EXPECT_NE(promoted.at("rows").buffer(), promoted.at("apart").buffer());
+  EXPECT_EQ(promoted.at("columns").dims(), (Dims{3, 2}));
+  EXPECT_EQ(promoted.at("none").dims(), Dims{0});
+  const Tensor columns = *promoted.at("columns").contiguous_copy();
+  const double expected[] = {2, 5, 3, 6, 4, 7};
+  for (std::size_t index = 0; index < 6; ++index) EXPECT_EQ(columns.elements<double>()[index], expected[index]);
+  const Tensor tail = *promoted.at("tail").contiguous_copy();
+  EXPECT_EQ(tail.elements<double>()[0], 7);
+  EXPECT_EQ(tail.elements<double>()[1], 9);
+}
+
 TEST(PromoteGraph, TypesCastsAndListsFollowIntegersStay) {
   ir::Graph graph;
   ir::Value x;

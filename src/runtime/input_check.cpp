@@ -1,5 +1,7 @@
 #include "runtime/input_check.h"
 
+#include <cstring>
+
 #include <fmt/format.h>
 
 #include "base/text.h"
@@ -22,6 +24,8 @@ std::string range_text(const ir::SymbolRange& range) {
   if (range.max) return fmt::format("at most {}", *range.max);
   return "any";
 }
+
+std::string place_text(std::optional<std::size_t> axis) { return axis ? fmt::format("size {}", *axis) : "its value"; }
 
 }  // namespace
 
@@ -56,6 +60,30 @@ Status InputCheck::mismatch(const Expected& expected, const Tensor& given, std::
                       to_string(given.dtype()), given.dims().to_string(), std::move(why))};
 }
 
+Status InputCheck::bind_symbol(const Expected& expected, const Tensor& given, std::optional<std::size_t> axis,
+                               std::string_view symbol, std::int64_t number, ir::Bindings& symbols) const {
+  const auto bound = symbols.find(symbol);
+  if (bound && *bound != number) {
+    return mismatch(expected, given,
+                    fmt::format("{} ({}) must be {}, as in an earlier place", place_text(axis), symbol, *bound));
+  }
+  const ir::SymbolRange* range = find_range(symbol);
+  if (range != nullptr && ((range->min && number < *range->min) || (range->max && number > *range->max))) {
+    return mismatch(expected, given, fmt::format("{} ({}) must be {}", place_text(axis), symbol, range_text(*range)));
+  }
+  symbols.set(symbol, number);
+  return {};
+}
+
+// An integer that the graph knows as a symbol is bound like a size.
+Status InputCheck::check_integer(const Expected& expected, const Tensor& given, ir::Bindings& symbols) const {
+  const ir::Expr& expression = expected.value->expression;
+  if (!expression.is_symbol() || given.data() == nullptr) return {};  // without an address only the device sees it
+  std::int64_t number = 0;
+  std::memcpy(&number, given.data(), sizeof number);
+  return bind_symbol(expected, given, std::nullopt, expression.name(), number, symbols);
+}
+
 Status InputCheck::check_one(const Expected& expected, const Tensor& given, ir::Bindings& symbols) const {
   if (!given.defined()) {
     return {StatusCode::kInvalidArgument,
@@ -63,7 +91,8 @@ Status InputCheck::check_one(const Expected& expected, const Tensor& given, ir::
   }
   if (expected.value->kind != ir::ValueKind::kTensor) {
     if (given.dtype() != number_dtype(expected.value->kind)) return mismatch(expected, given, "another type");
-    return given.dims().empty() ? Status() : mismatch(expected, given, "it is a number, a tensor of rank 0");
+    if (!given.dims().empty()) return mismatch(expected, given, "it is a number, a tensor of rank 0");
+    return expected.value->kind == ir::ValueKind::kInt ? check_integer(expected, given, symbols) : Status();
   }
   const ir::TensorType& type = expected.value->tensor;
   if (given.dtype() != type.dtype) return mismatch(expected, given, "another type");
@@ -78,16 +107,7 @@ Status InputCheck::check_one(const Expected& expected, const Tensor& given, ir::
       continue;
     }
     if (!dim.is_symbol()) continue;  // looked at when all symbols are known
-    const auto bound = symbols.find(dim.name());
-    if (bound && *bound != size) {
-      return mismatch(expected, given,
-                      fmt::format("size {} ({}) must be {}, as in an earlier place", axis, dim.name(), *bound));
-    }
-    const ir::SymbolRange* range = find_range(dim.name());
-    if (range != nullptr && ((range->min && size < *range->min) || (range->max && size > *range->max))) {
-      return mismatch(expected, given, fmt::format("size {} ({}) must be {}", axis, dim.name(), range_text(*range)));
-    }
-    symbols.set(dim.name(), size);
+    KPT_RETURN_IF_ERROR(bind_symbol(expected, given, axis, dim.name(), size, symbols));
   }
   return {};
 }

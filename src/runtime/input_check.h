@@ -2,6 +2,7 @@
 // symbol means the same everywhere and stays in its range.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,6 +31,11 @@ class InputCheck {
     std::string name;
   };
   Status check_one(const Expected& expected, const Tensor& given, ir::Bindings& symbols) const;
+  Status check_integer(const Expected& expected, const Tensor& given, ir::Bindings& symbols) const;
+  // Remembers what a symbol is and refuses another value of it or one outside its range. No `axis`: the input is
+  // the number itself.
+  Status bind_symbol(const Expected& expected, const Tensor& given, std::optional<std::size_t> axis,
+                     std::string_view symbol, std::int64_t number, ir::Bindings& symbols) const;
   Status mismatch(const Expected& expected, const Tensor& given, std::string why) const;
   std::string describe(const ir::Value& value) const;
   const ir::SymbolRange* find_range(std::string_view symbol) const;

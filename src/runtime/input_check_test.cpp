@@ -91,5 +91,33 @@ TEST(InputCheck, MissingInputsAndWrongCounts) {
   EXPECT_THAT(checker.check({}).message(), HasSubstr("the model takes 3 inputs (ids, mask, scale), 0 were given"));
 }
 
+// An integer input that the graph knows as a symbol: bound and bounded like a size.
+TEST(InputCheck, SymbolicIntegers) {
+  ir::Graph graph;
+  add_input(graph, "x", DType::kFloat32, {ir::Expr::symbol("s0")});
+  ir::Value number;
+  number.name = "count";
+  number.kind = ir::ValueKind::kInt;
+  number.expression = ir::Expr::symbol("s0");
+  const ir::ValueId count = graph.add_value(number);
+  number.name = "limit";
+  number.expression = ir::Expr::symbol("s1");
+  const ir::ValueId limit = graph.add_value(number);
+  graph.inputs.push_back({ir::InputKind::kUser, count, "count", true, {}});
+  graph.inputs.push_back({ir::InputKind::kUser, limit, "limit", true, {}});
+  graph.symbols = {{"s0", 2, 64}, {"s1", -3, 9}};
+  const InputCheck checker(graph);
+  const auto check_numbers = [&](std::int64_t size, std::int64_t given_count, std::int64_t given_limit) {
+    const Tensor inputs[] = {tensor(DType::kFloat32, {size}), tensor(DType::kInt64, {}), tensor(DType::kInt64, {})};
+    inputs[1].elements<std::int64_t>()[0] = given_count;
+    inputs[2].elements<std::int64_t>()[0] = given_limit;
+    return checker.check(inputs);
+  };
+  EXPECT_TRUE(check_numbers(5, 5, -3).ok());
+  EXPECT_THAT(check_numbers(5, 6, 0).message(), HasSubstr("input 'count'"));
+  EXPECT_THAT(check_numbers(5, 6, 0).message(), HasSubstr("its value (s0) must be 5, as in an earlier place"));
+  EXPECT_THAT(check_numbers(5, 5, 10).message(), HasSubstr("its value (s1) must be -3 to 9"));
+}
+
 }  // namespace
 }  // namespace kpt
