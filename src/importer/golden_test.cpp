@@ -100,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(PyTorch, Golden, ::testing::ValuesIn(versions()), [](co
 TEST(GoldenFiles, AreThere) { EXPECT_THAT(versions(), Contains("2.15.0")); }
 
 TEST(GoldenFiles, OlderGenerationsAreRefusedWithTheWayOut) {
-  for (const char* name : {"linear_state_2.7.1.pt2", "linear_state_2.8.0.pt2"}) {
+  for (const char* name : {"linear_state_2.6.0.pt2", "linear_state_2.7.1.pt2", "linear_state_2.8.0.pt2"}) {
     const Result<ImportedModel> model = import_model(golden_folder().parent_path() / "refused" / name);
     ASSERT_FALSE(model.ok());
     EXPECT_EQ(model.status().code(), StatusCode::kVersionMismatch);
