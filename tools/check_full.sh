@@ -3,14 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-step() {
-  local name=$1 start=$SECONDS
-  shift
-  echo "=== $name"
-  "$@"
-  timings+=("$(printf '%6d s  %s' $((SECONDS - start)) "$name")")
-}
-timings=()
+source tools/timed_steps.sh
 
 asan_full() {
   local python

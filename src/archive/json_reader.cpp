@@ -75,27 +75,6 @@ void append_utf8(std::uint32_t code_point, std::string* out) {
   }
 }
 
-// The length of the UTF-8 sequence at the start of `text`; 0 when it is none (overlong, surrogate, cut, beyond
-// U+10FFFF).
-std::size_t utf8_length(std::string_view text) {
-  const auto byte = [text](std::size_t index) -> std::uint32_t {
-    return index < text.size() ? static_cast<unsigned char>(text[index]) : 0U;
-  };
-  const auto continues = [&](std::size_t index) { return (byte(index) & 0xc0U) == 0x80U; };
-  const std::uint32_t first = byte(0);
-  if (first < 0x80) return 1;
-  if (first >= 0xc2 && first <= 0xdf) return continues(1) ? 2 : 0;
-  if (first >= 0xe0 && first <= 0xef) {
-    const bool second_fits = (first != 0xe0 || byte(1) >= 0xa0) && (first != 0xed || byte(1) <= 0x9f);
-    return continues(1) && continues(2) && second_fits ? 3 : 0;
-  }
-  if (first >= 0xf0 && first <= 0xf4) {
-    const bool second_fits = (first != 0xf0 || byte(1) >= 0x90) && (first != 0xf4 || byte(1) <= 0x8f);
-    return continues(1) && continues(2) && continues(3) && second_fits ? 4 : 0;
-  }
-  return 0;
-}
-
 // One escape, whose backslash is at the start of `text`. Gives how long it is; 0: it is none.
 std::size_t unescape(std::string_view text, std::string* out) {
   if (text.size() < 2) return 0;

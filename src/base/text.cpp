@@ -56,27 +56,6 @@ std::optional<Number> parse_whole(std::string_view text, int base) {
   return number;
 }
 
-// Length of the well-formed sequence at the start of `text`, 0 if there is none (RFC 3629: no overlong forms, no
-// surrogates, nothing above U+10FFFF).
-std::size_t utf8_length(std::string_view text) {
-  const auto within = [text](std::size_t i, unsigned low, unsigned high) {
-    return i < text.size() && static_cast<unsigned char>(text[i]) >= low && static_cast<unsigned char>(text[i]) <= high;
-  };
-  if (within(0, 0x00, 0x7f)) return 1;
-  if (within(0, 0xc2, 0xdf)) return within(1, 0x80, 0xbf) ? 2 : 0;
-  if (within(0, 0xe0, 0xef)) {
-    const unsigned low = within(0, 0xe0, 0xe0) ? 0xa0 : 0x80;
-    const unsigned high = within(0, 0xed, 0xed) ? 0x9f : 0xbf;
-    return within(1, low, high) && within(2, 0x80, 0xbf) ? 3 : 0;
-  }
-  if (within(0, 0xf0, 0xf4)) {
-    const unsigned low = within(0, 0xf0, 0xf0) ? 0x90 : 0x80;
-    const unsigned high = within(0, 0xf4, 0xf4) ? 0x8f : 0xbf;
-    return within(1, low, high) && within(2, 0x80, 0xbf) && within(3, 0x80, 0xbf) ? 4 : 0;
-  }
-  return 0;
-}
-
 // ASCII and C1 controls, and the two separators that Unicode counts as line breaks.
 bool is_control(std::string_view character) {
   if (character.size() == 1) return static_cast<unsigned char>(character[0]) < 0x20 || character[0] == 0x7f;
@@ -99,6 +78,25 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 }  // namespace
+
+std::size_t utf8_length(std::string_view text) {
+  const auto within = [text](std::size_t i, unsigned low, unsigned high) {
+    return i < text.size() && static_cast<unsigned char>(text[i]) >= low && static_cast<unsigned char>(text[i]) <= high;
+  };
+  if (within(0, 0x00, 0x7f)) return 1;
+  if (within(0, 0xc2, 0xdf)) return within(1, 0x80, 0xbf) ? 2 : 0;
+  if (within(0, 0xe0, 0xef)) {
+    const unsigned low = within(0, 0xe0, 0xe0) ? 0xa0 : 0x80;
+    const unsigned high = within(0, 0xed, 0xed) ? 0x9f : 0xbf;
+    return within(1, low, high) && within(2, 0x80, 0xbf) ? 3 : 0;
+  }
+  if (within(0, 0xf0, 0xf4)) {
+    const unsigned low = within(0, 0xf0, 0xf0) ? 0x90 : 0x80;
+    const unsigned high = within(0, 0xf4, 0xf4) ? 0x8f : 0xbf;
+    return within(1, low, high) && within(2, 0x80, 0xbf) && within(3, 0x80, 0xbf) ? 4 : 0;
+  }
+  return 0;
+}
 
 std::optional<std::int64_t> parse_int(std::string_view text, int base) { return parse_whole<std::int64_t>(text, base); }
 std::optional<std::uint64_t> parse_uint(std::string_view text, int base) {

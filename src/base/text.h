@@ -23,6 +23,10 @@ std::optional<std::uint64_t> parse_uint(std::string_view text, int base = 10);
 // Finite numbers only: "nan" and "inf" would slip through every range check.
 std::optional<double> parse_double(std::string_view text);
 
+// Length of the UTF-8 character at the start of `text`, 0 if there is none (RFC 3629: no overlong forms, no surrogates,
+// nothing above U+10FFFF).
+std::size_t utf8_length(std::string_view text);
+
 // Foreign text made safe to show as one line: line breaks and other control characters become spaces, bytes that are
 // not UTF-8 become U+FFFD, and what lies beyond `max_bytes` becomes "…".
 std::string printable(std::string_view text, std::size_t max_bytes = std::string_view::npos);

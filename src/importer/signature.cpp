@@ -54,15 +54,20 @@ class SignatureReader {
     return unsupported("input", tag);
   }
 
-  Status user_input(ir::GraphInput* input) {
-    ir::Argument value;
+  // The value behind a user input or output.
+  Status user_argument(const char* what, ir::Argument* value) {
     bool seen = false;
     KPT_RETURN_IF_ERROR(reader_->object([&](std::string_view key) -> Status {
       if (key != "arg") return reader_->skip();
       seen = true;
-      return values_->known_argument(&value);
+      return values_->known_argument(value);
     }));
-    if (!seen) return reader_->error("a user input without 'arg'");
+    return seen ? Status() : reader_->error(std::string("a user ") + what + " without 'arg'");
+  }
+
+  Status user_input(ir::GraphInput* input) {
+    ir::Argument value;
+    KPT_RETURN_IF_ERROR(user_argument("input", &value));
     const ir::ValueId* id = value.value_id();
     if (input->value != (id == nullptr ? ir::kNoValue : *id)) return reader_->error("another input than the graph has");
     return {};
@@ -110,13 +115,7 @@ class SignatureReader {
 
   Status user_output(ir::GraphOutput* output) {
     ir::Argument value;
-    bool seen = false;
-    KPT_RETURN_IF_ERROR(reader_->object([&](std::string_view key) -> Status {
-      if (key != "arg") return reader_->skip();
-      seen = true;
-      return values_->known_argument(&value);
-    }));
-    if (!seen) return reader_->error("a user output without 'arg'");
+    KPT_RETURN_IF_ERROR(user_argument("output", &value));
     const ir::ValueId* said = value.value_id();
     const ir::ValueId* real = output->value.value_id();
     const bool same = said == nullptr || real == nullptr ? said == real : *said == *real;

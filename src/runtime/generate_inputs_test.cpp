@@ -6,18 +6,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/test_inputs.h"
+
 namespace kpt {
 namespace {
-
-ir::ValueId add_input(ir::Graph& graph, const std::string& name, DType dtype, std::vector<ir::Expr> dims) {
-  ir::Value value;
-  value.name = name;
-  value.tensor.dtype = dtype;
-  value.tensor.dims = std::move(dims);
-  const ir::ValueId id = graph.add_value(std::move(value));
-  graph.inputs.push_back({ir::InputKind::kUser, id, name, true, {}});
-  return id;
-}
 
 ir::Graph make_graph() {
   ir::Graph graph;

@@ -3,20 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/test_inputs.h"
+
 namespace kpt {
 namespace {
 
 using testing::HasSubstr;
-
-ir::ValueId add_input(ir::Graph& graph, const std::string& name, DType dtype, std::vector<ir::Expr> dims) {
-  ir::Value value;
-  value.name = name;
-  value.tensor.dtype = dtype;
-  value.tensor.dims = std::move(dims);
-  const ir::ValueId id = graph.add_value(std::move(value));
-  graph.inputs.push_back({ir::InputKind::kUser, id, name, true, {}});
-  return id;
-}
 
 // ids: int64[batch, sequence]; mask: float32[batch, 2 * sequence]; scale: a number; a parameter that callers never
 // give.

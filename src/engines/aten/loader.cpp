@@ -55,12 +55,8 @@ std::string reinstall_remedy(const TorchInstallation& installation) {
   return fmt::format("run `pip install --force-reinstall torch{}`", version);
 }
 
-// The loader's complaint on one line of bounded length.
-std::string one_line(std::string_view text) {
-  constexpr std::size_t kMaxLength = 300;
-  text = trim(text.substr(0, text.find('\n')));
-  return text.size() <= kMaxLength ? std::string(text) : std::string(text.substr(0, kMaxLength)) + " …";
-}
+// The first line of a complaint, made safe and short.
+std::string first_line(std::string_view text) { return printable(trim(text.substr(0, text.find('\n'))), 300); }
 
 // Minor versions ("2.15") for which the folder holds kpt_aten_<major>_<minor>.so.
 std::vector<std::string> built_minors(const std::filesystem::path& folder) {
@@ -142,7 +138,8 @@ std::optional<Problem> open_libraries(const TorchInstallation& installation, std
     }
     auto library = DynamicLibrary::open(path.string(), visibility);
     if (!library.ok()) {
-      return Problem{StatusCode::kVendorLibrary, one_line(library.status().message()), reinstall_remedy(installation)};
+      return Problem{StatusCode::kVendorLibrary, first_line(library.status().message()),
+                     reinstall_remedy(installation)};
     }
     *last = std::move(library).value();
   }
@@ -203,7 +200,7 @@ std::optional<Problem> open_module(const std::filesystem::path& path, const char
   if (!library.ok()) {
     return Problem{StatusCode::kVendorLibrary,
                    fmt::format("the engine module does not fit libtorch {} at {}: {}", to_string(version),
-                               torch_dir.string(), one_line(library.status().message())),
+                               torch_dir.string(), first_line(library.status().message())),
                    remedy};
   }
   const auto entry = library->find<const Table* (*)()>(entry_name);
@@ -328,7 +325,7 @@ Status to_status(const aten::CallOutcome& outcome, const std::string& what, Vend
     case aten::CallCode::kNoDevice: code = StatusCode::kDeviceNotAvailable; break;
     case aten::CallCode::kInvalidArgument: code = StatusCode::kInvalidArgument; break;
   }
-  return {code, fmt::format("{} failed: {}", what, one_line(outcome.text)), vendor};
+  return {code, fmt::format("{} failed: {}", what, first_line(outcome.text)), vendor};
 }
 
 }  // namespace kpt
