@@ -22,7 +22,7 @@ clang_release() {
   ctest --test-dir build/clang-release --output-on-failure -j "$(nproc)"
 }
 
-step "lint, tests too" env KPT_LINT_TESTS=1 make lint
+step "lint with the analysis of paths" env KPT_LINT_DEEP=1 make lint
 step "tests, torch 2.15" make test
 step "address and undefined sanitizers, without libtorch" make asan
 step "address and undefined sanitizers, with libtorch" asan_full
