@@ -14,6 +14,7 @@ set(KPT_LAYER_TABLE
   "importer        3"
   "memory          3"
   "passes          3"
+  "numerics        4"
   "engines/aten    4"
   "engines/xla     4"
   "backends/cpu    5"

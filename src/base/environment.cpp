@@ -15,6 +15,7 @@ constexpr std::array kTable = {
     EnvironmentVariable{"CUDA_VISIBLE_DEVICES", "nvidia", "GPUs that the driver shows to this process"},
     EnvironmentVariable{"HIP_VISIBLE_DEVICES", "amd", "GPUs that the HIP runtime shows to this process"},
     EnvironmentVariable{"HOME", "system", "home of the default cache and configuration folders"},
+    EnvironmentVariable{"KPT_CACHE_BUDGET_BYTES", "kpt", "option cache.budget_bytes"},
     EnvironmentVariable{"KPT_CACHE_DIR", "kpt", "option cache.dir"},
     EnvironmentVariable{"KPT_COLOR", "kpt", "option cli.color"},
     EnvironmentVariable{"KPT_CONFIG", "kpt", "configuration file to read instead of the default one"},

@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/sha256_blocks.h"
+
 namespace kpt {
 namespace {
 
@@ -47,6 +49,23 @@ TEST(Sha256, AnySplitGivesTheHashOfTheWhole) {
       at += count;
     }
     ASSERT_EQ(hash.hex_digest(), sha256_hex(text)) << "length " << text.size();
+  }
+}
+
+TEST(Sha256, WithAndWithoutInstructionsItIsTheSame) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  for (int round = 0; round < 100; ++round) {
+    std::string blocks(64 * (random() % 9), '\0');
+    for (char& c : blocks) c = static_cast<char>(random());
+    Sha256State state{};
+    for (auto& word : state) word = static_cast<std::uint32_t>(random());
+    Sha256State other = state;
+    const auto* bytes = reinterpret_cast<const unsigned char*>(blocks.data());
+    sha256_blocks(state, bytes, blocks.size() / 64);
+    sha256_blocks_portable(other, bytes, blocks.size() / 64);
+    EXPECT_EQ(state, other);
   }
 }
 

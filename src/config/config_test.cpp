@@ -75,6 +75,7 @@ TEST_F(ConfigLoading, EveryOptionListensToItsVariable) {
   const Config config = load({}, {{"KPT_LOG", "error"},
                                   {"KPT_LOG_FORMAT", "json"},
                                   {"KPT_CACHE_DIR", "/c"},
+                                  {"KPT_CACHE_BUDGET_BYTES", "4096"},
                                   {"KPT_COLOR", "never"},
                                   {"KPT_PROBE_TIMEOUT_MS", "200"},
                                   {"KPT_PROBE_BACKENDS", "amd"},

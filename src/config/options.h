@@ -29,6 +29,8 @@ inline constexpr std::array<std::string_view, 3> kColorModeWords = {"auto", "alw
 // The vendor stacks that probe.backends may name.
 inline constexpr std::array<std::string_view, 5> kProbeBackendWords = {"nvidia", "amd", "tpu", "pjrt", "torch"};
 
+inline constexpr std::int64_t kMaxCacheBudgetBytes = std::int64_t{1} << 50;
+
 enum class OptionKind : std::uint8_t {
   kBool,
   kInt,         // between `least` and `most`
@@ -68,6 +70,8 @@ inline constexpr OptionDomain named_paths() { return {OptionKind::kNamedPaths}; 
     "log lines for people (text) or for machines (json)")                                                             \
   X(kCacheDir, std::string, "cache.dir", "", domain::path(), "KPT_CACHE_DIR",                                         \
     "cache folder; empty means $XDG_CACHE_HOME/kpt, or ~/.cache/kpt")                                                 \
+  X(kCacheBudgetBytes, std::int64_t, "cache.budget_bytes", "10737418240", domain::range(0, kMaxCacheBudgetBytes),     \
+    "KPT_CACHE_BUDGET_BYTES", "size of the compile cache beyond which the least recently used entries go")            \
   X(kCliColor, ColorMode, "cli.color", "auto", domain::one_of(kColorModeWords), "KPT_COLOR",                          \
     "colours in the output; auto means only on a terminal")                                                           \
   X(kProbeTimeoutMs, std::int64_t, "probe.timeout_ms", "10000", domain::range(100, 120000), "KPT_PROBE_TIMEOUT_MS",   \
