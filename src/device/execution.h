@@ -36,6 +36,7 @@ struct Capabilities {
   std::vector<DType> dtypes;               // it can compute in
   std::vector<DType> matrix_dtypes;        // products of matrices in these are faster than in float32
   std::vector<std::string> own_operators;  // of ir/own_operators.h, by target, that it runs
+  std::vector<std::string> features;       // architecture and instruction sets, in small letters: "aarch64", "i8mm"
 };
 
 // Whether a node can run, and if not, why.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "ir/own_operators.h"
 
 namespace kpt::pt2 {
 namespace {
@@ -120,6 +121,11 @@ Status GraphReader::node(ir::Node* node) {
         !node->outputs.empty() && !node->outputs[0].values.empty() && node->outputs[0].values[0] != ir::kNoValue;
     node->name = has_value ? scope_->graph.at(node->outputs[0].values[0]).name
                            : "node_" + std::to_string(scope_->graph.nodes.size());
+  }
+  if (node->target.starts_with(ir::kOwnPrefix)) {
+    return {StatusCode::kUnsupported, file_ + ": the node '" + printable(node->name, 128) + "' (" +
+                                          printable(node->target, 128) +
+                                          ") uses a name of KernelPyTorch's own operators, which no exporter writes"};
   }
   return refusal_.empty() ? Status() : unsupported("the node '" + node->name + "' (" + node->target + ")");
 }

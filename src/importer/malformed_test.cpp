@@ -377,6 +377,9 @@ void BadFiles::add_bad_graphs() {
     nested["nodes"] = {{{"target", "torch.ops.higher_order.cond"}, {"inputs", {argument}}, {"outputs", json::array()}}};
   }
   change("sub-graphs of depth 40", [&](json& graph) { graph["nodes"].push_back(nested["nodes"][0]); });
+  change(
+      "a name of our own operators", [&](json& graph) { graph["nodes"][1]["target"] = "torch.ops.kpt.glu.default"; },
+      StatusCode::kUnsupported);
   for (const char* target :
        {"torch.ops.higher_order.wrap_with_set_grad_enabled", "torch.ops.higher_order.wrap_with_autocast"}) {
     change("a wrapper without arguments", [&](json& graph) { graph["nodes"][1]["target"] = target; });

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string_view>
 
+#include "ir/own_operators.h"
+
 namespace kpt::ir {
 namespace {
 
@@ -28,7 +30,16 @@ std::optional<double> size_at(const Graph& graph, ValueId id, std::int64_t axis,
   return static_cast<double>(*size);
 }
 
+// Arguments of our own operators are found by their names, in whatever order they stand.
 const ValueId* tensor_argument(const Node& node, std::size_t position) {
+  if (const OwnOperator* own = find_own_operator(node.target)) {
+    for (const NamedArgument& argument : node.arguments) {
+      if (position < own->arguments.size() && argument.name == own->arguments[position]) {
+        return argument.value.value_id();
+      }
+    }
+    return nullptr;
+  }
   return position < node.arguments.size() ? node.arguments[position].value.value_id() : nullptr;
 }
 
@@ -43,17 +54,19 @@ bool is_one_of(std::string_view name, std::initializer_list<std::string_view> na
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// "aten.linear.default" → "linear"
+// "aten.linear.default", "kpt.linear.default" → "linear"
 std::string_view base_name(std::string_view target) {
-  if (!target.starts_with("aten.")) return target;
-  target.remove_prefix(5);
+  if (!target.starts_with("aten.") && !target.starts_with(kOwnPrefix)) return target;
+  target.remove_prefix(target.find('.') + 1);
   return target.substr(0, target.find('.'));
 }
 
 std::string_view classify(std::string_view name) {
-  if (is_one_of(name, {"linear", "mm", "bmm", "addmm", "baddbmm", "matmul"})) return "matmul";
+  if (is_one_of(name, {"linear", "linear_int8", "linear_int4", "mm", "bmm", "addmm", "baddbmm", "matmul"})) {
+    return "matmul";
+  }
   if (name.starts_with("conv")) return "convolution";
-  if (name.find("scaled_dot_product") != std::string_view::npos) return "attention";
+  if (name == "attention" || name.find("scaled_dot_product") != std::string_view::npos) return "attention";
   // Views and sizes cost nothing.
   if (is_one_of(name, {"view",         "reshape",  "permute",   "transpose",  "t",         "expand",
                        "unsqueeze",    "squeeze",  "slice",     "select",     "split",     "split_with_sizes",

@@ -1,11 +1,14 @@
 #include "ir/verifier.h"
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/text.h"
+#include "ir/own_operators.h"
 #include "kpt/tensor.h"
 
 namespace kpt::ir {
@@ -45,6 +48,7 @@ class Verification {
   Status check_expr(const Value& value, const Expr& expr) const;
   Status check_input(const GraphInput& input);
   Status check_node(const Node& node);
+  Status check_own_node(const Node& node, const std::string& where) const;
   Status check_output(const GraphOutput& output) const;
   Status define(ValueId id, const std::string& where);
   Status check_argument(const Argument& argument, const std::string& where, std::size_t nesting) const;
@@ -153,11 +157,32 @@ Status Verification::check_node(const Node& node) {
     }
     KPT_RETURN_IF_ERROR(check_argument(argument.value, where, nesting_));
   }
+  if (node.target.starts_with(kOwnPrefix)) KPT_RETURN_IF_ERROR(check_own_node(node, where));
   for (const Output& output : node.outputs) {
     if (!output.is_list && output.values.size() != 1) return fail(where + " has a result without exactly one value");
     for (const ValueId id : output.values) {
       if (id != kNoValue) KPT_RETURN_IF_ERROR(define(id, where));
     }
+  }
+  return {};
+}
+
+// Our own operators take every argument by name, none left out.
+Status Verification::check_own_node(const Node& node, const std::string& where) const {
+  const OwnOperator* own = find_own_operator(node.target);
+  if (own == nullptr) return fail(where + " is of an operator that does not exist");
+  for (const NamedArgument& argument : node.arguments) {
+    if (std::find(own->arguments.begin(), own->arguments.end(), argument.name) == own->arguments.end()) {
+      return fail(where + " has the argument " + show(argument.name) + ", which its operator lacks");
+    }
+  }
+  if (node.arguments.size() != own->arguments.size()) {  // each stands there once at most
+    return fail(where + " has " + std::to_string(node.arguments.size()) + " arguments, its operator " +
+                std::to_string(own->arguments.size()));
+  }
+  if (std::cmp_not_equal(node.outputs.size(), own->results)) {
+    return fail(where + " has " + std::to_string(node.outputs.size()) + " results, its operator " +
+                std::to_string(own->results));
   }
   return {};
 }
