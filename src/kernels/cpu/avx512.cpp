@@ -1,0 +1,49 @@
+#include <immintrin.h>
+
+#include "kernels/cpu/avx512_tile.h"
+#include "kernels/cpu/finish.h"
+#include "kernels/cpu/kernel_list.h"
+#include "kernels/cpu/pack_input.h"
+
+namespace kpt::kernels {
+namespace {
+
+struct Avx512 : ExpandCodes<48> {
+  static constexpr int kWidth = 16;
+  static constexpr int kColumns = 48;
+  using Sum = __m512;
+  using Scalar = float;
+
+  static Sum zero() { return _mm512_setzero_ps(); }
+  static Sum add(Sum a, Sum b) { return _mm512_add_ps(a, b); }
+  static Sum load(const float* address) { return _mm512_loadu_ps(address); }
+  static void store(float* address, Sum value) { _mm512_storeu_ps(address, value); }
+  static Sum add_product(Sum sum, const char* input, const char* weights) {
+    const Sum factor = _mm512_set1_ps(*reinterpret_cast<const float*>(input));
+    return _mm512_fmadd_ps(factor, load(reinterpret_cast<const float*>(weights)), sum);
+  }
+};
+
+}  // namespace
+
+MatrixKernel avx512_kernel(LinearForm form) {
+  MatrixKernel kernel;
+  kernel.name = "float32 AVX-512 8x48";
+  kernel.rows = 8;
+  kernel.columns = Avx512::kColumns;
+  kernel.depth_block = 192;
+  kernel.pack_input = &PackInput<Avx512>::float32<8>;
+  kernel.multiply = &Avx512Tile<Avx512>::multiply;
+  kernel.finish = &Finish<Avx512, float>::run;
+  if (form == LinearForm::kBfloat16) {
+    kernel.name = "bfloat16 expanded to float32 AVX-512 8x48";
+    kernel.pack_input = &PackInput<Avx512>::rounded_float32<8>;
+    kernel.expand = &ExpandWeights<Avx512, Avx512::kColumns>::bfloat16;
+  } else if (form == LinearForm::kInt4) {
+    kernel.name = "int4 expanded to float32 AVX-512 8x48";
+    kernel.expand = &ExpandWeights<Avx512, Avx512::kColumns>::int4;
+  }
+  return kernel;
+}
+
+}  // namespace kpt::kernels

@@ -1,0 +1,223 @@
+#include "kernels/cpu/conv.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+namespace kpt::kernels {
+namespace {
+
+constexpr std::int64_t kGreatestExtent = std::int64_t{1} << 31;
+
+Status invalid(std::string message) { return {StatusCode::kInvalidArgument, std::move(message)}; }
+
+Status check(const ConvWeights& weights) {
+  if (weights.form != LinearForm::kFloat32 && weights.form != LinearForm::kBfloat16) {
+    return {StatusCode::kUnsupported, "convolutions have float32 and bfloat16 weights only"};
+  }
+  if (weights.in_channels < 1 || weights.out_channels < 1 || weights.in_channels >= kGreatestExtent ||
+      weights.out_channels >= kGreatestExtent) {
+    return invalid("a convolution needs at least one channel on each side");
+  }
+  for (std::size_t axis = 0; axis < 2; ++axis) {
+    if (weights.kernel[axis] < 1 || weights.stride[axis] < 1 || weights.dilation[axis] < 1 ||
+        weights.padding[axis] < 0 || weights.kernel[axis] >= kGreatestExtent ||
+        weights.stride[axis] >= kGreatestExtent || weights.dilation[axis] >= kGreatestExtent ||
+        weights.padding[axis] >= kGreatestExtent) {
+      return invalid("kernel, stride and dilation of a convolution are at least 1, its padding at least 0");
+    }
+  }
+  if (weights.data == nullptr) return invalid("weights of a convolution have no memory");
+  if (weights.groups == 1) return {};
+  if (weights.groups != weights.in_channels || weights.groups != weights.out_channels) {
+    return {StatusCode::kUnsupported, "convolutions with " + std::to_string(weights.groups) +
+                                          " groups: only one group, or one channel and filter in each"};
+  }
+  return {};
+}
+
+float to_float(const void* data, ElementType type, std::int64_t index) {
+  if (type == ElementType::kFloat32) return static_cast<const float*>(data)[index];
+  const std::uint32_t word = static_cast<std::uint32_t>(static_cast<const std::uint16_t*>(data)[index]) << 16;
+  float value = 0;
+  std::memcpy(&value, &word, sizeof(value));
+  return value;
+}
+
+// The patches of one call as rows.
+struct PatchSource {
+  const ConvWeights& shape;
+  const ConvCall& call;
+  std::array<std::int64_t, 2> size;
+
+  static void get(const void* context, std::int64_t first, void* scratch, InputRows* rows) {
+    const auto& self = *static_cast<const PatchSource*>(context);
+    const auto row_bytes = static_cast<std::size_t>(rows->depth) * element_bytes(self.call.input_type);
+    for (int row = 0; row < rows->count; ++row) {
+      std::byte* target = static_cast<std::byte*>(scratch) + static_cast<std::size_t>(row) * row_bytes;
+      self.gather(first + row, target);
+      rows->rows[row] = target;
+    }
+  }
+
+  // Copies the patch of one place of the result: [kernel height][kernel width][channels], zeros outside the input.
+  void gather(std::int64_t place, std::byte* target) const {
+    const std::int64_t x = place % size[1];
+    const std::int64_t y = place / size[1] % size[0];
+    const std::int64_t image = place / (size[0] * size[1]);
+    const auto pixel = static_cast<std::int64_t>(element_bytes(call.input_type)) * shape.in_channels;
+    const std::int64_t left = x * shape.stride[1] - shape.padding[1];
+    for (std::int64_t ky = 0; ky < shape.kernel[0]; ++ky) {
+      const std::int64_t row = y * shape.stride[0] - shape.padding[0] + ky * shape.dilation[0];
+      std::byte* line = target + ky * shape.kernel[1] * pixel;
+      if (row < 0 || row >= call.height) {
+        std::memset(line, 0, static_cast<std::size_t>(shape.kernel[1] * pixel));
+        continue;
+      }
+      const std::byte* source =
+          static_cast<const std::byte*>(call.input) + (image * call.height + row) * call.width * pixel;
+      gather_line(source, left, pixel, line);
+    }
+  }
+
+  void gather_line(const std::byte* source, std::int64_t left, std::int64_t pixel, std::byte* line) const {
+    const std::int64_t count = shape.kernel[1];
+    if (shape.dilation[1] == 1) {  // neighbours in the filter are neighbours in memory
+      const std::int64_t begin = std::clamp<std::int64_t>(-left, 0, count);
+      const std::int64_t end = std::clamp<std::int64_t>(call.width - left, begin, count);
+      if (begin > 0) std::memset(line, 0, static_cast<std::size_t>(begin * pixel));
+      if (end > begin) {
+        std::memcpy(line + begin * pixel, source + (left + begin) * pixel,
+                    static_cast<std::size_t>((end - begin) * pixel));
+      }
+      if (count > end) std::memset(line + end * pixel, 0, static_cast<std::size_t>((count - end) * pixel));
+      return;
+    }
+    for (std::int64_t kx = 0; kx < count; ++kx) {
+      const std::int64_t column = left + kx * shape.dilation[1];
+      if (column < 0 || column >= call.width) {
+        std::memset(line + kx * pixel, 0, static_cast<std::size_t>(pixel));
+      } else {
+        std::memcpy(line + kx * pixel, source + column * pixel, static_cast<std::size_t>(pixel));
+      }
+    }
+  }
+};
+
+}  // namespace
+
+Result<PackedConv> PackedConv::pack(const ConvWeights& weights, const CpuFeatures& features) {
+  KPT_RETURN_IF_ERROR(check(weights));
+  PackedConv conv;
+  conv.shape_ = weights;
+  conv.shape_.data = nullptr;
+  conv.shape_.bias = nullptr;
+  const std::int64_t area = weights.kernel[0] * weights.kernel[1];  // below 2^62
+  const std::int64_t channels = weights.in_channels / weights.groups;
+  std::int64_t depth = 0;
+  std::int64_t count = 0;
+  if (__builtin_mul_overflow(area, channels, &depth) || __builtin_mul_overflow(depth, weights.out_channels, &count) ||
+      count > (std::int64_t{1} << 60)) {
+    return Status(StatusCode::kOutOfMemory, "the filters of a convolution would not fit into an address space");
+  }
+  std::vector<float> reordered;
+  std::vector<float> bias(static_cast<std::size_t>(weights.out_channels), 0.0F);
+  try {
+    reordered.resize(static_cast<std::size_t>(count));
+  } catch (const std::exception&) {
+    return Status(StatusCode::kOutOfMemory, "no memory for the filters of a convolution");
+  }
+  const bool depthwise = weights.groups > 1 || (weights.in_channels == 1 && weights.out_channels == 1);
+  for (std::int64_t out = 0; out < weights.out_channels; ++out) {
+    for (std::int64_t c = 0; c < channels; ++c) {
+      for (std::int64_t place = 0; place < area; ++place) {
+        const std::int64_t target =
+            depthwise ? place * weights.out_channels + out : (out * area + place) * channels + c;
+        reordered[static_cast<std::size_t>(target)] =
+            to_float(weights.data, weights.type, (out * channels + c) * area + place);
+      }
+    }
+    if (weights.bias != nullptr) {
+      bias[static_cast<std::size_t>(out)] = to_float(weights.bias, weights.bias_type, out);
+    }
+  }
+  if (depthwise) {
+    conv.filters_ = std::move(reordered);
+    conv.bias_ = std::move(bias);
+    return conv;
+  }
+  LinearWeights linear;
+  linear.form = weights.form;
+  linear.data = reordered.data();
+  linear.rows = weights.out_channels;
+  linear.columns = depth;
+  linear.row_stride = depth;
+  linear.bias = weights.bias == nullptr ? nullptr : bias.data();
+  KPT_ASSIGN_OR_RETURN(conv.product_, PackedLinear::pack(linear, features));
+  return conv;
+}
+
+Result<std::array<std::int64_t, 2>> PackedConv::output_size(std::int64_t height, std::int64_t width) const {
+  const std::array<std::int64_t, 2> given = {height, width};
+  std::array<std::int64_t, 2> size = {};
+  for (std::size_t axis = 0; axis < 2; ++axis) {
+    // All terms are below 2^31 but the product of the filter's reach, which is below 2^62.
+    const std::int64_t reach = shape_.dilation[axis] * (shape_.kernel[axis] - 1) + 1;
+    const std::int64_t padded = given[axis] + 2 * shape_.padding[axis];
+    if (given[axis] < 0 || given[axis] >= kGreatestExtent || padded < reach) {
+      return invalid("a filter that reaches over " + std::to_string(reach) + " does not fit into " +
+                     std::to_string(given[axis]) + " with a padding of " + std::to_string(shape_.padding[axis]));
+    }
+    size[axis] = (padded - reach) / shape_.stride[axis] + 1;
+  }
+  return size;
+}
+
+bool PackedConv::takes_input_as_it_lies() const {
+  using Two = std::array<std::int64_t, 2>;
+  return shape_.kernel == Two{1, 1} && shape_.stride == Two{1, 1} && shape_.padding == Two{0, 0};
+}
+
+std::size_t PackedConv::workspace_bytes(const ConvCall& call, int threads) const {
+  const auto size = output_size(call.height, call.width);
+  if (!size.ok()) return 0;
+  if (is_depthwise()) {
+    // One row of sums per worker.
+    const auto columns = static_cast<std::size_t>((*size)[1] * shape_.out_channels);
+    return (columns * sizeof(float) + 63) / 64 * 64 * static_cast<std::size_t>(std::max(threads, 1));
+  }
+  const std::size_t scratch = takes_input_as_it_lies() ? 0
+                                                       : static_cast<std::size_t>(product_->in_features()) *
+                                                             element_bytes(call.input_type) * kGreatestTileRows;
+  return product_->workspace_bytes(call.batch * (*size)[0] * (*size)[1], threads, scratch);
+}
+
+void PackedConv::run(const ConvCall& call, void* workspace, const Parallel& parallel) const {
+  const auto found = output_size(call.height, call.width);
+  if (!found.ok()) return;
+  const std::array<std::int64_t, 2> size = *found;
+  if (is_depthwise()) return run_depthwise(call, size, workspace, parallel);
+  LinearCall product;
+  product.rows = call.batch * size[0] * size[1];
+  product.input = call.input;
+  product.input_stride = shape_.in_channels;
+  product.input_type = call.input_type;
+  product.residual = call.residual;
+  product.residual_stride = shape_.out_channels;
+  product.residual_type = call.residual_type;
+  product.output = call.output;
+  product.output_stride = shape_.out_channels;
+  product.output_type = call.output_type;
+  product.activation = call.activation;
+  if (takes_input_as_it_lies()) return product_->run(product, workspace, parallel);
+  const PatchSource patches = {shape_, call, size};
+  RowSource source;
+  source.get = &PatchSource::get;
+  source.context = &patches;
+  source.scratch_bytes =
+      static_cast<std::size_t>(product_->in_features()) * element_bytes(call.input_type) * kGreatestTileRows;
+  product_->run(product, source, workspace, parallel);
+}
+
+}  // namespace kpt::kernels

@@ -1,0 +1,81 @@
+// 2-D convolutions in channels-last memory: out = activation(conv2d(input, weight) + bias + residual).
+//
+// A dense one is a product: every place of the result is a row of A, made of the patch of the input below the filter.
+// Patches are gathered panel by panel while the product runs; only a 1 x 1 filter without stride and padding takes the
+// input where it lies. A depthwise one (one filter per channel) has a kernel of its own.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "kernels/cpu/packed_linear.h"
+#include "kernels/cpu/parallel.h"
+#include "kpt/status.h"
+
+namespace kpt::kernels {
+
+// Read during pack() only.
+struct ConvWeights {
+  LinearForm form = LinearForm::kFloat32;  // float32 or bfloat16; a depthwise one is computed in float32 either way
+  const void* data = nullptr;              // [out_channels, in_channels / groups, height, width], dense
+  ElementType type = ElementType::kFloat32;
+  std::int64_t out_channels = 0;
+  std::int64_t in_channels = 0;
+  std::array<std::int64_t, 2> kernel = {1, 1};
+  std::array<std::int64_t, 2> stride = {1, 1};
+  std::array<std::int64_t, 2> padding = {0, 0};
+  std::array<std::int64_t, 2> dilation = {1, 1};
+  std::int64_t groups = 1;  // 1, or the number of channels with as many filters
+  const void* bias = nullptr;
+  ElementType bias_type = ElementType::kFloat32;
+};
+
+// [batch, height, width, channels], dense. The residual, where there is one, has the result's sizes and type.
+struct ConvCall {
+  std::int64_t batch = 0;
+  std::int64_t height = 0;  // of the input
+  std::int64_t width = 0;
+  const void* input = nullptr;
+  ElementType input_type = ElementType::kFloat32;
+  const void* residual = nullptr;
+  ElementType residual_type = ElementType::kFloat32;
+  void* output = nullptr;
+  ElementType output_type = ElementType::kFloat32;
+  Activation activation = Activation::kNone;
+};
+
+// Immutable after pack(); any number of threads may run it at once, each with its own workspace.
+class PackedConv {
+ public:
+  // kInvalidArgument for weights that contradict themselves, kUnsupported for groups between one and all channels and
+  // for quantized forms, kOutOfMemory.
+  static Result<PackedConv> pack(const ConvWeights& weights, const CpuFeatures& features = cpu_features());
+
+  std::int64_t out_channels() const { return shape_.out_channels; }
+  std::int64_t in_channels() const { return shape_.in_channels; }
+  bool is_depthwise() const { return !product_.has_value(); }
+  std::string_view kernel_name() const { return product_ ? product_->kernel_name() : "depthwise float32"; }
+  // Height and width of the result for an input of these; kInvalidArgument when the filter is larger than the padded
+  // input or the sizes are absurd.
+  Result<std::array<std::int64_t, 2>> output_size(std::int64_t height, std::int64_t width) const;
+
+  std::size_t workspace_bytes(const ConvCall& call, int threads) const;
+  // Needs an input whose output_size() is ok, and workspace_bytes() bytes aligned to 64. Allocates nothing.
+  void run(const ConvCall& call, void* workspace, const Parallel& parallel) const;
+
+ private:
+  PackedConv() = default;
+  bool takes_input_as_it_lies() const;
+  void run_depthwise(const ConvCall& call, std::array<std::int64_t, 2> size, void* workspace,
+                     const Parallel& parallel) const;
+
+  ConvWeights shape_;  // its pointers are null
+  std::optional<PackedLinear> product_;
+  std::vector<float> filters_;  // depthwise: [height][width][channels]
+  std::vector<float> bias_;     // depthwise: [channels], zeros without one
+};
+
+}  // namespace kpt::kernels

@@ -1,0 +1,14 @@
+#define KPT_SIMD simd_avx512
+#include "kernels/cpu/attention_simd.h"
+#include "kernels/cpu/norm_simd.h"
+
+namespace kpt::kernels {
+
+const SimdKernels& avx512_kernels() {
+  static constexpr SimdKernels kKernels = {
+      "avx512", simd_avx512::add_rows, simd_avx512::norm_row, simd_avx512::attend, simd_avx512::exp_of_values,
+  };
+  return kKernels;
+}
+
+}  // namespace kpt::kernels

@@ -1,0 +1,22 @@
+#define KPT_SIMD simd_baseline
+#include "kernels/cpu/attention_simd.h"
+#include "kernels/cpu/norm_simd.h"
+
+namespace kpt::kernels {
+
+const SimdKernels& baseline_kernels() {
+  static constexpr SimdKernels kKernels = {
+#if defined(__aarch64__)
+      "neon",
+#else
+      "sse2",
+#endif
+      simd_baseline::add_rows,
+      simd_baseline::norm_row,
+      simd_baseline::attend,
+      simd_baseline::exp_of_values,
+  };
+  return kKernels;
+}
+
+}  // namespace kpt::kernels
