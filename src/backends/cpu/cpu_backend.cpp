@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 
 #include "backends/cpu/detect_cpu.h"
+#include "base/text.h"
 #include "engines/aten/graph_engine.h"
+#include "engines/aten/own_targets.h"
 
 namespace kpt {
 namespace {
@@ -30,14 +32,29 @@ class LazyEngine {
   std::optional<Result<std::shared_ptr<const AtenEngine>>> engine_;
 };
 
+// Float32 is what the others are compared with, so it is none of them.
+std::vector<DType> matrix_dtypes(const std::vector<Precision>& precisions) {
+  std::vector<DType> dtypes;
+  for (const Precision precision : precisions) {
+    if (precision == Precision::kBf16) dtypes.push_back(DType::kBFloat16);
+    if (precision == Precision::kFp16) dtypes.push_back(DType::kFloat16);
+    if (precision == Precision::kInt8) dtypes.push_back(DType::kInt8);
+  }
+  return dtypes;
+}
+
 class CpuTarget final : public Target {
  public:
-  explicit CpuTarget(std::shared_ptr<LazyEngine> engine) : engine_(std::move(engine)) {
+  CpuTarget(std::shared_ptr<LazyEngine> engine, const CpuReport& cpu) : engine_(std::move(engine)) {
     capabilities_.raw_pointers = true;
     capabilities_.dynamic_shapes = true;
 #define KPT_ADD_DTYPE(enumerator, name, bytes) capabilities_.dtypes.push_back(DType::enumerator);
     KPT_DTYPES(KPT_ADD_DTYPE)
 #undef KPT_ADD_DTYPE
+    capabilities_.matrix_dtypes = matrix_dtypes(cpu.matrix_precisions);
+    capabilities_.features.push_back(to_lower(cpu.architecture));
+    for (const std::string& name : cpu.isa) capabilities_.features.push_back(to_lower(name));
+    capabilities_.own_operators.assign(std::begin(aten::kOwnTargets), std::end(aten::kOwnTargets));
   }
 
   std::string_view name() const override { return kTarget; }
@@ -82,12 +99,7 @@ class CpuDevice final : public Device {
 
 class CpuBackend final : public Backend {
  public:
-  explicit CpuBackend(const BackendContext& context)
-      : engine_(std::make_shared<LazyEngine>(
-            TorchSearch{context.detection.environment, context.torch_dir.string(), context.detection.site_packages},
-            context.threads)),
-        target_(engine_),
-        device_(target_, describe(context.detection)) {}
+  explicit CpuBackend(const BackendContext& context) : CpuBackend(context, detect_cpu(context.detection)) {}
 
   std::string_view name() const override { return "cpu"; }
   std::vector<const Target*> targets() const override { return {&target_}; }
@@ -107,8 +119,14 @@ class CpuBackend final : public Backend {
   }
 
  private:
-  static DeviceInfo describe(const DetectionContext& context) {
-    const CpuReport cpu = detect_cpu(context);
+  CpuBackend(const BackendContext& context, const CpuReport& cpu)
+      : engine_(std::make_shared<LazyEngine>(
+            TorchSearch{context.detection.environment, context.torch_dir.string(), context.detection.site_packages},
+            context.threads)),
+        target_(engine_, cpu),
+        device_(target_, describe(cpu)) {}
+
+  static DeviceInfo describe(const CpuReport& cpu) {
     return {"cpu", cpu.model, cpu.architecture, cpu.memory_limit_bytes.value_or(cpu.memory_total_bytes), true, ""};
   }
 

@@ -36,6 +36,7 @@ struct BindingContext {
   const ir::Graph& graph;
   at::Device device;             // replaces every device that the exporter wrote into a node
   std::uint32_t list_count = 0;  // of kList sources so far
+  std::vector<bool> used = {};   // by value: whether a node or an output takes it; found when an own node first asks
 };
 
 // How `argument` fills a position of type `type`. Fails with kUnsupported when the two do not go together.

@@ -245,6 +245,8 @@ Result<Step> bind_node(const ir::Graph& graph, std::uint32_t index, BindingConte
     KPT_ASSIGN_OR_RETURN(step, bind_number_node(node, *number, context));
     if (node.outputs.size() != 1 || node.outputs[0].is_list) return unsupported("it must have one result");
     step.results = result_targets(node);
+  } else if (node.target.starts_with(ir::kOwnPrefix)) {
+    KPT_ASSIGN_OR_RETURN(step, bind_own_node(graph, node, context));
   } else if (node.target.starts_with("higher_order.")) {
     KPT_ASSIGN_OR_RETURN(step, bind_higher_order(node, context));
   } else {

@@ -10,8 +10,8 @@
 #include <c10/core/InferenceMode.h>
 
 int main(int argc, char** argv) {
-  const int operations = argc > 1 ? std::atoi(argv[1]) : 1000;
-  const int repeats = argc > 2 ? std::atoi(argv[2]) : 50;
+  const int operations = argc > 1 ? static_cast<int>(std::strtol(argv[1], nullptr, 10)) : 1000;
+  const int repeats = argc > 2 ? static_cast<int>(std::strtol(argv[2], nullptr, 10)) : 50;
   const c10::InferenceMode inference;
   const at::Tensor addend = at::linspace(-0.5, 0.5, 8);
   const at::Tensor factor = at::linspace(0.9, 1.1, 8);

@@ -82,7 +82,7 @@ Status CompiledGraph::bind(at::Device device) {
       return {StatusCode::kUnsupported,
               fmt::format("node '{}' ({}): {}", node.name, node.target, step.status().message())};
     }
-    aliases_.add_node(node, step->op);
+    if (step->kind != Step::Kind::kOwn) aliases_.add_node(node, step->op);  // own nodes share and write nothing
     mark_body_writes(*step, aliases_);
     max_arguments_ = std::max(max_arguments_, static_cast<std::uint32_t>(step->arguments.size()));
     steps_.push_back(std::move(step).value());
@@ -123,13 +123,37 @@ void CompiledGraph::plan_memory() {
   }
   // Sub-graphs keep no memory of ours, but what they receive may come back as a result.
   for (Step& step : steps_) {
+    if (step.kind == Step::Kind::kOwn) plan_own_results(step, set_last, set_kept);
     if (!is_plannable(*graph_, graph_->nodes[step.node])) continue;
     const std::uint32_t value = step.result();
     const std::uint32_t set = aliases_.root(value);
     if (set_kept[set] || aliases_.is_reshaped(value) || !use_planned_result(*graph_, step, scratch_count_)) continue;
     step.planned = static_cast<std::int32_t>(planned_.size());
-    planned_.push_back({value, step.node, set_last[set]});
+    planned_.push_back({value, step.node, set_last[set], false});
   }
+}
+
+void CompiledGraph::plan_own_results(Step& step, const std::vector<std::uint32_t>& set_last,
+                                     const std::vector<bool>& set_kept) {
+  for (std::size_t index = 0; index < step.results.size(); ++index) {
+    OwnStep::ExpectedResult& result = step.own->results[index];
+    const auto value = static_cast<std::uint32_t>(step.results[index].slots[0]);
+    const std::uint32_t set = aliases_.root(value);
+    if (!result.wanted || set_kept[set] || aliases_.is_reshaped(value)) continue;
+    result.place = static_cast<std::int32_t>(planned_.size());
+    planned_.push_back({value, step.node, set_last[set], !step.own->node->keeps_strides()});
+  }
+}
+
+Status CompiledGraph::prepare(std::span<const at::Tensor* const> constants) {
+  for (Step& step : steps_) {
+    if (step.kind != Step::Kind::kOwn) continue;
+    const Status status = step.own->node->prepare(OwnWeights(step, constants));
+    if (status.ok()) continue;
+    const ir::Node& node = graph_->nodes[step.node];
+    return {status.code(), fmt::format("node '{}' ({}): {}", node.name, node.target, status.message())};
+  }
+  return {};
 }
 
 std::vector<NodePlan> CompiledGraph::describe() const {
@@ -137,10 +161,15 @@ std::vector<NodePlan> CompiledGraph::describe() const {
   for (const Step& step : steps_) {
     const ir::Node& node = graph_->nodes[step.node];
     std::string how = "boxed";
+    bool planned = step.planned >= 0;
     if (step.kind == Step::Kind::kTyped) how = "typed";
     if (step.kind == Step::Kind::kNumber) how = "own";
+    if (step.kind == Step::Kind::kOwn) {
+      how = "own: " + step.own->node->describe();
+      for (const OwnStep::ExpectedResult& result : step.own->results) planned = planned || result.place >= 0;
+    }
     if (step.kind == Step::Kind::kCond || step.kind == Step::Kind::kWhile) how = "own";
-    if (step.planned >= 0) how += ", planned";
+    if (planned) how += ", planned";
     plans.push_back({node.name, node.target, std::move(how)});
   }
   return plans;

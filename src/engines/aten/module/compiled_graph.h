@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "engines/aten/module/aliases.h"
 #include "engines/aten/module/arguments.h"
 #include "engines/aten/module/number_nodes.h"
+#include "engines/aten/module/own_nodes.h"
 #include "ir/graph.h"
 
 namespace kpt::aten {
@@ -31,7 +33,7 @@ struct ResultTarget {
 };
 
 struct Step {
-  enum class Kind : std::uint8_t { kBoxed, kTyped, kNumber, kCond, kWhile };
+  enum class Kind : std::uint8_t { kBoxed, kTyped, kNumber, kOwn, kCond, kWhile };
   Kind kind = Kind::kBoxed;
   std::uint32_t node = 0;
   std::optional<c10::OperatorHandle> op;
@@ -40,6 +42,7 @@ struct Step {
   std::vector<ResultTarget> results;
   TypedFunction typed = nullptr;
   NumberFunction number = nullptr;
+  std::unique_ptr<OwnStep> own;        // of kOwn
   std::int32_t planned = -1;           // the frame's tensor that receives the result; -1: libtorch allocates it
   std::uint32_t scratch = 0;           // of typed steps: the frame's place for a cached view
   std::vector<std::uint32_t> release;  // slots whose last use this is
@@ -54,6 +57,7 @@ struct PlannedResult {
   std::uint32_t value = 0;
   std::uint32_t first = 0;  // step that makes it
   std::uint32_t last = 0;   // last step that touches its memory
+  bool contiguous = false;  // whatever strides were recorded
 };
 
 class CompiledGraph {
@@ -63,6 +67,10 @@ class CompiledGraph {
   // Fails with kUnsupported when a node cannot run. `graph` must outlive the result. With `plan_memory`, results get
   // places in an arena where their sizes are known before the run.
   static Result<std::unique_ptr<CompiledGraph>> compile(const ir::Graph& graph, at::Device device, bool plan_memory);
+
+  // Lets own nodes prepare. `constants`: by slot, the weights that no run changes; null elsewhere. Fails with
+  // kUnsupported, naming the node. Before the first run, once.
+  Status prepare(std::span<const at::Tensor* const> constants);
 
   const ir::Graph& graph() const { return *graph_; }
   const std::vector<Step>& steps() const { return steps_; }
@@ -80,6 +88,7 @@ class CompiledGraph {
   Status bind(at::Device device);
   void plan_releases();
   void plan_memory();
+  void plan_own_results(Step& step, const std::vector<std::uint32_t>& set_last, const std::vector<bool>& set_kept);
 
   const ir::Graph* graph_;
   AliasSets aliases_;

@@ -14,13 +14,10 @@
 
 #include "device/execution.h"
 #include "engines/aten/module/compiled_graph.h"
+#include "engines/aten/module/own_memory.h"
 #include "kpt/tensor.h"
 
 namespace kpt::aten {
-
-struct FreeDeleter {
-  void operator()(void* memory) const noexcept { std::free(memory); }  // NOLINT(cppcoreguidelines-no-malloc)
-};
 
 // Sizes and places of the planned results for one set of symbol values.
 struct MemoryPlan {
@@ -56,6 +53,8 @@ struct Frame {
   std::shared_ptr<const MemoryPlan> plan;
   std::unique_ptr<void, FreeDeleter> arena;
   std::size_t arena_bytes = 0;
+  Workspace workspace;  // of own nodes
+  Workers workers;      // likewise
 };
 
 // Makes `frame` follow `plan`: the arena grows if it must, and the planned tensors point into it.

@@ -40,6 +40,17 @@ Status check_weight(const ir::Value& value, const std::string& name, const Tenso
   return {};
 }
 
+// Gives the place the densest layout in the order of its axes. False when its size does not fit 64 bits.
+bool make_contiguous(MemoryPlan::Place& place, std::int64_t* last_element) {
+  std::int64_t stride = 1;
+  for (std::size_t axis = place.sizes.size(); axis-- > 0;) {
+    place.strides[axis] = stride;
+    if (__builtin_mul_overflow(stride, std::max<std::int64_t>(place.sizes[axis], 1), &stride)) return false;
+  }
+  *last_element = stride - 1;
+  return true;
+}
+
 bool is_weight(ir::InputKind kind) {
   return kind == ir::InputKind::kParameter || kind == ir::InputKind::kBuffer || kind == ir::InputKind::kConstant;
 }
@@ -69,6 +80,7 @@ Result<std::unique_ptr<Executable>> GraphExecutable::load(std::shared_ptr<const 
   executable->graph_ = std::move(graph);
   KPT_ASSIGN_OR_RETURN(executable->compiled_, CompiledGraph::compile(*executable->graph_, at::kCPU, true));
   KPT_RETURN_IF_ERROR(executable->load_weights(weights));
+  KPT_RETURN_IF_ERROR(executable->prepare_nodes());
   executable->find_user_inputs();
   executable->find_outputs();
   executable->frames_.reserve(kFramesKept);  // so that giving one back cannot fail
@@ -110,6 +122,14 @@ Status GraphExecutable::load_weights(const Weights& weights) {
   }
   stateful_ = std::any_of(weights_.begin(), weights_.end(), [](const LoadedWeight& weight) { return weight.written; });
   return {};
+}
+
+Status GraphExecutable::prepare_nodes() {
+  std::vector<const at::Tensor*> constants(graph_->values.size(), nullptr);
+  for (const LoadedWeight& weight : weights_) {
+    if (!weight.written) constants[weight.slot] = &weight.tensor;
+  }
+  return compiled_->prepare(constants);
 }
 
 void GraphExecutable::find_user_inputs() {
@@ -185,7 +205,7 @@ std::shared_ptr<const MemoryPlan> GraphExecutable::make_plan(const std::vector<s
     bool known = true;
     for (std::size_t axis = 0; axis < type.dims.size() && known; ++axis) {
       const auto size = type.dims[axis].evaluate(bindings);
-      const auto stride = type.strides[axis].evaluate(bindings);
+      const auto stride = result.contiguous ? Result<std::int64_t>(0) : type.strides[axis].evaluate(bindings);
       std::int64_t reach = 0;
       known = size.ok() && stride.ok() && *size >= 0 && *stride >= 0 &&
               !__builtin_mul_overflow(std::max<std::int64_t>(*size - 1, 0), *stride, &reach) &&
@@ -194,6 +214,7 @@ std::shared_ptr<const MemoryPlan> GraphExecutable::make_plan(const std::vector<s
       place.sizes.push_back(*size);
       place.strides.push_back(*stride);
     }
+    if (known && result.contiguous) known = make_contiguous(place, &last_element);
     const auto count = known ? count_elements(place.sizes) : std::nullopt;
     std::size_t bytes = 0;
     if (!count || *count == 0 || last_element != *count - 1 ||
@@ -390,6 +411,8 @@ Status GraphExecutable::run(RunContext& context, std::span<const Tensor> inputs,
   } catch (const CallFailure& error) {
     const bool caller = error.code() == CallCode::kInvalidArgument;
     return to_failure(error, caller ? StatusCode::kInvalidArgument : StatusCode::kVendorLibrary, *compiled_, position);
+  } catch (const OwnNodeFailure& error) {
+    return to_failure(error, StatusCode::kKernel, *compiled_, position);
   } catch (const c10::OutOfMemoryError& error) {
     return to_failure(error, StatusCode::kOutOfMemory, *compiled_, position);
   } catch (const std::bad_alloc& error) {

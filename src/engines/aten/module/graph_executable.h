@@ -36,6 +36,7 @@ class GraphExecutable final : public Executable {
  private:
   GraphExecutable() = default;
   Status load_weights(const Weights& weights);
+  Status prepare_nodes();
   void find_user_inputs();
   std::unique_ptr<Frame> take_frame(const std::vector<std::int64_t>& key);
   void return_frame(std::unique_ptr<Frame> frame) noexcept;

@@ -240,6 +240,11 @@ void run_step(const Step& step, Frame& frame, const RunLimits& limits) {
       }
       break;
     case Step::Kind::kNumber: run_number(step, frame); break;
+    case Step::Kind::kOwn: {
+      OwnCall call(step, frame);
+      step.own->node->run(call);
+      break;
+    }
     case Step::Kind::kCond: run_cond(step, frame, limits); break;
     case Step::Kind::kWhile: run_while(step, frame, limits); break;
   }

@@ -1,0 +1,223 @@
+// kpt.conv2d(input, weight, bias, residual, stride, padding, dilation, groups, activation) -> result
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "engines/aten/module/own_nodes.h"
+#include "engines/aten/module/tensors.h"
+#include "kernels/cpu/conv.h"
+#include "kernels/cpu/image_copy.h"
+
+namespace kpt::aten {
+namespace {
+
+using kernels::ElementType;
+using Four = std::array<std::int64_t, 4>;
+
+enum Position : std::size_t { kInput, kWeight, kBias, kResidual, kStride, kPadding, kDilation, kGroups, kActivation };
+
+ElementType element_type(at::ScalarType type) {
+  return type == at::kBFloat16 ? ElementType::kBfloat16 : ElementType::kFloat32;
+}
+
+Four to_four(at::IntArrayRef values) { return {values[0], values[1], values[2], values[3]}; }
+
+std::int64_t count_of(const Four& sizes) { return sizes[0] * sizes[1] * sizes[2] * sizes[3]; }
+
+struct ConvForm {
+  std::array<std::int64_t, 2> stride = {};
+  std::array<std::int64_t, 2> padding = {};
+  std::array<std::int64_t, 2> dilation = {};
+  std::int64_t groups = 1;
+  kernels::Activation activation = kernels::Activation::kNone;
+  bool has_bias = false;
+  bool channels_last = false;  // the result
+};
+
+// Parts of the workspace, one after the other. Sizes come from tensors that exist, so they cannot overflow.
+class Parts {
+ public:
+  std::size_t add(std::size_t bytes) {
+    const std::size_t offset = bytes_;
+    bytes_ += (bytes + 63) / 64 * 64;
+    return offset;
+  }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  std::size_t bytes_ = 0;
+};
+
+class ConvNode final : public OwnNode {
+ public:
+  explicit ConvNode(const ConvForm& form) : form_(form) {}
+
+  std::string describe() const override {
+    const std::string_view format = form_.channels_last ? "channels-last" : "contiguous";
+    if (packed_) return fmt::format("convolution by {}, result {}", packed_->kernel_name(), format);
+    return fmt::format("convolution, its weights packed in every run because they are not constant, result {}", format);
+  }
+
+  bool keeps_strides() const override { return form_.channels_last; }
+
+  Status prepare(const OwnWeights& weights) override {
+    const at::Tensor* weight = weights.find(kWeight);
+    const at::Tensor* bias = weights.find(kBias);
+    if (weight == nullptr || (form_.has_bias && bias == nullptr)) return {};
+    KPT_ASSIGN_OR_RETURN(packed_, pack(*weight, bias));
+    return {};
+  }
+
+  void run(OwnCall& call) const override {
+    if (packed_) return convolve(call, *packed_);
+    const auto packed = pack(call.tensor(kWeight), call.find_tensor(kBias));
+    if (!packed.ok()) throw OwnNodeFailure(packed.status().message());
+    convolve(call, *packed);
+  }
+
+ private:
+  Result<kernels::PackedConv> pack(const at::Tensor& given, const at::Tensor* bias) const {
+    const at::Tensor weight = given.contiguous();
+    kernels::ConvWeights weights;
+    weights.type = element_type(weight.scalar_type());
+    weights.form =
+        weights.type == ElementType::kBfloat16 ? kernels::LinearForm::kBfloat16 : kernels::LinearForm::kFloat32;
+    weights.data = weight.const_data_ptr();
+    weights.out_channels = weight.size(0);
+    if (__builtin_mul_overflow(weight.size(1), form_.groups, &weights.in_channels)) {
+      return Status(StatusCode::kUnsupported, "it has too many groups");
+    }
+    weights.kernel = {weight.size(2), weight.size(3)};
+    weights.stride = form_.stride;
+    weights.padding = form_.padding;
+    weights.dilation = form_.dilation;
+    weights.groups = form_.groups;
+    at::Tensor dense_bias;
+    if (bias != nullptr) {
+      if (bias->size(0) != weights.out_channels) {
+        return Status(StatusCode::kUnsupported, "its bias does not fit its weight");
+      }
+      dense_bias = bias->contiguous();
+      weights.bias = dense_bias.const_data_ptr();
+      weights.bias_type = element_type(dense_bias.scalar_type());
+    }
+    return kernels::PackedConv::pack(weights);
+  }
+
+  void convolve(OwnCall& call, const kernels::PackedConv& conv) const {
+    const at::Tensor& input = call.tensor(kInput);
+    const Four in = to_four(input.sizes());
+    OwnCall::require(in[1] == conv.in_channels(), "the input has another number of channels than the weight");
+    const auto found = conv.output_size(in[2], in[3]);
+    if (!found.ok()) throw OwnNodeFailure(found.status().message());
+    const Four out = {in[0], conv.out_channels(), (*found)[0], (*found)[1]};
+    const Four last = kernels::channels_last_strides(out);
+    at::Tensor& result = form_.channels_last ? call.result(0, out, last) : call.result(0, out);
+    const at::Tensor* residual = call.find_tensor(kResidual);
+    if (residual != nullptr) {
+      OwnCall::require(residual->sizes() == result.sizes(), "the residual is not of the result's sizes");
+    }
+    const kernels::Parallel parallel = call.parallel();
+    kernels::ConvCall product;
+    product.batch = in[0];
+    product.height = in[2];
+    product.width = in[3];
+    product.input_type = element_type(input.scalar_type());
+    product.output_type = element_type(result.scalar_type());
+    product.activation = form_.activation;
+    Parts parts;
+    const std::size_t kernel_at = parts.add(conv.workspace_bytes(product, parallel.threads));
+    const std::size_t input_at = parts.add(bytes_to_copy(&input));
+    const std::size_t residual_at = parts.add(bytes_to_copy(residual));
+    const std::size_t result_at = parts.add(bytes_to_copy(&result));
+    auto* workspace = static_cast<std::byte*>(call.workspace(parts.bytes()));
+    product.input = bring(input, workspace + input_at, parallel);
+    if (residual != nullptr) {
+      product.residual = bring(*residual, workspace + residual_at, parallel);
+      product.residual_type = element_type(residual->scalar_type());
+    }
+    const bool direct = bytes_to_copy(&result) == 0;
+    product.output = direct ? result.mutable_data_ptr() : workspace + result_at;
+    conv.run(product, workspace + kernel_at, parallel);
+    if (direct) return;
+    kernels::copy_image({out, product.output, last, result.mutable_data_ptr(), to_four(result.strides()),
+                         kernels::element_bytes(product.output_type)},
+                        parallel);
+  }
+
+  // What a tensor takes in channels-last memory, if it does not lie so already.
+  static std::size_t bytes_to_copy(const at::Tensor* tensor) {
+    if (tensor == nullptr) return 0;
+    const Four sizes = to_four(tensor->sizes());
+    if (kernels::is_channels_last(sizes, to_four(tensor->strides()))) return 0;
+    return static_cast<std::size_t>(count_of(sizes)) * kernels::element_bytes(element_type(tensor->scalar_type()));
+  }
+
+  static const void* bring(const at::Tensor& tensor, std::byte* copy, const kernels::Parallel& parallel) {
+    if (bytes_to_copy(&tensor) == 0) return tensor.const_data_ptr();
+    const Four sizes = to_four(tensor.sizes());
+    kernels::copy_image(
+        {sizes, tensor.const_data_ptr(), to_four(tensor.strides()), copy, kernels::channels_last_strides(sizes),
+         kernels::element_bytes(element_type(tensor.scalar_type()))},
+        parallel);
+    return copy;
+  }
+
+  ConvForm form_;
+  std::optional<kernels::PackedConv> packed_;
+};
+
+// The file's strides of the result. Channels, height and width are constants almost always; where they are not, the
+// channels' stride decides, and a run whose result does not fit fails.
+Result<bool> find_channels_last(const ir::TensorType& type) {
+  std::array<std::optional<std::int64_t>, 4> sizes;
+  std::array<std::optional<std::int64_t>, 4> strides;
+  for (std::size_t axis = 1; axis < 4; ++axis) {
+    sizes[axis] = type.dims[axis].constant();
+    strides[axis] = type.strides[axis].constant();
+  }
+  if (!sizes[1] || !sizes[2] || !sizes[3] || !strides[1] || !strides[2] || !strides[3]) return strides[1] == 1;
+  const std::int64_t c = *sizes[1];
+  const std::int64_t h = *sizes[2];
+  const std::int64_t w = *sizes[3];
+  if (strides[1] == h * w && strides[2] == w && strides[3] == 1) return false;
+  if (strides[1] == 1 && strides[2] == w * c && strides[3] == c) return true;
+  return Status(StatusCode::kUnsupported, "its result is neither contiguous nor channels-last in the file");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<OwnNode>> bind_conv2d(const OwnBinding& binding) {
+  KPT_RETURN_IF_ERROR(binding.check_tensor(kInput, {DType::kFloat32, DType::kBFloat16}, 4, 4));
+  KPT_RETURN_IF_ERROR(binding.check_tensor(kWeight, {DType::kFloat32, DType::kBFloat16}, 4, 4));
+  KPT_RETURN_IF_ERROR(binding.check_optional_tensor(kBias, {DType::kFloat32, DType::kBFloat16}, 1, 1));
+  KPT_RETURN_IF_ERROR(binding.check_optional_tensor(kResidual, {DType::kFloat32, DType::kBFloat16}, 4, 4));
+  const DType result = binding.result_type(0).dtype == DType::kBFloat16 ? DType::kBFloat16 : DType::kFloat32;
+  KPT_RETURN_IF_ERROR(binding.check_result(0, result, 4));
+  ConvForm form;
+  const auto take_two = [&](std::size_t position, std::int64_t least, std::array<std::int64_t, 2>& two) -> Status {
+    KPT_ASSIGN_OR_RETURN(const std::vector<std::int64_t> values, binding.integers(position, 2));
+    if (values[0] < least || values[1] < least) return binding.refuse(position, "is too small");
+    two = {values[0], values[1]};
+    return {};
+  };
+  KPT_RETURN_IF_ERROR(take_two(kStride, 1, form.stride));
+  KPT_RETURN_IF_ERROR(take_two(kPadding, 0, form.padding));
+  KPT_RETURN_IF_ERROR(take_two(kDilation, 1, form.dilation));
+  KPT_ASSIGN_OR_RETURN(form.groups, binding.integer(kGroups));
+  const auto out_channels = binding.find_type(kWeight)->dims[0].constant();
+  const auto group_channels = binding.find_type(kWeight)->dims[1].constant();
+  if (form.groups != 1 && (form.groups < 1 || out_channels != form.groups || group_channels != 1)) {
+    return binding.refuse(kGroups, "is neither 1 nor the number of channels and of filters");
+  }
+  KPT_ASSIGN_OR_RETURN(const ir::Activation activation, binding.activation(kActivation));
+  form.activation = static_cast<kernels::Activation>(activation);
+  form.has_bias = !binding.is_none(kBias);
+  KPT_ASSIGN_OR_RETURN(form.channels_last, find_channels_last(binding.result_type(0)));
+  return std::unique_ptr<OwnNode>(std::make_unique<ConvNode>(form));
+}
+
+}  // namespace kpt::aten
