@@ -30,6 +30,7 @@ struct PassContext {
   const Capabilities& capabilities;       // of the target
   Evaluator evaluator;                    // may be empty: then nothing is folded
   std::vector<std::string> kept_precise;  // names of nodes that stay in the model's own precision
+  std::vector<std::string> not_quantized = {};  // of nodes that may become bfloat16, but nothing below it
 };
 
 struct Pass {

@@ -11,6 +11,8 @@
 
 #include <fmt/format.h>
 
+#include "ir/own_operators.h"
+
 namespace kpt {
 namespace {
 
@@ -161,6 +163,11 @@ Status promote_to_fp64(ir::Graph& graph) {
   }
   graph.nodes = std::move(nodes);
   for (ir::Node& node : graph.nodes) {
+    if (node.target.starts_with(ir::kOwnPrefix)) {
+      return {StatusCode::kUnsupported,
+              fmt::format("node '{}' ({}) has no fp64 form: the reference is made of the graph before optimization",
+                          node.name, node.target)};
+    }
     if (depends_on_bits(node)) {
       return {StatusCode::kUnsupported,
               fmt::format("node '{}' ({}) has no fp64 form, so the model has no reference", node.name, node.target)};

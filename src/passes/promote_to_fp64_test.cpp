@@ -165,5 +165,16 @@ TEST(PromoteGraph, BitCastsAreRefusedByName) {
   EXPECT_THAT(promote_to_fp64(graph).message(), testing::HasSubstr("'view_3' (aten.view.dtype)"));
 }
 
+TEST(PromoteGraph, NodesOfOurOwnAreRefusedByName) {
+  ir::Graph graph;
+  ir::Node node;
+  node.name = "glu_3";
+  node.target = "kpt.glu.default";
+  graph.nodes.push_back(node);
+  const Status status = promote_to_fp64(graph);
+  EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+  EXPECT_THAT(status.message(), testing::HasSubstr("node 'glu_3' (kpt.glu.default) has no fp64 form"));
+}
+
 }  // namespace
 }  // namespace kpt

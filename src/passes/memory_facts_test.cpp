@@ -1,0 +1,145 @@
+#include "passes/memory_facts.h"
+
+#include <gtest/gtest.h>
+
+#include "ir/text.h"
+#include "passes/graph_edit.h"
+#include "passes/pass_testing.h"
+
+namespace kpt {
+namespace {
+
+ir::ValueId find(const ir::Graph& graph, std::string_view name) {
+  for (std::uint32_t value = 0; value < graph.values.size(); ++value) {
+    if (graph.values[value].name == name) return static_cast<ir::ValueId>(value);
+  }
+  return ir::kNoValue;
+}
+
+constexpr const char* kText = R"(kpt_graph 1
+buffer cache: float32[4]
+buffer counter: int64[]
+parameter w: float32[4]
+buffer mean: float32[4]
+buffer var: float32[4]
+input x: float32[4]
+input y: float32[2, 4]
+view: float32[2, 2] = aten.view.default(self=%cache, size=[2, 2])
+neg: float32[4] = aten.neg.default(self=%cache)
+copy_: float32[4] = aten.copy_.default(self=%cache, src=%x)
+cos: float32[4] = aten.cos.default(self=%w)
+sub: float32[4] = mylib.mystery.default(t=%cos)
+batch_norm: float32[2, 4] = aten.batch_norm.default(input=%y, weight=%w, bias=none, running_mean=%mean, running_var=%var, training=true, momentum=0.1, eps=1e-05, cudnn_enabled=false)
+add: int64[] = aten.add.Tensor(self=%counter, other=1)
+output %view "a"
+output %neg "b"
+output %copy_ "c"
+output %sub "d"
+output %batch_norm "e"
+buffer_mutation %add "counter"
+)";
+
+TEST(MemoryFacts, WritesAreSeenThroughViews) {
+  const ir::Graph graph = ir::read_graph(kText).value();
+  const Weights weights = pass_testing::draw_weights(graph, 1);
+  const MemoryFacts facts(graph, weights);
+  for (const char* name : {"cache", "view", "copy_", "mean", "var", "cos", "sub"}) {
+    EXPECT_TRUE(facts.is_written(find(graph, name))) << name;
+  }
+  for (const char* name : {"neg", "w", "x", "batch_norm", "add"}) {
+    EXPECT_FALSE(facts.is_written(find(graph, name))) << name;
+  }
+  EXPECT_TRUE(facts.may_share(find(graph, "view"), find(graph, "copy_")));
+  EXPECT_FALSE(facts.may_share(find(graph, "neg"), find(graph, "cache")));
+  EXPECT_FALSE(facts.is_steady(find(graph, "view"), 0, 3));
+  EXPECT_TRUE(facts.is_steady(find(graph, "view"), 2, 6));
+  EXPECT_TRUE(facts.is_steady(find(graph, "x"), 0, 6));
+}
+
+TEST(MemoryFacts, OnlyWeightsThatKeepTheirContentAreConstant) {
+  const ir::Graph graph = ir::read_graph(kText).value();
+  const Weights weights = pass_testing::draw_weights(graph, 1);
+  const MemoryFacts facts(graph, weights);
+  const ConstantWeights constants(graph, weights, facts);
+  EXPECT_NE(constants.find(find(graph, "w")), nullptr);
+  for (const char* name : {"cache", "counter", "mean", "x", "neg"}) {
+    EXPECT_EQ(constants.find(find(graph, name)), nullptr) << name;
+  }
+}
+
+TEST(MemoryFacts, WeightsThatOverlapShare) {
+  const ir::Graph graph = ir::read_graph(R"(kpt_graph 1
+buffer a: float32[4]
+buffer b: float32[2]
+buffer c: float32[2]
+input x: float32[4]
+copy_: float32[4] = aten.copy_.default(self=%a, src=%x)
+output %b "b"
+output %c "c"
+)")
+                              .value();
+  const Tensor storage = Tensor::empty(DType::kFloat32, Dims{8}).value();
+  Weights weights;
+  const auto view = [&](std::int64_t size, std::int64_t offset) {
+    return Tensor::from_buffer(storage.buffer(), DType::kFloat32, Dims{size}, Dims{1}, offset).value();
+  };
+  weights.emplace("a", view(4, 0));
+  weights.emplace("b", view(2, 3));
+  weights.emplace("c", view(2, 6));
+  const MemoryFacts facts(graph, weights);
+  EXPECT_TRUE(facts.is_written(find(graph, "b")));
+  EXPECT_FALSE(facts.is_written(find(graph, "c")));
+}
+
+TEST(MemoryFacts, WhatMayBeTakenOut) {
+  const auto node = [](const std::string& target) {
+    ir::Node made;
+    made.target = target;
+    made.outputs = {{false, {ir::ValueId{0}}}};
+    return made;
+  };
+  EXPECT_TRUE(is_removable(node("aten.add.Tensor")));
+  EXPECT_TRUE(is_removable(node("aten.__and__.Tensor")));
+  EXPECT_TRUE(is_removable(node("kpt.linear.default")));
+  EXPECT_TRUE(is_removable(node("aten.empty.memory_format")));
+  EXPECT_FALSE(is_pure(node("aten.empty.memory_format")));
+  for (const char* target : {"aten.add_.Tensor", "aten.rand.default", "mylib.f.default", "higher_order.cond",
+                             "aten._assert_scalar.default", "aten.dropout.default", "aten.batch_norm.default"}) {
+    EXPECT_FALSE(is_removable(node(target))) << target;
+  }
+}
+
+TEST(GraphEdit, InsertsInOrderAndTakesOutWhatFed) {
+  ir::Graph graph = ir::read_graph(R"(kpt_graph 1
+input x: float32[4]
+exp: float32[4] = aten.exp.default(self=%x)
+cos: float32[4] = aten.cos.default(self=%exp)
+sin: float32[4] = aten.sin.default(self=%cos)
+output %sin "y"
+)")
+                        .value();
+  Weights weights;
+  {
+    GraphEdit edit(graph, weights);
+    const ir::ValueId neg = edit.add_value("exp", edit.type(find(graph, "x")));
+    EXPECT_EQ(graph.at(neg).name, "exp_1");
+    edit.insert_before(2, make_node("neg", "aten.neg.default", {{"self", {find(graph, "x")}}}, neg));
+    edit.replace_call(2, "aten.tanh.default", {{"self", {neg}}});
+    EXPECT_FALSE(edit.is_alive(0));
+    EXPECT_FALSE(edit.is_alive(1));
+    const ir::ValueId last = edit.add_value("last", edit.type(find(graph, "x")));
+    edit.insert_behind(2, make_node("abs", "aten.abs.default", {{"self", {find(graph, "sin")}}}, last));
+    edit.replace_outputs(find(graph, "sin"), last);
+  }
+  remove_unused(graph, weights);
+  EXPECT_EQ(ir::print_graph(graph), R"(kpt_graph 1
+input x: float32[4]
+exp_1: float32[4] = aten.neg.default(self=%x) name="neg"
+sin: float32[4] = aten.tanh.default(self=%exp_1)
+last: float32[4] = aten.abs.default(self=%sin) name="abs"
+output %last "y"
+)");
+}
+
+}  // namespace
+}  // namespace kpt

@@ -1,0 +1,162 @@
+// Passes whose effect lies in the weights or depends on them.
+#include <cmath>
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ir/text.h"
+#include "passes/attention_match.h"
+#include "passes/graph_edit.h"
+#include "passes/pass_testing.h"
+#include "passes/pipeline.h"
+#include "passes/runner.h"
+
+namespace kpt {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+
+constexpr const char* kTwoProducts = R"(kpt_graph 1
+parameter w: float32[5, 64]
+parameter v: float32[3, 5]
+input x: float32[2, 64]
+first: float32[2, 5] = kpt.linear.default(input=%x, weight=%w, bias=none, residual=none, activation="relu")
+second: float32[2, 3] = kpt.linear.default(input=%first, weight=%v, bias=none, residual=none, activation="none")
+output %second "y"
+)";
+
+struct Outcome {
+  ir::Graph graph;
+  Weights weights;
+  Weights before;
+  PassRecord record;
+};
+
+Outcome run_pass(const char* text, const char* pass, std::vector<std::string> kept = {},
+                 const std::function<void(Weights&)>& change = {}) {
+  const std::uint64_t seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  Outcome run;
+  run.graph = ir::read_graph(text).value();
+  run.weights = pass_testing::draw_weights(run.graph, seed);
+  if (change) change(run.weights);
+  run.before = run.weights;
+  const Capabilities capabilities = pass_testing::full_capabilities();
+  PassContext context{run.weights, capabilities, {}, std::move(kept)};
+  const auto records = run_passes(std::vector{find_pass(pass)}, run.graph, context);
+  EXPECT_TRUE(records.ok()) << records.status().message();
+  if (records.ok()) run.record = (*records)[0];
+  return run;
+}
+
+TEST(QuantizeInt8, EveryElementIsWithinHalfAStepAndRowsOfZerosAreFine) {
+  const Outcome run = run_pass(kTwoProducts, "quantize_int8", {}, [](Weights& weights) {
+    std::fill_n(weights.at("w").elements<float>().begin() + 64, 64, 0.0F);  // row 1
+  });
+  const std::vector<double> exact = read_as_double(run.before.at("w")).value();
+  const auto steps = run.weights.at("w_int8").elements<std::int8_t>();
+  const auto scales = run.weights.at("w_int8_scale").elements<float>();
+  EXPECT_EQ(scales[1], 1.0F);
+  for (std::size_t at = 0; at < exact.size(); ++at) {
+    const double scale = scales[at / 64];
+    EXPECT_LE(std::fabs(exact[at] - steps[at] * scale), scale * 0.5000001) << at;
+    EXPECT_GE(steps[at], -127);
+  }
+  // The greatest of a row uses the whole range.
+  int greatest = 0;
+  for (std::size_t at = 0; at < 64; ++at) greatest = std::max(greatest, std::abs(static_cast<int>(steps[at])));
+  EXPECT_EQ(greatest, 127);
+}
+
+TEST(QuantizeInt4, GroupsOfARow) {
+  const Outcome run = run_pass(kTwoProducts, "quantize_int4");
+  const std::vector<double> exact = read_as_double(run.before.at("w")).value();
+  const Tensor packed = run.weights.at("w_int4");
+  EXPECT_EQ(packed.dims(), (Dims{5, 32}));
+  EXPECT_EQ(run.weights.at("w_int4_scale").dims(), (Dims{5, 1}));
+  for (std::size_t at = 0; at < exact.size(); ++at) {
+    const unsigned pair = packed.elements<std::uint8_t>()[at / 2];
+    const double step = static_cast<double>(at % 2 == 0 ? pair & 15U : pair >> 4U) - 8;
+    const double scale = run.weights.at("w_int4_scale").elements<float>()[at / 64];
+    EXPECT_LE(std::fabs(exact[at] - step * scale), scale * 0.5000001) << at;
+  }
+  EXPECT_THAT(run.record.details, Contains(HasSubstr("second stays as it is")));
+}
+
+TEST(Precision, KeptNodesAndStrangeWeightsStay) {
+  for (const char* pass : {"quantize_int8", "quantize_int4", "assign_bf16"}) {
+    const Outcome run = run_pass(kTwoProducts, pass, {"first", "second"});
+    EXPECT_EQ(run.record.changes, 0U) << pass;
+    EXPECT_THAT(run.record.details, Contains(HasSubstr("first stays"))) << pass;
+  }
+  const Outcome run = run_pass(kTwoProducts, "quantize_int8", {},
+                               [](Weights& weights) { weights.at("w").elements<float>()[3] = INFINITY; });
+  EXPECT_EQ(run.record.changes, 1U);
+  EXPECT_THAT(run.record.details, Contains(HasSubstr("no finite number")));
+}
+
+TEST(Precision, NeedsTheTargetsTypes) {
+  Capabilities capabilities = pass_testing::full_capabilities();
+  capabilities.matrix_dtypes.clear();
+  EXPECT_FALSE(find_pass("assign_bf16")->applies(capabilities).supported);
+  EXPECT_FALSE(find_pass("quantize_int8")->applies(capabilities).supported);
+  EXPECT_TRUE(find_pass("quantize_int4")->applies(capabilities).supported);
+}
+
+TEST(FoldBatchNorm, WeightsAreThoseOfTheFormula) {
+  const Outcome run = run_pass(R"(kpt_graph 1
+parameter w: float32[2, 1, 1, 1]
+parameter b: float32[2]
+parameter gamma: float32[2]
+parameter beta: float32[2]
+buffer mean: float32[2]
+buffer var: float32[2]
+input x: float32[1, 1, 4, 4]
+conv2d: float32[1, 2, 4, 4] = aten.conv2d.default(input=%x, weight=%w, bias=%b)
+batch_norm: float32[1, 2, 4, 4] = aten.batch_norm.default(input=%conv2d, weight=%gamma, bias=%beta, running_mean=%mean, running_var=%var, training=false, momentum=0.1, eps=0.125, cudnn_enabled=false)
+output %batch_norm "y"
+)",
+                               "fold_batch_norm");
+  const auto old = [&](const char* name, std::size_t at) { return read_as_double(run.before.at(name)).value()[at]; };
+  for (std::size_t channel = 0; channel < 2; ++channel) {
+    const double scale = old("gamma", channel) / std::sqrt(old("var", channel) + 0.125);
+    EXPECT_EQ(run.weights.at("batch_norm_weight").elements<float>()[channel],
+              static_cast<float>(old("w", channel) * scale));
+    EXPECT_FLOAT_EQ(run.weights.at("batch_norm_bias").elements<float>()[channel],
+                    static_cast<float>((old("b", channel) - old("mean", channel)) * scale + old("beta", channel)));
+  }
+}
+
+TEST(Attention, MasksOfConstants) {
+  ir::Graph graph = ir::read_graph(R"(kpt_graph 1
+constant triangle: bool[1, 1, 3, 3]
+constant lowest: float32[3, 3]
+constant open: bool[2, 1, 1, 3]
+constant other: bool[3, 3]
+input x: bool[3, 3]
+output %x "y"
+)")
+                        .value();
+  Weights weights = pass_testing::draw_weights(graph, 1);
+  const auto lowest = weights.at("lowest").elements<float>();
+  const auto triangle = weights.at("triangle").elements<bool>();
+  const auto other = weights.at("other").elements<bool>();
+  for (std::size_t at = 0; at < 9; ++at) {
+    const bool seen = at % 3 <= at / 3;
+    triangle[at] = seen;
+    other[at] = !seen;
+    lowest[at] = seen ? 0.0F : std::numeric_limits<float>::lowest();
+  }
+  std::ranges::fill(weights.at("open").elements<bool>(), true);
+  GraphEdit edit(graph, weights);
+  EXPECT_EQ(classify_mask(edit, graph.inputs[0].value), MaskKind::kCausal);
+  EXPECT_EQ(classify_mask(edit, graph.inputs[1].value), MaskKind::kCausal);
+  EXPECT_EQ(classify_mask(edit, graph.inputs[2].value), MaskKind::kNone);
+  EXPECT_EQ(classify_mask(edit, graph.inputs[3].value), MaskKind::kAny);
+  EXPECT_EQ(classify_mask(edit, graph.inputs[4].value), MaskKind::kAny);
+}
+
+}  // namespace
+}  // namespace kpt

@@ -1,0 +1,150 @@
+#include "passes/quantize_weights.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "passes/node_arguments.h"
+#include "passes/own_calls.h"
+#include "passes/weight_values.h"
+
+namespace kpt {
+namespace {
+
+struct Quantized {
+  Tensor weight;
+  Tensor scale;
+};
+
+bool is_finite(const std::vector<double>& values) {
+  return std::all_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); });
+}
+
+// The scale of a stretch of elements and what they become: round(x / scale), at most `limit` in magnitude. What is
+// stored is the float nearest to the scale, so that is what is divided by.
+float quantize_stretch(std::span<const double> values, double limit, std::span<double> steps) {
+  double greatest = 0;
+  for (const double value : values) greatest = std::max(greatest, std::fabs(value));
+  auto scale = static_cast<float>(greatest / limit);
+  if (!(scale > 0)) scale = 1;
+  for (std::size_t at = 0; at < values.size(); ++at) {
+    steps[at] = std::clamp(std::nearbyint(values[at] / static_cast<double>(scale)), -limit, limit);
+  }
+  return scale;
+}
+
+Result<Quantized> quantize_int8(const std::vector<double>& values, std::int64_t rows, std::int64_t columns) {
+  KPT_ASSIGN_OR_RETURN(Tensor weight, Tensor::empty(DType::kInt8, Dims{rows, columns}));
+  KPT_ASSIGN_OR_RETURN(Tensor scale, Tensor::empty(DType::kFloat32, Dims{rows}));
+  const auto width = static_cast<std::size_t>(columns);
+  std::vector<double> steps(width);
+  for (std::size_t row = 0; row < static_cast<std::size_t>(rows); ++row) {
+    scale.elements<float>()[row] = quantize_stretch(std::span(values).subspan(row * width, width), 127, steps);
+    for (std::size_t at = 0; at < width; ++at) {
+      weight.elements<std::int8_t>()[row * width + at] = static_cast<std::int8_t>(steps[at]);
+    }
+  }
+  return Quantized{std::move(weight), std::move(scale)};
+}
+
+Result<Quantized> quantize_int4(const std::vector<double>& values, std::int64_t rows, std::int64_t columns,
+                                std::int64_t group) {
+  KPT_ASSIGN_OR_RETURN(Tensor weight, Tensor::empty(DType::kUInt8, Dims{rows, columns / 2}));
+  KPT_ASSIGN_OR_RETURN(Tensor scale, Tensor::empty(DType::kFloat32, Dims{rows, columns / group}));
+  const auto width = static_cast<std::size_t>(group);
+  std::vector<double> steps(width);
+  for (std::size_t place = 0; place < values.size() / width; ++place) {
+    scale.elements<float>()[place] = quantize_stretch(std::span(values).subspan(place * width, width), 7, steps);
+    for (std::size_t pair = 0; pair < width / 2; ++pair) {
+      const auto low = static_cast<unsigned>(steps[2 * pair] + 8);
+      const auto high = static_cast<unsigned>(steps[2 * pair + 1] + 8);
+      weight.elements<std::uint8_t>()[place * width / 2 + pair] = static_cast<std::uint8_t>(low | (high << 4U));
+    }
+  }
+  return Quantized{std::move(weight), std::move(scale)};
+}
+
+// Goes over all kpt.linear; `quantize` gives the weights of one, or says in `group` that it cannot (0).
+class Quantization {
+ public:
+  Quantization(ir::Graph& graph, PassContext& context) : edit_(graph, context.weights), context_(context) {}
+
+  Result<PassStats> run(bool four_bits) {
+    for (NodeIndex index = 0; index < edit_.size(); ++index) {
+      if (edit_.node(index).target == kLinearTarget) KPT_RETURN_IF_ERROR(try_node(index, four_bits));
+    }
+    return std::move(stats_);
+  }
+
+ private:
+  void leave(const std::string& name, const char* why) { stats_.details.push_back(name + " stays as it is: " + why); }
+
+  Status try_node(NodeIndex index, bool four_bits) {
+    const std::string name = edit_.node(index).name;
+    const LinearCall call = read_linear(edit_.node(index));
+    const Tensor* weight = edit_.constant(call.weight);
+    if (weight == nullptr || !is_floating(weight->dtype())) return {};
+    if (is_kept_precise(context_.kept_precise, name) || is_kept_precise(context_.not_quantized, name)) {
+      leave(name, "it is kept precise");
+      return {};
+    }
+    const std::int64_t columns = weight->dims()[1];
+    const std::int64_t group = columns % 64 == 0 ? 64 : 32;
+    if (four_bits && columns % group != 0) {
+      leave(name, "its width is no multiple of 32");
+      return {};
+    }
+    auto known = done_.find(ir::index_of(call.weight));
+    if (known == done_.end()) {
+      KPT_ASSIGN_OR_RETURN(const std::vector<double> values, read_as_double(*weight));
+      if (!is_finite(values)) {
+        leave(name, "its weight has an element that is no finite number");
+        return {};
+      }
+      KPT_ASSIGN_OR_RETURN(Quantized made, four_bits ? quantize_int4(values, weight->dims()[0], columns, group)
+                                                     : quantize_int8(values, weight->dims()[0], columns));
+      const std::string base = edit_.graph().at(call.weight).name + (four_bits ? "_int4" : "_int8");
+      const ir::ValueId small = edit_.add_weight(base, std::move(made.weight));
+      known = done_
+                  .emplace(ir::index_of(call.weight),
+                           std::pair(small, edit_.add_weight(base + "_scale", std::move(made.scale))))
+                  .first;
+    }
+    std::vector<ir::NamedArgument> arguments = linear_arguments(call);
+    arguments[1].value = {known->second.first};
+    arguments.insert(arguments.begin() + 2, {"scale", {known->second.second}});
+    if (four_bits) arguments.push_back({"group", {group}});
+    edit_.replace_call(index, std::string(four_bits ? kLinearInt4Target : kLinearInt8Target), std::move(arguments));
+    ++stats_.changes;
+    stats_.details.push_back(name);
+    return {};
+  }
+
+  GraphEdit edit_;
+  PassContext& context_;
+  PassStats stats_;
+  std::map<std::uint32_t, std::pair<ir::ValueId, ir::ValueId>> done_;  // by weight
+};
+
+Result<PassStats> run_int8(ir::Graph& graph, PassContext& context) { return Quantization(graph, context).run(false); }
+Result<PassStats> run_int4(ir::Graph& graph, PassContext& context) { return Quantization(graph, context).run(true); }
+
+Support applies_int8(const Capabilities& capabilities) {
+  if (!has_matrix_dtype(capabilities, DType::kInt8)) {
+    return {false, "the target multiplies int8 matrices no faster than float32 ones"};
+  }
+  return needs_own_operators(capabilities, {kLinearTarget, kLinearInt8Target});
+}
+
+Support applies_int4(const Capabilities& capabilities) {
+  return needs_own_operators(capabilities, {kLinearTarget, kLinearInt4Target});
+}
+
+}  // namespace
+
+const Pass kQuantizeInt8 = {"quantize_int8", "products in int8: a scale per row of the weight and of the input", false,
+                            applies_int8, run_int8};
+const Pass kQuantizeInt4 = {"quantize_int4", "weights of products in 4 bits, a scale per group of a row", false,
+                            applies_int4, run_int4};
+
+}  // namespace kpt

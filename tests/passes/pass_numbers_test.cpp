@@ -1,0 +1,127 @@
+// What passes do to numbers: every golden pair is also run, on random weights and inputs, and held against the fp64 run
+// of the graph before.
+#include <algorithm>
+#include <filesystem>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "base/files.h"
+#include "ir/text.h"
+#include "pass_runs.h"
+#include "passes/pass_testing.h"
+#include "passes/pipeline.h"
+#include "runtime/generate_inputs.h"
+#include "written_out.h"
+
+namespace kpt {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> list_pairs() {
+  std::vector<std::string> pairs;
+  for (const auto& entry : fs::recursive_directory_iterator(fs::path(KPT_SOURCE_DIR) / "src/passes/test_data")) {
+    if (entry.path().extension() == ".graph") {
+      pairs.push_back(entry.path().parent_path().filename().string() + "/" + entry.path().stem().string());
+    }
+  }
+  std::sort(pairs.begin(), pairs.end());
+  return pairs;
+}
+
+// Random numbers differ from run to run, training changes its own statistics, and the last token alone is another
+// output.
+bool can_be_compared(const std::string& pair, const std::string& text) {
+  return !pair.starts_with("last_token_logits") && text.find("aten.rand.") == std::string::npos &&
+         text.find("train=true") == std::string::npos && text.find("training=true") == std::string::npos &&
+         text.find("dropout_p=0.1") == std::string::npos;
+}
+
+class PassNumbers : public testing::TestWithParam<std::string> {};
+
+TEST_P(PassNumbers, AnswersStayTheSame) {
+  const std::string text =
+      read_text_file(fs::path(KPT_SOURCE_DIR) / "src/passes/test_data" / (GetParam() + ".graph"), 1 << 20).value();
+  if (!can_be_compared(GetParam(), text)) GTEST_SKIP() << "its answers differ by design";
+  const std::uint64_t seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  pass_runs::Cpu cpu;
+  ImportedModel before;
+  before.graph = ir::read_graph(text.substr(0, text.find("\n---\n") + 1)).value();
+  before.weights = pass_testing::draw_weights(before.graph, seed);
+  ImportedModel after = before;
+  const std::string name = GetParam().substr(0, GetParam().find('/'));
+  const auto records = pass_runs::optimize(cpu, std::vector{find_pass(name)}, after, pass_testing::full_capabilities());
+  ASSERT_EQ(records.size(), 1U);
+  pass_runs::write_out_own_operators(before);
+  pass_runs::write_out_own_operators(after);
+  std::vector<std::vector<NamedTensor>> inputs;
+  for (std::uint64_t draw = 0; draw < 3; ++draw) {
+    inputs.push_back(generate_inputs(before.graph, {seed + draw, {}, {}}).value());
+  }
+  const bool coarse = name == "assign_bf16" || name.starts_with("quantize");
+  pass_runs::expect_same_answers(cpu, before, after, inputs, DType::kFloat32, coarse ? 0.98 : 1,
+                                 name == "quantize_int4" ? 0.5 : 0);  // of a few numbers near 1, four bits leave this
+}
+
+INSTANTIATE_TEST_SUITE_P(Golden, PassNumbers, testing::ValuesIn(list_pairs()), [](const auto& each) {
+  std::string name = each.param;
+  std::replace(name.begin(), name.end(), '/', '_');
+  return name;
+});
+
+TEST(FoldConstants, WhatNeedsNoInputIsComputedOnce) {
+  constexpr const char* kText = R"(kpt_graph 1
+parameter w: float32[4]
+buffer cache: float32[4]
+input x: float32[4]
+arange: int64[4] = aten.arange.default(end=4)
+to: float32[4] = aten.to.dtype(self=%arange, dtype=dtype(float32))
+mul: float32[4] = aten.mul.Tensor(self=%to, other=%w)
+view: float32[2, 2] = aten.view.default(self=%w, size=[2, 2])
+exp: float32[4] = aten.exp.default(self=%cache)
+rand: float32[4] = aten.rand.default(size=[4])
+add: float32[4] = aten.add.Tensor(self=%mul, other=%x)
+add_1: float32[4] = aten.add.Tensor(self=%add, other=%exp)
+add_2: float32[4] = aten.add.Tensor(self=%add_1, other=%rand)
+copy_: float32[4] = aten.copy_.default(self=%cache, src=%add)
+output %add_2 "y"
+output %view "v"
+)";
+  pass_runs::Cpu cpu;
+  ImportedModel model;
+  model.graph = ir::read_graph(kText).value();
+  const float w[] = {1, -2, 3, -4};
+  model.weights.emplace("w", Tensor::from_bytes(DType::kFloat32, Dims{4}, std::as_bytes(std::span(w))).value());
+  model.weights.emplace("cache", Tensor::from_bytes(DType::kFloat32, Dims{4}, std::as_bytes(std::span(w))).value());
+  const auto records = pass_runs::optimize(cpu, std::vector{find_pass("fold_constants")}, model, cpu.capabilities());
+  ASSERT_EQ(records.size(), 1U);
+  EXPECT_EQ(records[0].details, std::vector<std::string>{"mul"});
+  // Only the product with the table: the written cache and the random numbers are no constants, the view is free.
+  EXPECT_EQ(model.graph.nodes.size(), 7U);
+  const Tensor folded = model.weights.at("folded_mul");
+  EXPECT_EQ(std::vector<float>(folded.elements<float>().begin(), folded.elements<float>().end()),
+            (std::vector<float>{0, -2, 6, -12}));
+}
+
+TEST(FoldConstants, LargeResultsOfNothingStayComputed) {
+  constexpr const char* kText = R"(kpt_graph 1
+input x: float32[1]
+ones: float32[2048, 1024] = aten.ones.default(size=[2048, 1024])
+arange: int64[8] = aten.arange.default(end=8)
+add: float32[2048, 1024] = aten.add.Tensor(self=%ones, other=%x)
+add_1: int64[8] = aten.add.Tensor(self=%arange, other=1)
+output %add "y"
+output %add_1 "z"
+)";
+  pass_runs::Cpu cpu;
+  ImportedModel model;
+  model.graph = ir::read_graph(kText).value();
+  const auto records = pass_runs::optimize(cpu, std::vector{find_pass("fold_constants")}, model, cpu.capabilities());
+  ASSERT_EQ(records.size(), 1U);
+  EXPECT_EQ(records[0].details, std::vector<std::string>{"add_1"});
+}
+
+}  // namespace
+}  // namespace kpt
