@@ -22,7 +22,7 @@ inline constexpr int kArtifactVersion = 1;
 
 struct ArtifactTarget {
   std::string name;                // Target::name(): "cpu"
-  std::vector<std::string> needs;  // instruction sets that its kernels or packed weights assume: "bf16", "i8mm"
+  std::vector<std::string> needs;  // of Capabilities::features, what its kernels or packed weights assume: "i8mm"
   ir::Graph graph;
   Weights weights;
   std::string report;  // JSON object: level, passes with what they did, verdict, tolerance, speed

@@ -1,7 +1,12 @@
 // Results of expensive work, kept between processes: content-addressed entries in a folder with a byte budget.
 //
 // Many processes may use one folder at once. An entry is written whole or not at all; one that does not fit its
-// checksum is dropped and counts as a miss. The least recently used entries go first. Thread safe.
+// checksum is dropped and counts as a miss. The least recently used entries go first; use is the file's time of
+// modification, which get() sets. Files that are not the cache's are never touched. Thread safe.
+//
+//   <folder>/<64 digits>.entry   an entry (entry_format.h)
+//   <folder>/lock                held shared while an entry is written, alone while some are removed
+//   <folder>/statistics          the counts
 #pragma once
 
 #include <cstdint>
@@ -20,7 +25,8 @@ namespace kpt {
 // different sets of parts give the same key.
 class CacheKey {
  public:
-  explicit CacheKey(std::string_view kind);  // "optimize", "tuning": also names the entry in `kpt cache ls`
+  // "optimize", "tuning": also names the entry in `kpt cache ls`. Small letters, digits, '_', '-' and '.', at most 64.
+  explicit CacheKey(std::string_view kind);
   CacheKey& add(std::string_view name, std::string_view value);
   CacheKey& add(std::string_view name, std::uint64_t value);
   std::string_view kind() const { return kind_; }
@@ -51,10 +57,11 @@ class CompileCache {
   // kPermissionDenied and the caller goes on without.
   static Result<CompileCache> open(const std::filesystem::path& folder, std::uint64_t budget_bytes);
 
-  // Nothing when it is not there or not sound (then it is removed, with a warning in the log).
+  // Nothing when it is not there or not sound (then it is removed, with a warning in the log). Fails with
+  // kPermissionDenied, kIo, kOutOfMemory.
   Result<std::optional<std::string>> get(const CacheKey& key);
-  // Fails with kOutOfSpace-like codes of the file layer; never leaves half an entry. Evicts what exceeds the budget; an
-  // entry larger than the whole budget is not kept.
+  // Fails with kPermissionDenied, kIo (a full disk), kInvalidArgument (a kind that is no word); never leaves half an
+  // entry. Evicts what exceeds the budget; an entry larger than the whole budget is not kept.
   Status put(const CacheKey& key, std::string_view bytes);
 
   Result<std::vector<CacheEntry>> list() const;
@@ -63,9 +70,14 @@ class CompileCache {
   Result<std::uint64_t> collect(std::uint64_t budget_bytes);  // bytes freed; also leftovers of killed processes
   Status clear();
 
+  const std::filesystem::path& folder() const { return folder_; }
+
  private:
   CompileCache(std::filesystem::path folder, std::uint64_t budget_bytes)
       : folder_(std::move(folder)), budget_bytes_(budget_bytes) {}
+  std::filesystem::path entry_path(std::string_view digest) const;
+  Status drop(const std::string& digest, const Status& reason);
+
   std::filesystem::path folder_;
   std::uint64_t budget_bytes_;
 };

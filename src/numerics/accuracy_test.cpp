@@ -1,0 +1,86 @@
+#include "numerics/accuracy.h"
+
+#include <cmath>
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace kpt {
+namespace {
+
+Tensor floats(const std::vector<float>& values) {
+  return *Tensor::from_bytes(DType::kFloat32, Dims{static_cast<std::int64_t>(values.size())},
+                             std::as_bytes(std::span(values)));
+}
+
+Tensor doubles(const std::vector<double>& values) {
+  return *Tensor::from_bytes(DType::kFloat64, Dims{static_cast<std::int64_t>(values.size())},
+                             std::as_bytes(std::span(values)));
+}
+
+Comparison judge(const std::vector<float>& candidate, const std::vector<float>& baseline,
+                 const std::vector<double>& reference) {
+  return *compare(floats(candidate), floats(baseline), doubles(reference), default_tolerance(DType::kFloat32));
+}
+
+TEST(Accuracy, EqualPasses) {
+  EXPECT_TRUE(judge({1, 2}, {1, 2}, {1, 2}).passed);
+  EXPECT_TRUE(judge({}, {}, {}).passed);
+}
+
+TEST(Accuracy, MayBeAsWrongAsPyTorchButNotMuchMore) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal;
+  std::vector<double> reference(4000);
+  std::vector<float> baseline;
+  std::vector<float> similar;
+  std::vector<float> worse;
+  for (double& value : reference) {
+    value = 1000 * normal(random);
+    baseline.push_back(static_cast<float>(value + 0.1 * normal(random)));
+    similar.push_back(static_cast<float>(value + 0.15 * normal(random)));
+    worse.push_back(static_cast<float>(value + 0.3 * normal(random)));
+  }
+  EXPECT_TRUE(judge(similar, baseline, reference).passed);
+  const Comparison failed = judge(worse, baseline, reference);
+  EXPECT_FALSE(failed.passed);
+  EXPECT_THAT(failed.reason, testing::HasSubstr("the error against fp64"));
+}
+
+TEST(Accuracy, NotANumberMustBeWhereTheOthersHaveIt) {
+  EXPECT_TRUE(judge({NAN, 1}, {NAN, 1}, {NAN, 1}).passed);
+  EXPECT_FALSE(judge({NAN, 1}, {2, 1}, {2, 1}).passed);
+  EXPECT_FALSE(judge({INFINITY, 1}, {2, 1}, {2, 1}).passed);
+  EXPECT_FALSE(judge({-INFINITY, 1}, {INFINITY, 1}, {INFINITY, 1}).passed);
+  // PyTorch overflowed, we did not, and fp64 agrees with us.
+  EXPECT_TRUE(judge({2, 1}, {NAN, 1}, {2, 1}).passed);
+  EXPECT_FALSE(judge({9, 1}, {NAN, 1}, {2, 1}).passed);
+}
+
+TEST(Accuracy, IntegersAndBoolsMustBeEqual) {
+  const std::vector<std::int64_t> one = {1, 2, 3};
+  const std::vector<std::int64_t> other = {1, 2, 4};
+  const Tensor a = *Tensor::from_bytes(DType::kInt64, Dims{3}, std::as_bytes(std::span(one)));
+  const Tensor b = *Tensor::from_bytes(DType::kInt64, Dims{3}, std::as_bytes(std::span(other)));
+  EXPECT_TRUE(compare(a, a, Tensor(), {})->passed);
+  EXPECT_THAT(compare(a, b, Tensor(), {})->reason, testing::HasSubstr("element 2 of int64[3] on cpu differs"));
+}
+
+TEST(Accuracy, EqualMeansEqualButForTheBitsOfNotANumber) {
+  EXPECT_TRUE(compare_equal(floats({1, NAN, 0.0F}), floats({1, -NAN, -0.0F}))->passed);
+  EXPECT_FALSE(compare_equal(floats({1, 2}), floats({1, std::nextafter(2.0F, 3.0F)}))->passed);
+  EXPECT_FALSE(compare_equal(floats({NAN}), floats({1}))->passed);
+}
+
+TEST(Accuracy, OtherShapesAndTypesAreRefused) {
+  const Tensor a = floats({1, 2});
+  EXPECT_EQ(compare(a, floats({1}), doubles({1, 2}), {}).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(compare(a, a, doubles({1}), {}).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(compare(a, a, a, {}).status().code(), StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace kpt
