@@ -30,6 +30,7 @@ struct LoadOptions {
   std::string device = "cpu";     // as kpt::list_devices() names it
   std::filesystem::path weights;  // a safetensors file whose entries replace the model's weights, by name
   std::string model_name;         // of several in one file; empty: the only one
+  bool self_check = true;         // a `.kpt`: its samples must give their stored outputs on this machine
 };
 
 // What a model takes or gives.
@@ -84,9 +85,11 @@ class KPT_API Model {
   std::shared_ptr<const detail::LoadedModel> loaded_;
 };
 
-// Reads a `.pt2` file of torch.export (PyTorch 2.9 or newer) and prepares it for the device. The file stays mapped
-// while the model lives: replace it by renaming another over it. Fails with kNotFound, kCorruptData, kVersionMismatch,
-// kUnsupported (listing every operator that cannot run, with its place in the Python source), kDeviceNotAvailable.
+// Reads a `.pt2` file of torch.export (PyTorch 2.9 or newer) or a `.kpt` file of `kpt optimize`, told apart by their
+// content, and prepares it for the device. The file stays mapped while the model lives: replace it by renaming another
+// over it. Fails with kNotFound, kCorruptData, kVersionMismatch, kUnsupported (listing every operator that cannot run,
+// with its place in the Python source; a `.kpt` for other devices or for instructions that this one lacks),
+// kDeviceNotAvailable, kValidation (a `.kpt` that fails its self-check).
 KPT_API Result<Model> load_model(const std::filesystem::path& path, const LoadOptions& options = {});
 
 }  // namespace kpt

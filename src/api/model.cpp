@@ -1,5 +1,8 @@
 #include "kpt/model.h"
 
+#include <fmt/format.h>
+
+#include "api/artifact_loading.h"
 #include "api/backend_list.h"
 #include "api/detection.h"
 #include "api/model_loading.h"
@@ -8,6 +11,27 @@
 #include "runtime/loaded_model.h"
 
 namespace kpt {
+namespace {
+
+Result<std::shared_ptr<const detail::LoadedModel>> load_artifact(const std::filesystem::path& path,
+                                                                 const LoadOptions& options, PlacedDevice placed) {
+  if (!options.weights.empty() || !options.model_name.empty()) {
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("{} is an optimized model: it holds one model, and its weights cannot be replaced; give "
+                              "them to `kpt optimize`",
+                              path.filename().string()));
+  }
+  const Target& target = placed.device->target();
+  KPT_ASSIGN_OR_RETURN(OpenedArtifact artifact, open_artifact(path, target.name()));
+  KPT_RETURN_IF_ERROR(check_needs(path, artifact, target));
+  Backend& backend = *placed.backend;
+  KPT_ASSIGN_OR_RETURN(auto loaded, detail::LoadedModel::load(std::move(artifact.model), backend, *placed.device,
+                                                              std::move(placed.backend)));
+  if (options.self_check) KPT_RETURN_IF_ERROR(check_samples(path, artifact, loaded));
+  return loaded;
+}
+
+}  // namespace
 
 Result<BackendContext> make_backend_context(const Config& config, const Environment& environment) {
   BackendContext context;
@@ -22,6 +46,7 @@ Result<std::shared_ptr<const detail::LoadedModel>> load_model_with(const std::fi
                                                                    const LoadOptions& options,
                                                                    const BackendContext& context) {
   KPT_ASSIGN_OR_RETURN(PlacedDevice placed, find_runnable_device(options.device, context));
+  if (is_artifact(path)) return load_artifact(path, options, std::move(placed));
   ImportOptions import_options;
   import_options.model_name = options.model_name;
   import_options.weights = options.weights;

@@ -4,10 +4,11 @@
 #include <bit>
 #include <cmath>
 #include <complex>
-#include <cstring>
 #include <numbers>
 
 #include <fmt/format.h>
+
+#include "runtime/input_roles.h"
 
 namespace kpt {
 namespace {
@@ -47,19 +48,6 @@ Result<std::int64_t> choose_size(const ir::SymbolRange& range, const GenerateOpt
                               range.min.value_or(0), range.max ? std::to_string(*range.max) : "any"));
   }
   return given->second;
-}
-
-// Rows of the smallest embedding that this value indexes.
-std::optional<std::int64_t> find_embedding_rows(const ir::Graph& graph, ir::ValueId input) {
-  std::optional<std::int64_t> rows;
-  for (const ir::Node& node : graph.nodes) {
-    if (node.target != "aten.embedding.default" || node.arguments.size() < 2) continue;
-    const ir::ValueId* weight = node.arguments[0].value.value_id();
-    const ir::ValueId* indices = node.arguments[1].value.value_id();
-    if (weight == nullptr || indices == nullptr || *indices != input || graph.at(*weight).tensor.dims.empty()) continue;
-    if (const auto size = graph.at(*weight).tensor.dims[0].constant()) rows = std::min(rows.value_or(*size), *size);
-  }
-  return rows;
 }
 
 std::uint16_t to_bfloat16(float value) {
@@ -109,16 +97,52 @@ Status fill_random(const Tensor& tensor, Random& random, std::int64_t below) {
   }
 }
 
-bool is_mask(const std::string& name, DType dtype) {
-  return name.find("mask") != std::string::npos && (is_integral(dtype) || dtype == DType::kBool);
+// Gives every element of a tensor a small number by its index; for types that masks and positions have.
+template <typename Number>
+Status fill_numbers(const Tensor& tensor, const Number& number) {
+  const auto count = static_cast<std::size_t>(tensor.element_count());
+  for (std::size_t index = 0; index < count; ++index) {
+    const double value = number(index);
+    switch (tensor.dtype()) {
+      case DType::kFloat16: tensor.elements<std::uint16_t>()[index] = to_float16(static_cast<float>(value)); break;
+      case DType::kBFloat16: tensor.elements<std::uint16_t>()[index] = to_bfloat16(static_cast<float>(value)); break;
+      case DType::kFloat32: tensor.elements<float>()[index] = static_cast<float>(value); break;
+      case DType::kFloat64: tensor.elements<double>()[index] = value; break;
+      case DType::kBool:
+      case DType::kUInt8:
+      case DType::kInt8: tensor.elements<std::int8_t>()[index] = static_cast<std::int8_t>(value); break;
+      case DType::kUInt16:
+      case DType::kInt16: tensor.elements<std::int16_t>()[index] = static_cast<std::int16_t>(value); break;
+      case DType::kUInt32:
+      case DType::kInt32: tensor.elements<std::int32_t>()[index] = static_cast<std::int32_t>(value); break;
+      case DType::kUInt64:
+      case DType::kInt64: tensor.elements<std::int64_t>()[index] = static_cast<std::int64_t>(value); break;
+      default:
+        return {StatusCode::kUnsupported,
+                fmt::format("masks of type {} cannot be generated; give them in a file", to_string(tensor.dtype()))};
+    }
+  }
+  return {};
 }
 
-Status fill_ones(const Tensor& tensor) {
-  std::memset(tensor.data(), 0, tensor.bytes());
-  auto* bytes = static_cast<unsigned char*>(tensor.data());
-  const std::size_t width = element_bytes(tensor.dtype());
-  for (std::size_t offset = 0; offset < tensor.bytes(); offset += width) bytes[offset] = 1;  // little-endian
-  return {};
+std::size_t row_length(const Tensor& tensor) {
+  return tensor.dims().empty() ? 1 : static_cast<std::size_t>(tensor.dims()[tensor.dims().size() - 1]);
+}
+
+// Ones, then zeros: the first row keeps all, every other at least one of several. `off` stands where a mask hides.
+Status fill_mask(const Tensor& tensor, Random& random, double on, double off) {
+  const std::size_t length = row_length(tensor);
+  if (tensor.element_count() == 0) return {};
+  const std::size_t rows = static_cast<std::size_t>(tensor.element_count()) / length;
+  std::vector<std::size_t> kept(rows, length);
+  for (std::size_t row = 1; row < rows; ++row) kept[row] = length > 1 ? 1 + random.next() % length : random.next() % 2;
+  return fill_numbers(tensor, [&](std::size_t index) { return index % length < kept[index / length] ? on : off; });
+}
+
+Status fill_positions(const Tensor& tensor, std::optional<std::int64_t> below) {
+  const std::size_t length = row_length(tensor);
+  const std::size_t bound = below ? static_cast<std::size_t>(*below) : SIZE_MAX;
+  return fill_numbers(tensor, [&](std::size_t index) { return static_cast<double>(index % length % bound); });
 }
 
 Result<Tensor> generate_one(const ir::Graph& graph, const ir::GraphInput& input, const ir::Bindings& symbols,
@@ -130,8 +154,7 @@ Result<Tensor> generate_one(const ir::Graph& graph, const ir::GraphInput& input,
                         : value.kind == ir::ValueKind::kBool ? DType::kBool
                                                              : DType::kInt64;
     KPT_ASSIGN_OR_RETURN(Tensor number, Tensor::empty(dtype, Dims{}));
-    KPT_RETURN_IF_ERROR(fill_ones(number));
-    if (dtype == DType::kFloat64) number.elements<double>()[0] = 1;
+    KPT_RETURN_IF_ERROR(fill_numbers(number, [](std::size_t) { return 1.0; }));
     return number;
   }
   Dims dims;
@@ -140,12 +163,16 @@ Result<Tensor> generate_one(const ir::Graph& graph, const ir::GraphInput& input,
     dims.push_back(size);
   }
   KPT_ASSIGN_OR_RETURN(Tensor tensor, Tensor::empty(value.tensor.dtype, dims));
-  if (is_mask(input.name, tensor.dtype())) {
-    KPT_RETURN_IF_ERROR(fill_ones(tensor));
-    return tensor;
+  // Far enough below zero to hide, and still a number in every floating type.
+  constexpr double kHidden = -1e4;
+  const InputUse use = find_input_use(graph, input);
+  switch (use.role) {
+    case InputRole::kMask: KPT_RETURN_IF_ERROR(fill_mask(tensor, random, 1, 0)); break;
+    case InputRole::kAdditiveMask: KPT_RETURN_IF_ERROR(fill_mask(tensor, random, 0, kHidden)); break;
+    case InputRole::kPosition: KPT_RETURN_IF_ERROR(fill_positions(tensor, use.below)); break;
+    case InputRole::kIndex:
+    case InputRole::kPlain: KPT_RETURN_IF_ERROR(fill_random(tensor, random, use.below.value_or(2))); break;
   }
-  const std::int64_t below = std::max<std::int64_t>(1, find_embedding_rows(graph, input.value).value_or(2));
-  KPT_RETURN_IF_ERROR(fill_random(tensor, random, below));
   return tensor;
 }
 

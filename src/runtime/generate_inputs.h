@@ -19,9 +19,10 @@ struct GenerateOptions {
   std::vector<std::string> given = {};  // inputs that are there already: none is made
 };
 
-// Floats are normal with deviation 1. Integers that index an embedding are below its rows; others are 0 or 1. An input
-// whose name contains "mask" is all ones. Each input depends on the seed and its own name only. Fails with
-// kInvalidArgument for an unknown symbol or a size outside its range.
+// Floats are normal with deviation 1. What an input is for decides the rest (input_roles.h): indices are below the rows
+// of their table, positions count up, masks have ones first in every row and hide nothing in the first row; other
+// integers are 0 or 1. Each input depends on the seed and its own name only. Fails with kInvalidArgument for an unknown
+// symbol or a size outside its range.
 Result<std::vector<NamedTensor>> generate_inputs(const ir::Graph& graph, const GenerateOptions& options);
 
 }  // namespace kpt
