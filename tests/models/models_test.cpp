@@ -18,9 +18,9 @@
 #include "archive/mapped_file.h"
 #include "importer/model_file.h"
 #include "kpt/model.h"
+#include "numerics/accuracy.h"
 #include "passes/promote_to_fp64.h"
 #include "tensor_files/safetensors.h"
-#include "validation/accuracy.h"
 #include "validation/reference.h"
 
 namespace kpt {

@@ -1,0 +1,145 @@
+#include "optimize/cached.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "artifact/model_hash.h"
+#include "base/build_info.h"
+#include "base/files.h"
+#include "base/text.h"
+#include "device/hardware_json.h"
+#include "optimize/optimize_json.h"
+
+namespace kpt {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kMaxKeptBytes = std::size_t{4} << 30U;
+
+Result<std::string> hash_tensors(const std::vector<NamedTensor>& tensors) {
+  Weights named;
+  for (const NamedTensor& tensor : tensors) named.insert_or_assign(tensor.name, tensor.tensor);
+  return hash_model({}, named);
+}
+
+// What every result depends on.
+void add_surroundings(CacheKey& key, const std::string& model_hash, const OptimizeOptions& options,
+                      const PlacedDevice& device, int threads) {
+  const BuildInfo& build = build_info();
+  std::vector<std::string> disabled = options.disabled;
+  std::vector<std::string> enabled = options.enabled;
+  std::ranges::sort(disabled);
+  std::ranges::sort(enabled);
+  key.add("model", model_hash)
+      .add("level", level_name(options.level))
+      .add("disabled", join(disabled, ","))
+      .add("enabled", join(enabled, ","))
+      .add("target", device.device->target().name())
+      .add("device", device.device->info().description)
+      .add("threads", static_cast<std::uint64_t>(threads))
+      .add("version", build.version)
+      .add("commit", build.commit)
+      .add("torch", build.torch_version);
+}
+
+Result<CacheKey> make_result_key(const ImportedModel& model, const std::string& model_hash,
+                                 const OptimizeOptions& options, const PlacedDevice& device, int threads) {
+  CacheKey key("optimize");
+  add_surroundings(key, model_hash, options, device, threads);
+  key.add("tolerance", options.tolerance ? fmt::format("{}", *options.tolerance) : "none")
+      .add("draws", static_cast<std::uint64_t>(options.draws.count))
+      .add("seed", options.draws.seed)
+      .add("measure", std::uint64_t{options.measure})
+      .add("source", options.source);
+  for (const auto& [symbol, size] : options.draws.sizes) key.add("size " + symbol, static_cast<std::uint64_t>(size));
+  KPT_ASSIGN_OR_RETURN(const std::string sample, hash_tensors(model.sample_inputs));
+  key.add("sample", sample);
+  for (const GivenInputs& given : options.draws.given) {
+    KPT_ASSIGN_OR_RETURN(const std::string inputs, hash_tensors(given.tensors));
+    key.add("inputs", inputs);
+  }
+  return key;
+}
+
+// The losers of earlier measurements, if somebody measured.
+std::optional<std::vector<DroppedPass>> read_losers(CompileCache& cache, const CacheKey& key) {
+  const auto bytes = cache.get(key);
+  if (!bytes.ok() || !bytes->has_value()) return std::nullopt;
+  try {
+    std::vector<DroppedPass> losers;
+    for (const Json& entry : Json::parse(**bytes)) {
+      losers.push_back({entry.at("pass").get<std::string>(), entry.at("reason").get<std::string>()});
+    }
+    return losers;
+  } catch (const Json::exception&) {
+    return std::nullopt;  // of another version: measured anew
+  }
+}
+
+Result<OptimizeReport> read_report(const std::filesystem::path& path) {
+  KPT_ASSIGN_OR_RETURN(const Artifact artifact, read_artifact(path, {.check_weights = false}));
+  return read_optimize_report(artifact.targets.at(0).report);
+}
+
+// Copies a kept artifact to its place. Nothing when there is none.
+Result<std::optional<OptimizeReport>> take_kept(CompileCache& cache, const CacheKey& key,
+                                                const std::filesystem::path& path) {
+  const auto bytes = cache.get(key);
+  if (!bytes.ok() || !bytes->has_value()) return std::optional<OptimizeReport>();
+  KPT_RETURN_IF_ERROR(write_file_atomically(path, **bytes));
+  KPT_ASSIGN_OR_RETURN(OptimizeReport report, read_report(path));
+  return std::optional<OptimizeReport>(std::move(report));
+}
+
+Status keep(CompileCache& cache, const CacheKey& result_key, const CacheKey& tuning_key, const OptimizeReport& report,
+            bool measured, const std::filesystem::path& path) {
+  if (measured) {
+    Json losers = Json::array();
+    for (const DroppedPass& dropped : report.dropped) {
+      losers.push_back({{"pass", dropped.pass}, {"reason", dropped.reason}});
+    }
+    KPT_RETURN_IF_ERROR(cache.put(tuning_key, dump_json(losers)));
+  }
+  KPT_ASSIGN_OR_RETURN(const std::string bytes, read_text_file(path, kMaxKeptBytes));
+  return cache.put(result_key, bytes);
+}
+
+}  // namespace
+
+Result<WrittenOptimization> optimize_to_file(const ImportedModel& model, OptimizeOptions options,
+                                             const PlacedDevice& device, const PlacedDevice& cpu, int threads,
+                                             const std::filesystem::path& path, CompileCache* cache) {
+  KPT_ASSIGN_OR_RETURN(options.source_sha256, hash_model(model.graph, model.weights));
+  KPT_ASSIGN_OR_RETURN(const CacheKey result_key,
+                       make_result_key(model, options.source_sha256, options, device, threads));
+  CacheKey tuning_key("tuning");
+  add_surroundings(tuning_key, options.source_sha256, options, device, threads);
+  const bool shows = options.check_each || options.dump_after;
+  WrittenOptimization written;
+  if (cache != nullptr && !shows) {
+    KPT_ASSIGN_OR_RETURN(auto kept, take_kept(*cache, result_key, path));
+    if (kept) {
+      written.report = std::move(*kept);
+      written.written = true;
+      written.from_cache = true;
+      return written;
+    }
+  }
+  if (cache != nullptr && options.measure) options.known_losers = read_losers(*cache, tuning_key);
+  const bool measured = options.measure && !options.known_losers;
+  KPT_ASSIGN_OR_RETURN(OptimizeOutcome outcome, optimize_model(model, options, device, cpu));
+  written.report = std::move(outcome.report);
+  if (!outcome.artifact) return written;
+  KPT_RETURN_IF_ERROR(write_artifact(path, *outcome.artifact));
+  written.written = true;
+  if (cache != nullptr && !shows) {
+    const Status status = keep(*cache, result_key, tuning_key, written.report, measured, path);
+    if (!status.ok()) written.cache_note = status.message();
+  }
+  return written;
+}
+
+}  // namespace kpt

@@ -1,0 +1,337 @@
+#include "optimize/optimize.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "base/build_info.h"
+#include "base/text.h"
+#include "device/hardware_json.h"
+#include "optimize/optimize_json.h"
+#include "optimize/precision_search.h"
+
+#include <nlohmann/json.hpp>
+
+namespace kpt {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kMaxRounds = 6;           // of keeping layers precise
+constexpr double kMeasureSeconds = 90;  // for the question which passes lose
+constexpr std::size_t kSampleBytes = std::size_t{32} << 20U;
+constexpr std::size_t kMaxSamples = 2;
+
+// They only remove work, so nobody asks the clock about them.
+bool needs_measuring(std::string_view pass) {
+  constexpr std::array<std::string_view, 4> kCleaning = {"remove_in_place", "remove_dead_code", "fold_constants",
+                                                         "common_subexpressions"};
+  return std::ranges::find(kCleaning, pass) == kCleaning.end();
+}
+
+struct Candidate {
+  ImportedModel model;
+  std::vector<PassRecord> records;
+};
+
+class Optimizer {
+ public:
+  Optimizer(const ImportedModel& model, const OptimizeOptions& options, const PlacedDevice& device,
+            const PlacedDevice& cpu)
+      : model_(model), options_(options), device_(device), cpu_(cpu) {}
+
+  Result<OptimizeOutcome> run() {
+    report_.level = options_.level;
+    report_.device = device_.device->info().name;
+    report_.seed = options_.draws.seed;
+    KPT_ASSIGN_OR_RETURN(passes_, choose_passes(options_));
+    tell("running the plain model and its fp64 form", 0);
+    KPT_ASSIGN_OR_RETURN(std::vector<Draw> draws, make_draws(model_, options_.draws));
+    KPT_ASSIGN_OR_RETURN(Gate gate,
+                         Gate::prepare(model_, std::move(draws), {options_.level, options_.tolerance}, device_, cpu_));
+    gate_.emplace(std::move(gate));
+    tell("running the passes", 0.25);
+    if (options_.measure && options_.known_losers) report_.dropped = *options_.known_losers;
+    KPT_ASSIGN_OR_RETURN(Candidate candidate, build({}, nullptr, options_.check_each));
+    if (options_.measure && !options_.known_losers) KPT_RETURN_IF_ERROR(drop_losers(candidate));
+    tell("checking the answers", 0.75);
+    KPT_RETURN_IF_ERROR(judge(candidate));
+    if (!report_.gate.passed()) {
+      KPT_RETURN_IF_ERROR(find_culprit());
+      report_.passes = std::move(candidate.records);
+      return OptimizeOutcome{std::move(report_), std::nullopt};
+    }
+    if (options_.measure) KPT_RETURN_IF_ERROR(measure_whole(candidate));
+    report_.passes = std::move(candidate.records);
+    tell("collecting the artifact", 0.95);
+    KPT_ASSIGN_OR_RETURN(Artifact artifact, make_artifact(std::move(candidate.model)));
+    return OptimizeOutcome{std::move(report_), std::move(artifact)};
+  }
+
+ private:
+  void tell(std::string_view step, double done) const {
+    if (options_.progress) options_.progress(step, done);
+  }
+
+  GateOptions gate_options() const {
+    const bool last = std::ranges::find(options_.enabled, "last_token_logits") != options_.enabled.end();
+    return {options_.level, options_.tolerance, last};
+  }
+
+  Evaluator make_evaluator() const {
+    return [this](const ir::Graph& graph, const Weights& weights) -> Result<std::vector<Tensor>> {
+      ImportedModel part;
+      part.graph = graph;
+      part.weights = weights;
+      KPT_ASSIGN_OR_RETURN(ModelRun run, ModelRun::load(std::move(part), cpu_));
+      KPT_ASSIGN_OR_RETURN(std::vector<NamedTensor> outputs, run.run({}));
+      std::vector<Tensor> tensors;
+      for (NamedTensor& output : outputs) tensors.push_back(std::move(output.tensor));
+      return tensors;
+    };
+  }
+
+  // The model after the passes, without those that were dropped and those of `without`.
+  Result<Candidate> build(const std::vector<std::string>& without, std::vector<PassStage>* stages, bool check) {
+    Candidate candidate;
+    candidate.model = model_;
+    PassContext context{candidate.model.weights, device_.device->target().capabilities(), make_evaluator(),
+                        report_.kept_precise, report_.not_quantized};
+    std::vector<const Pass*> chosen;
+    for (const Pass* pass : passes_) {
+      const auto is_it = [&](const DroppedPass& dropped) { return dropped.pass == pass->name; };
+      const bool out = std::ranges::find(without, pass->name) != without.end();
+      if (!out && std::ranges::none_of(report_.dropped, is_it)) chosen.push_back(pass);
+    }
+    RunnerOptions runner;
+    if (options_.dump_after && check == options_.check_each && without.empty()) runner.dump_after = options_.dump_after;
+    if (check || stages != nullptr) {
+      runner.check_each = [&, check](const Pass& pass, const ir::Graph&, const Weights&, const ir::Graph& after,
+                                     const Weights& weights_after) -> Status {
+        ImportedModel stage = model_;
+        stage.graph = after;
+        stage.weights = weights_after;
+        const Status status = check ? check_stage(pass, stage) : Status();
+        if (status.ok() && stages != nullptr) stages->push_back({std::string(pass.name), std::move(stage)});
+        return status;
+      };
+    }
+    KPT_ASSIGN_OR_RETURN(candidate.records, run_passes(chosen, candidate.model.graph, context, runner));
+    return candidate;
+  }
+
+  Status check_stage(const Pass& pass, const ImportedModel& stage) const {
+    tell(fmt::format("checking the answers after {}", pass.name), 0.3);
+    const auto report = gate_->judge(stage);
+    if (!report.ok()) return report.status();
+    if (report->passed()) return {};
+    for (const OutputVerdict& verdict : report->worst()) {
+      if (!verdict.passed) {
+        return {StatusCode::kValidation,
+                fmt::format("taken back, output '{}' fails after it: {}", verdict.output, verdict.reason)};
+      }
+    }
+    return {StatusCode::kValidation, "taken back, an output fails after it"};
+  }
+
+  const Draw& timed_draw() const { return gate_->draws().front(); }
+
+  // Every pass that did something, with and without it; a loser is taken out for good before the next is asked about.
+  Status drop_losers(Candidate& candidate) {
+    const auto start = Clock::now();
+    KPT_ASSIGN_OR_RETURN(ModelRun current, ModelRun::load(candidate.model, device_));
+    std::vector<std::string> asked;
+    for (const PassRecord& record : candidate.records) {
+      const bool wanted = std::ranges::find(options_.enabled, record.pass) != options_.enabled.end();
+      if (record.changes > 0 && record.skipped.empty() && !wanted && needs_measuring(record.pass)) {
+        asked.push_back(record.pass);
+      }
+    }
+    std::ranges::reverse(asked);  // later passes build on earlier ones: they can be taken out without side effects
+    for (std::size_t index = 0; index < asked.size(); ++index) {
+      if (std::chrono::duration<double>(Clock::now() - start).count() > kMeasureSeconds) {
+        std::vector<std::string> left(asked.begin() + static_cast<std::ptrdiff_t>(index), asked.end());
+        report_.notes.push_back(
+            fmt::format("time was up before these passes could be measured singly: {}", join(left, ", ")));
+        return {};
+      }
+      tell(fmt::format("measuring without {}", asked[index]),
+           0.3 + 0.4 * static_cast<double>(index) / static_cast<double>(asked.size()));
+      KPT_ASSIGN_OR_RETURN(Candidate other, build({asked[index]}, nullptr, false));
+      KPT_ASSIGN_OR_RETURN(ModelRun without, ModelRun::load(other.model, device_));
+      KPT_ASSIGN_OR_RETURN(const PairedTimes times,
+                           measure_pair(current, without, timed_draw().inputs, options_.seconds_per_pair));
+      if (!times.second_is_faster()) continue;
+      report_.dropped.push_back(
+          {asked[index], fmt::format("the model is {:.2f} times faster without it ({:.3f} ms against {:.3f} ms)",
+                                     times.ratio, times.second_ms, times.first_ms)});
+      candidate = std::move(other);
+      current = std::move(without);
+    }
+    return {};
+  }
+
+  // One step up for each node: integers become what the level gives the rest, the rest the model's own precision. False
+  // when nothing is left to raise.
+  bool raise_precision(const ir::Graph& graph, std::span<const std::string> names) {
+    bool any = false;
+    for (const std::string& name : names) {
+      const bool quantized = std::ranges::any_of(graph.nodes, [&](const ir::Node& node) {
+        return node.name == name && node.target.starts_with("kpt.linear_int");
+      });
+      std::vector<std::string>& list = quantized ? report_.not_quantized : report_.kept_precise;
+      if (std::ranges::find(list, name) != list.end()) continue;
+      list.push_back(name);
+      any = true;
+    }
+    return any;
+  }
+
+  // The gate; where low precision costs too much, the layers that cost most stay precise, and again.
+  Status judge(Candidate& candidate) {
+    for (int round = 0;; ++round) {
+      KPT_ASSIGN_OR_RETURN(report_.gate, gate_->judge(candidate.model));
+      if (report_.gate.passed() || options_.level == Level::kConservative || round == kMaxRounds) return {};
+      const std::vector<std::string> low = list_low_precision(model_, candidate.model.graph);
+      if (low.empty()) return {};
+      tell(fmt::format("round {}: {} nodes in low precision, keeping the worst precise", round + 1, low.size()), 0.8);
+      std::size_t draw = 0;
+      for (const OutputVerdict& verdict : report_.gate.worst()) {
+        if (!verdict.passed) draw = verdict.draw;
+      }
+      KPT_ASSIGN_OR_RETURN(std::vector<std::string> ranked,
+                           rank_by_added_error(model_, candidate.model, *gate_, draw, cpu_));
+      const std::size_t share = round + 1 == kMaxRounds ? ranked.size() : std::max<std::size_t>(1, ranked.size() / 4);
+      if (!raise_precision(candidate.model.graph, std::span(ranked).first(std::min(share, ranked.size())))) return {};
+      KPT_ASSIGN_OR_RETURN(candidate, build({}, nullptr, false));
+    }
+  }
+
+  Status find_culprit() {
+    tell("looking for the pass and the node", 0.9);
+    std::vector<PassStage> stages;
+    KPT_ASSIGN_OR_RETURN([[maybe_unused]] const Candidate again, build({}, &stages, false));
+    KPT_ASSIGN_OR_RETURN(report_.culprit, locate_culprit(model_, *gate_, stages, cpu_));
+    return {};
+  }
+
+  // Whether the whole is worth it. If not, the model is left as it was, and the report says so.
+  Status measure_whole(Candidate& candidate) {
+    tell("measuring before and after", 0.85);
+    KPT_ASSIGN_OR_RETURN(ModelRun plain, ModelRun::load(model_, device_));
+    KPT_ASSIGN_OR_RETURN(ModelRun optimized, ModelRun::load(candidate.model, device_));
+    KPT_ASSIGN_OR_RETURN(const PairedTimes times,
+                         measure_pair(plain, optimized, timed_draw().inputs, 3 * options_.seconds_per_pair));
+    report_.speed = times;
+    report_.measured_on = timed_draw().origin;
+    if (!times.second_is_slower() || !options_.enabled.empty()) return {};
+    for (const PassRecord& record : candidate.records) {
+      if (record.changes == 0) continue;
+      report_.dropped.push_back({record.pass, fmt::format("all passes together make the model slower ({:.3f} ms "
+                                                          "instead of {:.3f} ms)",
+                                                          times.second_ms, times.first_ms)});
+    }
+    report_.kept_precise.clear();
+    report_.not_quantized.clear();
+    KPT_ASSIGN_OR_RETURN(candidate, build({}, nullptr, false));
+    KPT_ASSIGN_OR_RETURN(report_.gate, gate_->judge(candidate.model));
+    KPT_ASSIGN_OR_RETURN(ModelRun kept, ModelRun::load(candidate.model, device_));
+    KPT_ASSIGN_OR_RETURN(report_.speed, measure_pair(plain, kept, timed_draw().inputs, options_.seconds_per_pair));
+    return {};
+  }
+
+  Result<Artifact> make_artifact(ImportedModel candidate) {
+    Artifact artifact;
+    artifact.producer = fmt::format("kpt {}", build_info().version);
+    artifact.source = options_.source;
+    artifact.source_sha256 = options_.source_sha256;
+    KPT_ASSIGN_OR_RETURN(ModelRun run, ModelRun::load(candidate, device_));
+    const std::size_t given = run.loaded().outputs().size();
+    // A model with buffers starts anew at every self-check: only its first step can be asked again.
+    const std::size_t count = run.is_stateful() ? 1 : gate_->draws().size();
+    for (std::size_t draw = 0; draw < count && artifact.samples.size() < kMaxSamples; ++draw) {
+      KPT_RETURN_IF_ERROR(run.reset());
+      KPT_ASSIGN_OR_RETURN(std::vector<NamedTensor> outputs, run.run(gate_->draws()[draw].inputs));
+      ArtifactSample sample;
+      sample.inputs = gate_->draws()[draw].inputs;
+      std::size_t bytes = 0;
+      bool whole = true;
+      for (std::size_t index = 0; index < std::min(given, outputs.size()); ++index) {
+        const NamedTensor& reference = gate_->reference()[draw][index];
+        whole = whole && reference.tensor.dims() == outputs[index].tensor.dims();
+        bytes += outputs[index].tensor.bytes() + reference.tensor.bytes();
+        sample.outputs.push_back(std::move(outputs[index]));
+        sample.reference.push_back(reference);
+      }
+      if (!whole) sample.reference.clear();  // an output has another shape by the user's wish
+      if (bytes > kSampleBytes) {
+        report_.notes.push_back(fmt::format("draw '{}' is not stored as a sample: its outputs take {} bytes",
+                                            gate_->draws()[draw].origin, bytes));
+        continue;
+      }
+      artifact.samples.push_back(std::move(sample));
+    }
+    ArtifactTarget target;
+    target.name = device_.device->target().name();
+    target.report = dump_json(to_json(report_));
+    target.graph = std::move(candidate.graph);
+    target.weights = std::move(candidate.weights);
+    artifact.targets.push_back(std::move(target));
+    return artifact;
+  }
+
+  const ImportedModel& model_;
+  const OptimizeOptions& options_;
+  const PlacedDevice& device_;
+  const PlacedDevice& cpu_;
+  std::vector<const Pass*> passes_;
+  std::optional<Gate> gate_;
+  OptimizeReport report_;
+};
+
+Result<const Pass*> pass_named(const std::string& name) {
+  if (const Pass* pass = find_pass(name)) return pass;
+  std::vector<std::string> names;
+  for (const Pass* pass : all_passes()) names.emplace_back(pass->name);
+  const auto nearest = find_nearest(name, names);
+  return Status(StatusCode::kInvalidArgument, fmt::format("there is no pass '{}'; {}", printable(name, 64),
+                                                          nearest ? fmt::format("did you mean '{}'?", *nearest)
+                                                                  : fmt::format("there are {}", join(names, ", "))));
+}
+
+}  // namespace
+
+Result<std::vector<const Pass*>> choose_passes(const OptimizeOptions& options) {
+  std::set<const Pass*> added;
+  std::set<const Pass*> left_out;
+  for (const std::string& name : options.enabled) {
+    KPT_ASSIGN_OR_RETURN(const Pass* pass, pass_named(name));
+    added.insert(pass);
+  }
+  for (const std::string& name : options.disabled) {
+    KPT_ASSIGN_OR_RETURN(const Pass* pass, pass_named(name));
+    if (added.contains(pass)) {
+      return Status(StatusCode::kInvalidArgument, fmt::format("pass '{}' is both enabled and disabled", name));
+    }
+    left_out.insert(pass);
+  }
+  std::vector<const Pass*> chosen(level_passes(options.level).begin(), level_passes(options.level).end());
+  const auto rank = [](const Pass* pass) { return std::ranges::find(all_passes(), pass) - all_passes().begin(); };
+  for (const Pass* pass : added) {
+    if (std::ranges::find(chosen, pass) != chosen.end()) continue;
+    const auto place = std::ranges::find_if(chosen, [&](const Pass* other) { return rank(other) > rank(pass); });
+    chosen.insert(place, pass);
+  }
+  std::erase_if(chosen, [&](const Pass* pass) { return left_out.contains(pass); });
+  return chosen;
+}
+
+Result<OptimizeOutcome> optimize_model(const ImportedModel& model, const OptimizeOptions& options,
+                                       const PlacedDevice& device, const PlacedDevice& cpu) {
+  return Optimizer(model, options, device, cpu).run();
+}
+
+}  // namespace kpt

@@ -1,0 +1,75 @@
+#include "optimize/optimize_json.h"
+
+#include <nlohmann/json.hpp>
+
+#include "validation/gate_report.h"
+
+namespace kpt {
+
+using Json = nlohmann::ordered_json;
+
+Json to_json(const OptimizeReport& report) {
+  Json json = {{"level", std::string(level_name(report.level))},
+               {"device", report.device},
+               {"seed", report.seed},
+               {"tolerance", report.gate.tolerance ? Json(*report.gate.tolerance) : Json()},
+               {"passed", report.passed()},
+               {"passes", Json::array()},
+               {"dropped", Json::array()},
+               {"kept_precise", report.kept_precise},
+               {"not_quantized", report.not_quantized},
+               {"speed", Json()},
+               {"gate", to_json(report.gate)},
+               {"culprit", report.culprit ? to_json(*report.culprit) : Json()},
+               {"notes", report.notes}};
+  for (const PassRecord& record : report.passes) {
+    json["passes"].push_back({{"pass", record.pass},
+                              {"changes", record.changes},
+                              {"milliseconds", record.milliseconds},
+                              {"skipped", record.skipped},
+                              {"details", record.details}});
+  }
+  for (const DroppedPass& dropped : report.dropped) {
+    json["dropped"].push_back({{"pass", dropped.pass}, {"reason", dropped.reason}});
+  }
+  if (report.speed) {
+    json["speed"] = {{"plain_ms", report.speed->first_ms}, {"optimized_ms", report.speed->second_ms},
+                     {"speedup", report.speed->ratio},     {"low", report.speed->low},
+                     {"high", report.speed->high},         {"pairs", report.speed->pairs},
+                     {"measured_on", report.measured_on}};
+  }
+  return json;
+}
+
+Result<OptimizeReport> read_optimize_report(const std::string& text) {
+  try {
+    const Json json = Json::parse(text);
+    OptimizeReport report;
+    KPT_ASSIGN_OR_RETURN(report.gate, read_gate_report(json.at("gate")));
+    report.level = report.gate.level;
+    report.device = json.at("device").get<std::string>();
+    report.seed = json.at("seed").get<std::uint64_t>();
+    for (const Json& entry : json.at("passes")) {
+      report.passes.push_back({entry.at("pass").get<std::string>(), entry.at("changes").get<std::size_t>(),
+                               entry.at("details").get<std::vector<std::string>>(),
+                               entry.at("milliseconds").get<double>(), entry.at("skipped").get<std::string>()});
+    }
+    for (const Json& entry : json.at("dropped")) {
+      report.dropped.push_back({entry.at("pass").get<std::string>(), entry.at("reason").get<std::string>()});
+    }
+    report.kept_precise = json.at("kept_precise").get<std::vector<std::string>>();
+    report.not_quantized = json.at("not_quantized").get<std::vector<std::string>>();
+    report.notes = json.at("notes").get<std::vector<std::string>>();
+    if (const Json& speed = json.at("speed"); speed.is_object()) {
+      report.speed = PairedTimes{speed.at("plain_ms").get<double>(), speed.at("optimized_ms").get<double>(),
+                                 speed.at("speedup").get<double>(),  speed.at("low").get<double>(),
+                                 speed.at("high").get<double>(),     speed.at("pairs").get<std::size_t>()};
+      report.measured_on = speed.at("measured_on").get<std::string>();
+    }
+    return report;
+  } catch (const Json::exception&) {
+    return Status(StatusCode::kCorruptData, "the stored report does not have the form of an optimization's");
+  }
+}
+
+}  // namespace kpt

@@ -1,0 +1,16 @@
+// The report of an optimization as JSON: what an artifact carries and `kpt optimize --json` prints.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "optimize/optimize.h"
+
+namespace kpt {
+
+nlohmann::ordered_json to_json(const OptimizeReport& report);
+
+// Reads what to_json() wrote, as far as commands show it (not the culprit: artifacts have none). Fails with
+// kCorruptData.
+Result<OptimizeReport> read_optimize_report(const std::string& text);
+
+}  // namespace kpt

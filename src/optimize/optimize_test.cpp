@@ -1,0 +1,98 @@
+#include "optimize/optimize.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "device/hardware_json.h"
+#include "ir/text.h"
+#include "optimize/optimize_json.h"
+#include "optimize/precision_search.h"
+
+namespace kpt {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(ChoosePasses, LevelsLessWhatIsDisabled) {
+  OptimizeOptions options;
+  const auto all = choose_passes(options).value();
+  ASSERT_FALSE(all.empty());
+  options.disabled = {"common_subexpressions"};
+  const auto fewer = choose_passes(options).value();
+  EXPECT_EQ(fewer.size() + 2, all.size()) << "it stands twice in the pipeline";
+  for (const Pass* pass : fewer) EXPECT_NE(pass->name, "common_subexpressions");
+}
+
+TEST(ChoosePasses, EnabledOnesStandWhereThePipelinePutsThem) {
+  OptimizeOptions options;
+  options.level = Level::kConservative;
+  for (const Pass* pass : all_passes()) options.enabled.emplace_back(pass->name);
+  const auto chosen = choose_passes(options).value();
+  EXPECT_GE(chosen.size(), all_passes().size());
+  const auto level = level_passes(Level::kConservative);
+  std::size_t next = 0;
+  for (const Pass* pass : chosen) {
+    if (next < level.size() && pass == level[next]) ++next;
+  }
+  EXPECT_EQ(next, level.size()) << "the order of the level is kept";
+}
+
+TEST(ChoosePasses, UnknownNamesAreSentences) {
+  OptimizeOptions options;
+  options.enabled = {"fold_constantz"};
+  EXPECT_THAT(choose_passes(options).status().message(), HasSubstr("did you mean 'fold_constants'?"));
+  options.enabled = {"fold_constants"};
+  options.disabled = {"fold_constants"};
+  EXPECT_EQ(choose_passes(options).status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST(OptimizeJson, GoesRoundTrip) {
+  OptimizeReport report;
+  report.level = report.gate.level = Level::kAggressive;
+  report.device = "cpu";
+  report.seed = 7;
+  report.passes = {{"fold_constants", 3, {"a", "b"}, 1.5, ""}, {"x", 0, {}, 0, "why"}};
+  report.dropped = {{"y", "slower"}};
+  report.kept_precise = {"linear_3"};
+  report.not_quantized = {"linear_4"};
+  report.speed = PairedTimes{2, 1, 2, 1.9, 2.1, 11};
+  report.measured_on = "seed 7";
+  report.gate.tolerance = 0.5;
+  report.gate.draws = {"seed 7"};
+  OutputVerdict verdict;
+  verdict.output = "logits";
+  verdict.passed = true;
+  verdict.bf16_error = 0.25;
+  report.gate.outputs = {verdict};
+  const std::string text = dump_json(to_json(report));
+  const auto back = read_optimize_report(text);
+  ASSERT_TRUE(back.ok()) << back.status().message();
+  EXPECT_EQ(dump_json(to_json(*back)), text);
+  EXPECT_TRUE(back->passed());
+}
+
+TEST(OptimizeJson, OtherTextIsCorruptData) {
+  for (const char* text : {"", "[]", "{}", "{\"gate\": 3}", "{\"gate\": {\"level\": \"wild\"}}"}) {
+    SCOPED_TRACE(text);
+    EXPECT_EQ(read_optimize_report(text).status().code(), StatusCode::kCorruptData);
+  }
+}
+
+TEST(PrecisionSearch, FindsNodesInNarrowTypes) {
+  ImportedModel model;
+  model.weights.emplace("w", Tensor::empty(DType::kFloat32, Dims{4, 4}).value());
+  const auto graph = ir::read_graph(
+      "kpt_graph 1\ninput x: float32[2, 4]\nparameter w: float32[4, 4]\nconstant q: int8[4, 4]\n"
+      "constant s: float32[4]\nconstant h: bfloat16[4, 4]\n"
+      "a: float32[2, 4] = aten.linear.default(input=%x, weight=%w)\n"
+      "b: float32[2, 4] = kpt.linear_int8.default(input=%a, weight=%q, scale=%s, bias=none, residual=none, "
+      "activation=\"none\")\n"
+      "c: float32[2, 4] = kpt.linear.default(input=%b, weight=%h, bias=none, residual=none, activation=\"none\")\n"
+      "output %c \"c\"\n");
+  ASSERT_TRUE(graph.ok()) << graph.status().message();
+  EXPECT_EQ(list_low_precision(model, *graph), (std::vector<std::string>{"b", "c"}));
+}
+
+}  // namespace
+}  // namespace kpt

@@ -1,0 +1,84 @@
+#include "optimize/precision_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "validation/layers.h"
+
+namespace kpt {
+namespace {
+
+bool is_small_integer(DType dtype) { return dtype == DType::kInt8 || dtype == DType::kUInt8; }
+
+bool is_half(DType dtype) { return dtype == DType::kBFloat16 || dtype == DType::kFloat16; }
+
+bool has_wide_weights(const ImportedModel& model) {
+  return std::ranges::any_of(model.weights, [](const auto& entry) {
+    return entry.second.dtype() == DType::kFloat32 || entry.second.dtype() == DType::kFloat64;
+  });
+}
+
+bool is_low(const ir::Graph& graph, const ir::Node& node, bool wide_model) {
+  if (!node.target.starts_with("kpt.") && !node.target.starts_with("aten.")) return false;
+  bool low = false;
+  const auto look = [&](ir::ValueId id) {
+    if (id == ir::kNoValue || graph.at(id).kind != ir::ValueKind::kTensor) return;
+    const DType dtype = graph.at(id).tensor.dtype;
+    low = low || (node.target.starts_with("kpt.") && is_small_integer(dtype)) || (wide_model && is_half(dtype));
+  };
+  for (const ir::NamedArgument& argument : node.arguments) ir::for_each_value(argument.value, look);
+  for (const ir::Output& output : node.outputs) std::ranges::for_each(output.values, look);
+  return low;
+}
+
+// Relative error as the cosine shows it.
+double relative_error(const OutputVerdict& verdict) {
+  return std::isfinite(verdict.cosine) ? std::sqrt(std::max(0.0, 2 - 2 * verdict.cosine)) : 2;
+}
+
+}  // namespace
+
+std::vector<std::string> list_low_precision(const ImportedModel& model, const ir::Graph& candidate) {
+  const bool wide = has_wide_weights(model);
+  std::vector<std::string> names;
+  for (const ir::Node& node : candidate.nodes) {
+    if (is_low(candidate, node, wide)) names.push_back(node.name);
+  }
+  return names;
+}
+
+Result<std::vector<std::string>> rank_by_added_error(const ImportedModel& model, const ImportedModel& candidate,
+                                                     const Gate& gate, std::size_t draw, const PlacedDevice& cpu) {
+  KPT_ASSIGN_OR_RETURN(const std::vector<LayerError> layers,
+                       compare_layers(model, candidate, gate, draw, gate.device(), cpu));
+  std::map<std::string, double, std::less<>> errors;  // by value
+  for (const LayerError& layer : layers) errors.emplace(layer.value, relative_error(layer.verdict));
+  const bool wide = has_wide_weights(model);
+  std::vector<std::pair<double, std::string>> added;
+  for (const ir::Node& node : candidate.graph.nodes) {
+    if (!is_low(candidate.graph, node, wide)) continue;
+    double taken = 0;
+    for (const ir::NamedArgument& argument : node.arguments) {
+      ir::for_each_value(argument.value, [&](ir::ValueId id) {
+        const auto found = errors.find(candidate.graph.at(id).name);
+        if (found != errors.end()) taken = std::max(taken, found->second);
+      });
+    }
+    double given = -1;
+    for (const ir::Output& output : node.outputs) {
+      for (const ir::ValueId id : output.values) {
+        if (id == ir::kNoValue) continue;
+        const auto found = errors.find(candidate.graph.at(id).name);
+        if (found != errors.end()) given = std::max(given, found->second - taken);
+      }
+    }
+    added.emplace_back(given, node.name);
+  }
+  std::ranges::stable_sort(added, [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<std::string> names;
+  for (auto& [error, name] : added) names.push_back(std::move(name));
+  return names;
+}
+
+}  // namespace kpt

@@ -1,0 +1,40 @@
+// The inputs that a model is judged on: what its file carries, what the user gives, and what can be made from its
+// signature.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "importer/model_file.h"
+#include "kpt/status.h"
+#include "kpt/tensor.h"
+
+namespace kpt {
+
+// One set of inputs, all of them by name.
+struct Draw {
+  std::vector<NamedTensor> inputs;
+  std::string origin;      // "sample of the file", "in.npz", "seed 7, s0=2, s1=16"
+  bool generated = false;  // all of it
+};
+
+struct GivenInputs {
+  std::vector<NamedTensor> tensors;
+  std::string origin;  // the name of the file
+};
+
+struct DrawOptions {
+  std::size_t count = 3;
+  std::uint64_t seed = 0;
+  std::map<std::string, std::int64_t, std::less<>> sizes = {};  // of symbols, for generated inputs
+  std::vector<GivenInputs> given = {};  // of the user; inputs that one lacks are made from the seed
+};
+
+// First what the user gives, else the file's own sample; then generated ones until there are `count` (none beside the
+// user's unless `count` asks for more than he gives). Sizes that may vary differ from draw to draw: small batches,
+// short and longer sequences. Fails as generate_inputs() does.
+Result<std::vector<Draw>> make_draws(const ImportedModel& model, const DrawOptions& options);
+
+}  // namespace kpt

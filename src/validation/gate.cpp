@@ -1,0 +1,308 @@
+#include "validation/gate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "passes/promote_to_fp64.h"
+
+namespace kpt {
+namespace {
+
+constexpr double kBf16Factor = 3;
+constexpr double kLeastCosine = 0.99;
+constexpr double kLengthSlack = 0.1;
+
+// Root mean square over the finite elements.
+struct Sizes {
+  double candidate = 0;
+  double reference = 0;
+};
+
+Result<Sizes> measure(const Tensor& candidate, const Tensor& reference) {
+  KPT_ASSIGN_OR_RETURN(const Tensor wide, promote_to_fp64(candidate));
+  KPT_ASSIGN_OR_RETURN(const Tensor dense, wide.contiguous_copy());
+  KPT_ASSIGN_OR_RETURN(const Tensor exact, reference.contiguous_copy());
+  const auto x = dense.elements<double>();
+  const auto r = exact.elements<double>();
+  Sizes sizes;
+  std::size_t count = 0;
+  for (std::size_t index = 0; index < x.size(); ++index) {
+    if (!std::isfinite(x[index]) || !std::isfinite(r[index])) continue;
+    sizes.candidate += x[index] * x[index];
+    sizes.reference += r[index] * r[index];
+    ++count;
+  }
+  const double divisor = std::max<double>(1, static_cast<double>(count));
+  return Sizes{std::sqrt(sizes.candidate / divisor), std::sqrt(sizes.reference / divisor)};
+}
+
+DType find_compute_type(const ImportedModel& model) {
+  DType narrowest = DType::kFloat64;
+  bool any = false;
+  for (const auto& [name, weight] : model.weights) {
+    if (!is_floating(weight.dtype())) continue;
+    any = true;
+    if (element_bytes(weight.dtype()) < element_bytes(narrowest)) narrowest = weight.dtype();
+  }
+  return any ? narrowest : DType::kFloat32;
+}
+
+// The wider tolerance of the model's computing type and the output's own.
+Tolerance tolerance_for(DType compute, DType output, std::optional<double> given) {
+  Tolerance tolerance = default_tolerance(output);
+  const Tolerance inner = default_tolerance(compute);
+  if (inner.relative > tolerance.relative) tolerance = inner;
+  if (given) tolerance.relative = tolerance.absolute = *given;
+  return tolerance;
+}
+
+OutputVerdict refuse(OutputVerdict verdict, std::string rule, std::string reason) {
+  verdict.passed = false;
+  verdict.rule = std::move(rule);
+  verdict.reason = std::move(reason);
+  return verdict;
+}
+
+// Whether NaN and infinity stand where they may: a comparison that lets every number pass.
+Result<Comparison> compare_kinds(const Tensor& candidate, const Tensor& plain, const Tensor& reference) {
+  return compare(candidate, plain, reference, {1e300, 1e300, 2});
+}
+
+OutputVerdict judge_cosine(OutputVerdict verdict, const Sizes& sizes, std::optional<double> bound) {
+  verdict.rule = "cosine";
+  verdict.passed = true;
+  if (verdict.cosine < kLeastCosine) {
+    return refuse(verdict, "cosine",
+                  fmt::format("the cosine with fp64 is {:.4f}, at least 0.99 is needed", verdict.cosine));
+  }
+  if (std::fabs(sizes.candidate - sizes.reference) > kLengthSlack * sizes.reference) {
+    return refuse(
+        verdict, "cosine",
+        fmt::format("its root mean square is {:.4g} where fp64 has {:.4g}", sizes.candidate, sizes.reference));
+  }
+  const double relative = sizes.reference > 0 ? verdict.candidate_error / sizes.reference : verdict.candidate_error;
+  if (bound && relative > *bound) {
+    return refuse(verdict, "cosine",
+                  fmt::format("the relative error against fp64 is {:.3g}, the bound is {:.3g}", relative, *bound));
+  }
+  return verdict;
+}
+
+// The axis along which `candidate` has one position and `plain` several, all others being equal.
+std::optional<std::size_t> find_last_axis(const Dims& candidate, const Dims& plain) {
+  std::optional<std::size_t> axis;
+  if (candidate.size() != plain.size()) return std::nullopt;
+  for (std::size_t index = 0; index < plain.size(); ++index) {
+    if (candidate[index] == plain[index]) continue;
+    if (candidate[index] != 1 || axis || plain[index] < 1) return std::nullopt;
+    axis = index;
+  }
+  return axis;
+}
+
+// The last position along an axis.
+Result<Tensor> take_last(const Tensor& tensor, std::size_t axis) {
+  Dims dims = tensor.dims();
+  const std::int64_t offset = tensor.offset() + (dims[axis] - 1) * tensor.strides()[axis];
+  dims[axis] = 1;
+  KPT_ASSIGN_OR_RETURN(const Tensor view,
+                       Tensor::from_buffer(tensor.buffer(), tensor.dtype(), dims, tensor.strides(), offset));
+  return view.contiguous_copy();
+}
+
+const Tensor* find_tensor(const std::vector<NamedTensor>& tensors, const std::string& name) {
+  const auto found = std::ranges::find(tensors, name, &NamedTensor::name);
+  return found != tensors.end() ? &found->tensor : nullptr;
+}
+
+}  // namespace
+
+bool GateReport::passed() const {
+  return !outputs.empty() && std::ranges::all_of(outputs, [](const OutputVerdict& verdict) { return verdict.passed; });
+}
+
+std::vector<OutputVerdict> GateReport::worst() const {
+  std::vector<OutputVerdict> rows;
+  const auto worse = [](const OutputVerdict& a, const OutputVerdict& b) {
+    if (a.passed != b.passed) return !a.passed;
+    return a.candidate_error > b.candidate_error || std::isnan(a.candidate_error);
+  };
+  for (const OutputVerdict& verdict : outputs) {
+    const auto row = std::ranges::find(rows, verdict.output, &OutputVerdict::output);
+    if (row == rows.end()) {
+      rows.push_back(verdict);
+    } else if (worse(verdict, *row)) {
+      *row = verdict;
+    }
+  }
+  return rows;
+}
+
+OutputVerdict Gate::judge_tensor(const Tensor& candidate, const Tensor& plain, const Tensor& reference,
+                                 const Tensor* bf16) const {
+  OutputVerdict verdict;
+  verdict.dtype = to_string(candidate.dtype());
+  if (candidate.dtype() != plain.dtype() || !(candidate.dims() == plain.dims())) {
+    return refuse(verdict, "form",
+                  fmt::format("it is {} where the model gives {}", candidate.to_string(), plain.to_string()));
+  }
+  const Tolerance tolerance = tolerance_for(compute_, candidate.dtype(), options_.tolerance);
+  const auto plainly = compare(candidate, plain, reference, tolerance);
+  if (!plainly.ok()) return refuse(verdict, "form", plainly.status().message());
+  verdict.candidate_error = plainly->candidate_rmse;
+  verdict.plain_error = plainly->baseline_rmse;
+  verdict.max_difference = plainly->max_absolute_difference;
+  verdict.cosine = plainly->cosine;
+  verdict.rule = is_floating(candidate.dtype()) ? "tolerance" : "equal";
+  verdict.passed = plainly->passed;
+  verdict.reason = plainly->reason;
+  if (!is_floating(candidate.dtype())) return verdict;
+  const auto kinds = compare_kinds(candidate, plain, reference);
+  const auto sizes = measure(candidate, reference);
+  if (!kinds.ok() || !kinds->passed || !sizes.ok()) return verdict;  // NaN where there must be none: no rule helps
+  if (bf16 != nullptr) {
+    const auto wide_candidate = promote_to_fp64(candidate);
+    const auto wide_bf16 = promote_to_fp64(*bf16);
+    if (wide_candidate.ok() && wide_bf16.ok() && wide_bf16->dims() == candidate.dims()) {
+      const auto beside = compare(*wide_candidate, *wide_bf16, reference, {0, 0, kBf16Factor});
+      if (beside.ok()) verdict.bf16_error = beside->baseline_rmse;
+    }
+  }
+  if (options_.level == Level::kBalanced && !verdict.passed && verdict.bf16_error) {
+    const double allowed = kBf16Factor * *verdict.bf16_error;
+    verdict.rule = "bf16";
+    verdict.passed = verdict.candidate_error <= allowed;
+    verdict.reason = verdict.passed
+                         ? ""
+                         : fmt::format("the error against fp64 is {:.3g}, 3 times that of a bf16 run is {:.3g}",
+                                       verdict.candidate_error, allowed);
+  }
+  if (options_.level == Level::kAggressive && (!verdict.passed || options_.tolerance)) {
+    verdict.reason.clear();
+    // An output of zeros has no direction: only the stricter rule can judge it.
+    if (sizes->reference > 0) return judge_cosine(verdict, *sizes, options_.tolerance);
+    verdict.reason = plainly->reason;
+  }
+  return verdict;
+}
+
+Status Gate::run_bf16(const ImportedModel& model) {
+  if (element_bytes(compute_) <= 2) {
+    bf16_run_ = fmt::format("the plain run itself: the model computes in {}", to_string(compute_));
+    bf16_ = plain_;
+    return {};
+  }
+  std::string why;
+  for (const Bf16Way way : {Bf16Way::kReal, Bf16Way::kSimulated}) {
+    const auto attempt = [&]() -> Status {
+      KPT_ASSIGN_OR_RETURN(ImportedModel form, make_bf16_form(model, way));
+      KPT_ASSIGN_OR_RETURN(ModelRun run, ModelRun::load(std::move(form), device_));
+      bf16_.clear();
+      for (const Draw& draw : draws_) {
+        KPT_ASSIGN_OR_RETURN(std::vector<NamedTensor> outputs, run.run(draw.inputs));
+        bf16_.push_back(std::move(outputs));
+      }
+      return {};
+    };
+    const Status status = attempt();
+    if (status.ok()) {
+      bf16_way_ = way;
+      bf16_run_ = bf16_way_name(way);
+      if (!why.empty()) bf16_run_ += fmt::format(" (in bfloat16 it cannot run: {})", why);
+      return {};
+    }
+    why = status.message();
+  }
+  bf16_.clear();
+  bf16_run_ = fmt::format("none, so the rule of conservative holds: {}", why);
+  return {};
+}
+
+Result<Gate> Gate::prepare(const ImportedModel& model, std::vector<Draw> draws, const GateOptions& options,
+                           const PlacedDevice& device, const PlacedDevice& cpu) {
+  Gate gate(options, device);
+  gate.compute_ = find_compute_type(model);
+  if (options.tolerance && !(*options.tolerance >= 0 && std::isfinite(*options.tolerance))) {
+    return Status(StatusCode::kInvalidArgument, "a tolerance is a number from 0 on");
+  }
+  KPT_ASSIGN_OR_RETURN(ModelRun plain, ModelRun::load(model, device));
+  Status last;
+  for (Draw& draw : draws) {
+    auto outputs = plain.run(draw.inputs);
+    if (!outputs.ok()) {
+      if (!draw.generated) return outputs.status();
+      last = outputs.status();
+      gate.notes_.push_back(
+          fmt::format("draw '{}' is left out, the model itself cannot run it: {}", draw.origin, last.message()));
+      continue;
+    }
+    gate.plain_.push_back(std::move(*outputs));
+    gate.draws_.push_back(std::move(draw));
+  }
+  if (gate.draws_.empty()) {
+    return last.ok() ? Status(StatusCode::kInvalidArgument, "the gate needs at least one draw of inputs") : last;
+  }
+  ImportedModel exact = model;
+  KPT_RETURN_IF_ERROR(promote_to_fp64(exact.graph));
+  KPT_ASSIGN_OR_RETURN(exact.weights, promote_to_fp64(model.weights));
+  KPT_ASSIGN_OR_RETURN(ModelRun reference, ModelRun::load(std::move(exact), cpu));
+  for (const Draw& draw : gate.draws_) {
+    KPT_ASSIGN_OR_RETURN(std::vector<NamedTensor> outputs, reference.run(draw.inputs));
+    gate.reference_.push_back(std::move(outputs));
+  }
+  if (options.level == Level::kBalanced) KPT_RETURN_IF_ERROR(gate.run_bf16(model));
+  return gate;
+}
+
+Result<GateReport> Gate::judge(const ImportedModel& candidate) const {
+  KPT_ASSIGN_OR_RETURN(ModelRun run, ModelRun::load(candidate, device_));
+  return judge(run);
+}
+
+Result<OutputVerdict> Gate::judge_output(const Tensor& candidate, std::size_t draw, std::size_t index) const {
+  const Tensor& plain = plain_[draw][index].tensor;
+  const Tensor& reference = reference_[draw][index].tensor;
+  const Tensor* bf16 = bf16_.empty() ? nullptr : &bf16_[draw][index].tensor;
+  const auto axis = options_.last_position ? find_last_axis(candidate.dims(), plain.dims()) : std::nullopt;
+  if (!axis) return judge_tensor(candidate, plain, reference, bf16);
+  KPT_ASSIGN_OR_RETURN(const Tensor last_plain, take_last(plain, *axis));
+  KPT_ASSIGN_OR_RETURN(const Tensor last_reference, take_last(reference, *axis));
+  if (bf16 == nullptr) return judge_tensor(candidate, last_plain, last_reference, nullptr);
+  KPT_ASSIGN_OR_RETURN(const Tensor last_bf16, take_last(*bf16, *axis));
+  return judge_tensor(candidate, last_plain, last_reference, &last_bf16);
+}
+
+Result<GateReport> Gate::judge(ModelRun& candidate) const {
+  GateReport report;
+  report.level = options_.level;
+  report.tolerance = options_.tolerance;
+  report.bf16_run = bf16_run_;
+  report.notes = notes_;
+  KPT_RETURN_IF_ERROR(candidate.reset());
+  for (std::size_t draw = 0; draw < draws_.size(); ++draw) {
+    report.draws.push_back(draws_[draw].origin);
+    KPT_ASSIGN_OR_RETURN(const std::vector<NamedTensor> outputs, candidate.run(draws_[draw].inputs));
+    for (std::size_t index = 0; index < plain_[draw].size(); ++index) {
+      const NamedTensor& plain = plain_[draw][index];
+      // By position: two outputs may bear one name, and passes keep the order.
+      const Tensor* given = index < outputs.size() && outputs[index].name == plain.name
+                                ? &outputs[index].tensor
+                                : find_tensor(outputs, plain.name);
+      OutputVerdict verdict;
+      if (given == nullptr) {
+        verdict = refuse(verdict, "form", "the candidate does not give it");
+      } else {
+        KPT_ASSIGN_OR_RETURN(verdict, judge_output(*given, draw, index));
+      }
+      verdict.output = plain.name;
+      verdict.draw = draw;
+      report.outputs.push_back(std::move(verdict));
+    }
+  }
+  return report;
+}
+
+}  // namespace kpt

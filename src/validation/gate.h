@@ -1,0 +1,105 @@
+// The accuracy gate: whether a candidate may take the place of a model. Candidate and plain run are held against the
+// model's own fp64 run on several draws of inputs, output by output.
+//
+// Rules by level (docs/how_to/is_my_model_still_right.md explains them):
+//   conservative  numerics/accuracy.h: close to the plain run, or at most twice its error against fp64
+//   balanced      that, or at most 3 × the error of a plain bf16 run of the same model (bf16_form.h)
+//   aggressive    cosine with fp64 at least 0.99, the length of the output within a tenth of fp64's, and the user's
+//                 bound on the relative error where one is set
+// Integers, bools and complex numbers must be equal to the plain run's at every level. NaN and infinity may stand only
+// where the plain run or fp64 has them. Buffers and inputs that a model writes count as outputs.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "numerics/accuracy.h"
+#include "passes/pipeline.h"
+#include "validation/bf16_form.h"
+#include "validation/draws.h"
+#include "validation/model_run.h"
+
+namespace kpt {
+
+struct GateOptions {
+  Level level = Level::kConservative;
+  // Set only by an explicit --tolerance. conservative, balanced: takes the place of the type's own relative and
+  // absolute tolerance. aggressive: a further bound, on the root mean square error relative to fp64's root mean square.
+  std::optional<double> tolerance;
+  // The candidate may give an output for the last position of one axis only (pass last_token_logits): it is held
+  // against that position of the model's.
+  bool last_position = false;
+};
+
+// One output on one draw.
+struct OutputVerdict {
+  std::string output;
+  std::size_t draw = 0;
+  std::string dtype;
+  bool passed = false;
+  double candidate_error = 0;        // root mean square, against fp64
+  double plain_error = 0;            // likewise
+  std::optional<double> bf16_error;  // likewise, of the plain bf16 run, where the level asks for it
+  double max_difference = 0;         // candidate against plain run
+  double cosine = 1;                 // candidate with fp64
+  std::string rule;                  // that decided: "equal", "tolerance", "bf16", "cosine", "form"
+  std::string reason;                // one clause when it failed
+};
+
+struct GateReport {
+  Level level = Level::kConservative;
+  std::optional<double> tolerance;
+  std::string bf16_run;            // how the bf16 run was made, or why there is none; empty where none is needed
+  std::vector<std::string> draws;  // their origins
+  std::vector<std::string> notes;  // draws that were left out, and why
+  std::vector<OutputVerdict> outputs;
+
+  bool passed() const;
+  // For every output, its failed draw with the greatest error, else the draw with the greatest.
+  std::vector<OutputVerdict> worst() const;
+};
+
+// Holds the draws with the plain, fp64 and bf16 results, so that many candidates can be judged. A model that writes
+// buffers is reset before the first draw, and the draws are its steps.
+class Gate {
+ public:
+  // Runs the plain model on `device` and fp64 on `cpu`. Generated draws that the plain model cannot run are left out
+  // with a note. Fails with kUnsupported when the model has no fp64 form, and when no draw can be run.
+  static Result<Gate> prepare(const ImportedModel& model, std::vector<Draw> draws, const GateOptions& options,
+                              const PlacedDevice& device, const PlacedDevice& cpu);
+
+  // A candidate that cannot be run fails here; one that is wrong is a report that has not passed.
+  Result<GateReport> judge(ModelRun& candidate) const;
+  Result<GateReport> judge(const ImportedModel& candidate) const;
+
+  const GateOptions& options() const { return options_; }
+  const PlacedDevice& device() const { return device_; }
+  const std::vector<Draw>& draws() const { return draws_; }
+  // How the bf16 run was made; nothing where there is none beside the plain run.
+  std::optional<Bf16Way> bf16_way() const { return bf16_way_; }
+  const std::vector<std::vector<NamedTensor>>& plain() const { return plain_; }          // by draw
+  const std::vector<std::vector<NamedTensor>>& reference() const { return reference_; }  // by draw, fp64
+
+  // One tensor by the rules of the level; the building stone of judge(), also for values inside a model.
+  OutputVerdict judge_tensor(const Tensor& candidate, const Tensor& plain, const Tensor& reference,
+                             const Tensor* bf16) const;
+
+ private:
+  Gate(GateOptions options, PlacedDevice device) : options_(options), device_(std::move(device)) {}
+  Status run_bf16(const ImportedModel& model);
+  Result<OutputVerdict> judge_output(const Tensor& candidate, std::size_t draw, std::size_t index) const;
+
+  GateOptions options_;
+  PlacedDevice device_;
+  DType compute_ = DType::kFloat32;  // the narrowest floating type of the model's weights
+  std::vector<Draw> draws_;
+  std::vector<std::string> notes_;
+  std::string bf16_run_;
+  std::optional<Bf16Way> bf16_way_;
+  std::vector<std::vector<NamedTensor>> plain_;
+  std::vector<std::vector<NamedTensor>> reference_;
+  std::vector<std::vector<NamedTensor>> bf16_;  // empty where there is none
+};
+
+}  // namespace kpt

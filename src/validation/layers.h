@@ -1,0 +1,32 @@
+// Errors inside a model: every value that a candidate and the model both compute, held against fp64 in the order of the
+// graph. Values correspond by name; what only one of the two has is passed over.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "validation/gate.h"
+
+namespace kpt {
+
+struct LayerError {
+  std::string node;  // of the candidate's graph
+  std::string target;
+  std::string value;   // its result
+  std::string source;  // the user's line of Python that the value comes from, where the file knows it
+  OutputVerdict verdict;
+  double excess = 0;  // error over what the rule allows, roughly; 0 when it passed
+};
+
+// Runs all forms with their values observed, on one draw (and for models with buffers on all before it). `gate` was
+// prepared for `model` and says which rule holds; `device` is where the candidate runs, `cpu` where fp64 does.
+Result<std::vector<LayerError>> compare_layers(const ImportedModel& model, const ImportedModel& candidate,
+                                               const Gate& gate, std::size_t draw, const PlacedDevice& device,
+                                               const PlacedDevice& cpu);
+
+// The first one that matters: rounding makes values near their limit fail by a little, a fault by orders of magnitude;
+// failures a thousand times smaller than the greatest are passed over. Nothing when all passed.
+std::optional<std::size_t> find_first_divergence(const std::vector<LayerError>& layers);
+
+}  // namespace kpt

@@ -1,0 +1,258 @@
+#include "validation/production.h"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "artifact/artifact.h"
+#include "base/files.h"
+#include "passes/promote_to_fp64.h"
+#include "validation/determinism.h"
+#include "validation/model_run.h"
+
+namespace kpt {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::size_t kTimedRuns = 30;
+
+// Greatest resident memory so far, in MiB.
+std::optional<double> read_peak_memory() {
+  const auto status = SystemFiles().read("/proc/self/status");
+  if (!status.ok()) return std::nullopt;
+  const auto place = status->find("VmHWM:");
+  if (place == std::string::npos) return std::nullopt;
+  const auto digits = status->find_first_of("0123456789", place);
+  double kib = 0;
+  if (digits == std::string::npos) return std::nullopt;
+  std::from_chars(status->data() + digits, status->data() + status->size(), kib);
+  return kib / 1024;
+}
+
+bool is_finite(const Tensor& tensor) {
+  if (!is_floating(tensor.dtype())) return true;
+  const auto wide = promote_to_fp64(tensor);
+  const auto dense = wide.ok() ? wide->contiguous_copy() : wide;
+  return dense.ok() &&
+         std::ranges::all_of(dense->elements<double>(), [](double value) { return std::isfinite(value); });
+}
+
+bool same_bits(const std::vector<NamedTensor>& first, const std::vector<NamedTensor>& second) {
+  if (first.size() != second.size()) return false;
+  for (std::size_t index = 0; index < first.size(); ++index) {
+    const auto a = first[index].tensor.contiguous_copy();
+    const auto b = second[index].tensor.contiguous_copy();
+    if (!a.ok() || !b.ok() || a->bytes() != b->bytes() || std::memcmp(a->data(), b->data(), a->bytes()) != 0)
+      return false;
+  }
+  return true;
+}
+
+class Production {
+ public:
+  Production(const ImportedModel& model, const DrawOptions& draws, const Requirements& requirements,
+             const BackendContext& context, const std::string& device, const std::string& scratch)
+      : model_(model),
+        draw_options_(draws),
+        requirements_(requirements),
+        context_(context),
+        device_(device),
+        scratch_(scratch) {}
+
+  Result<ProductionReport> run() {
+    KPT_ASSIGN_OR_RETURN(const PlacedDevice placed, find_runnable_device(device_, context_));
+    KPT_ASSIGN_OR_RETURN(const std::vector<Draw> draws, make_draws(model_, draw_options_));
+    const auto start = Clock::now();
+    auto loaded = ModelRun::load(model_, placed);
+    if (!loaded.ok()) {
+      add("load", "error", loaded.status().message(), {});
+      return std::move(report_);
+    }
+    const double load_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+    add("load", "ok", fmt::format("loaded on {} in {:.1f} ms", loaded->loaded().executable().device(), load_ms),
+        load_ms);
+    check_forward(*loaded, draws);
+    check_latency(*loaded, draws.front());
+    check_batches(*loaded);
+    check_memory();
+    check_repetition(draws.front());
+    check_round_trip(*loaded, draws.front(), placed);
+    return std::move(report_);
+  }
+
+ private:
+  void add(std::string name, std::string severity, std::string text, std::optional<double> value) {
+    report_.checks.push_back({std::move(name), std::move(severity), std::move(text), value});
+  }
+
+  void check_forward(ModelRun& run, const std::vector<Draw>& draws) {
+    for (const Draw& draw : draws) {
+      const Status reset = run.reset();
+      const auto outputs = reset.ok() ? run.run(draw.inputs) : reset;
+      if (!outputs.ok()) return add("forward", "error", outputs.status().message(), {});
+      for (const NamedTensor& output : *outputs) {
+        if (!is_finite(output.tensor)) {
+          return add("forward", "error", fmt::format("output '{}' is not finite on {}", output.name, draw.origin), {});
+        }
+      }
+    }
+    add("forward", "ok", fmt::format("{} draws, all outputs finite", draws.size()), {});
+  }
+
+  // Median and 95th percentile of a run; nothing when it fails.
+  std::optional<std::pair<double, double>> time_runs(ModelRun& run, const std::vector<NamedTensor>& inputs) {
+    std::vector<double> times;
+    for (std::size_t round = 0; round < kTimedRuns + 3; ++round) {
+      if (!run.reset().ok()) return std::nullopt;
+      const auto start = Clock::now();
+      if (!run.run(inputs).ok()) return std::nullopt;
+      if (round >= 3) times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+    }
+    std::ranges::sort(times);
+    return std::pair(times[times.size() / 2], times[times.size() * 95 / 100]);
+  }
+
+  void check_latency(ModelRun& run, const Draw& draw) {
+    const auto times = time_runs(run, draw.inputs);
+    if (!times) return add("latency", "error", "the model cannot be timed: it does not run", {});
+    const std::string text = fmt::format("median {:.3f} ms, 95 % within {:.3f} ms, {} runs on {}", times->first,
+                                         times->second, kTimedRuns, draw.origin);
+    const bool late = requirements_.max_latency_ms && times->second > *requirements_.max_latency_ms;
+    add("latency",
+        !requirements_.max_latency_ms ? "info"
+        : late                        ? "error"
+                                      : "ok",
+        late ? fmt::format("{}; at most {} ms is required", text, *requirements_.max_latency_ms) : text, times->second);
+  }
+
+  void check_batches(ModelRun& run) {
+    double throughput = 0;
+    for (const std::int64_t batch : requirements_.batch_sizes) {
+      const std::string name = fmt::format("batch_{}", batch);
+      DrawOptions options = draw_options_;
+      options.given.clear();
+      options.count = 1;
+      for (const ir::GraphInput& input : model_.graph.inputs) {
+        if (input.kind != ir::InputKind::kUser || model_.graph.at(input.value).kind != ir::ValueKind::kTensor) continue;
+        const auto& dims = model_.graph.at(input.value).tensor.dims;
+        if (!dims.empty() && dims[0].is_symbol()) options.sizes.insert_or_assign(std::string(dims[0].name()), batch);
+      }
+      const auto draws = make_draws(model_, options);
+      if (!draws.ok()) {
+        add(name, "error", draws.status().message(), {});
+        continue;
+      }
+      const std::vector<NamedTensor>& inputs = draws->front().inputs;
+      const bool fits = std::ranges::all_of(inputs, [&](const NamedTensor& input) {
+        return input.tensor.dims().empty() || input.tensor.dims()[0] == batch;
+      });
+      const auto times = fits ? time_runs(run, inputs) : std::nullopt;
+      if (!times) {
+        add(name, "error",
+            fits ? "the model does not run with this batch" : "the model's batch is fixed to another size", {});
+        continue;
+      }
+      throughput = static_cast<double>(batch) * 1000 / times->first;
+      add(name, "ok", fmt::format("median {:.3f} ms, {:.1f} rows per second", times->first, throughput), throughput);
+    }
+    if (requirements_.min_throughput) {
+      const bool enough = throughput >= *requirements_.min_throughput;
+      add("throughput", enough ? "ok" : "error",
+          requirements_.batch_sizes.empty() ? "a required throughput needs --batch-sizes"
+                                            : fmt::format("{:.1f} rows per second, at least {} are required",
+                                                          throughput, *requirements_.min_throughput),
+          throughput);
+    }
+  }
+
+  void check_memory() {
+    const auto peak = read_peak_memory();
+    if (!peak) {
+      return add("memory", requirements_.max_memory_mb ? "error" : "info", "this system does not tell it", {});
+    }
+    const bool much = requirements_.max_memory_mb && *peak > *requirements_.max_memory_mb;
+    add("memory",
+        !requirements_.max_memory_mb ? "info"
+        : much                       ? "error"
+                                     : "ok",
+        fmt::format("at most {:.0f} MiB resident{}", *peak,
+                    much ? fmt::format("; at most {} are required", *requirements_.max_memory_mb) : ""),
+        peak);
+  }
+
+  void check_repetition(const Draw& draw) {
+    const auto result = check_determinism(model_, draw, context_, device_);
+    if (!result.ok()) return add("determinism", "error", result.status().message(), {});
+    add("determinism", result->repeatable() ? "ok" : "error",
+        result->repeatable() ? "the same input gives the same bits"
+                             : fmt::format("the same input gives answers that differ by {:.3g}", result->twice),
+        result->twice);
+  }
+
+  void check_round_trip(ModelRun& run, const Draw& draw, const PlacedDevice& placed) {
+    const std::filesystem::path path = std::filesystem::path(scratch_) / "round_trip.kpt";
+    const auto attempt = [&]() -> Result<bool> {
+      Artifact artifact;
+      artifact.producer = "kpt validate";
+      artifact.source = "round_trip";
+      artifact.source_sha256 = std::string(64, '0');
+      artifact.targets.push_back({std::string(placed.device->target().name()), {}, model_.graph, model_.weights, "{}"});
+      KPT_RETURN_IF_ERROR(write_artifact(path, artifact));
+      KPT_ASSIGN_OR_RETURN(Artifact back, read_artifact(path));
+      ImportedModel copy;
+      copy.graph = std::move(back.targets.at(0).graph);
+      copy.weights = std::move(back.targets.at(0).weights);
+      KPT_ASSIGN_OR_RETURN(ModelRun again, ModelRun::load(std::move(copy), placed));
+      KPT_RETURN_IF_ERROR(run.reset());
+      KPT_ASSIGN_OR_RETURN(const auto first, run.run(draw.inputs));
+      KPT_ASSIGN_OR_RETURN(const auto second, again.run(draw.inputs));
+      return same_bits(first, second);
+    };
+    const Result<bool> same = attempt();
+    std::error_code ignored;
+    std::filesystem::remove(path, ignored);
+    if (!same.ok()) return add("round_trip", "error", same.status().message(), {});
+    add("round_trip", *same ? "ok" : "error",
+        *same ? "written, read back and run: the same bits" : "the model read back gives other answers", {});
+  }
+
+  const ImportedModel& model_;
+  const DrawOptions& draw_options_;
+  const Requirements& requirements_;
+  const BackendContext& context_;
+  const std::string& device_;
+  const std::string& scratch_;
+  ProductionReport report_;
+};
+
+}  // namespace
+
+bool ProductionReport::passed() const {
+  return !checks.empty() && std::ranges::all_of(checks, [](const ProductionCheck& check) { return check.passed(); });
+}
+
+Result<ProductionReport> check_production(const ImportedModel& model, const DrawOptions& draws,
+                                          const Requirements& requirements, const BackendContext& context,
+                                          const std::string& device, const std::string& scratch) {
+  return Production(model, draws, requirements, context, device, scratch).run();
+}
+
+nlohmann::ordered_json to_json(const ProductionReport& report) {
+  nlohmann::ordered_json json = {{"passed", report.passed()}, {"checks", nlohmann::ordered_json::array()}};
+  for (const ProductionCheck& check : report.checks) {
+    json["checks"].push_back(
+        {{"name", check.name},
+         {"severity", check.severity},
+         {"text", check.text},
+         {"value", check.value ? nlohmann::ordered_json(*check.value) : nlohmann::ordered_json()}});
+  }
+  return json;
+}
+
+}  // namespace kpt

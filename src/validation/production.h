@@ -1,0 +1,45 @@
+// Whether a model is fit for service: it loads, answers, repeats itself, survives being written and read, and meets the
+// figures that its users state. What nobody states is measured and told, and fails nothing.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "device/backend_context.h"
+#include "validation/draws.h"
+
+namespace kpt {
+
+struct Requirements {
+  std::optional<double> max_latency_ms;  // of the 95th percentile, on the first draw
+  std::optional<double> min_throughput;  // rows per second at the greatest batch asked for
+  std::optional<double> max_memory_mb;   // greatest resident memory of this process while the model runs
+  std::vector<std::int64_t> batch_sizes = {};
+};
+
+struct ProductionCheck {
+  std::string name;      // "load", "forward", "determinism", "round_trip", "latency", "throughput", "memory", "batch_8"
+  std::string severity;  // "error": required and failed; "info": measured; "ok"
+  std::string text;
+  std::optional<double> value;
+  bool passed() const { return severity != "error"; }
+};
+
+struct ProductionReport {
+  std::vector<ProductionCheck> checks;
+  bool passed() const;
+};
+
+// All checks are made even when one fails, except that nothing runs when the model cannot be loaded. Accuracy is the
+// gate's: see validate.h. `scratch`: a folder for the file of the round trip, removed again.
+Result<ProductionReport> check_production(const ImportedModel& model, const DrawOptions& draws,
+                                          const Requirements& requirements, const BackendContext& context,
+                                          const std::string& device, const std::string& scratch);
+
+nlohmann::ordered_json to_json(const ProductionReport& report);
+
+}  // namespace kpt

@@ -1,0 +1,126 @@
+#include "validation/validate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include <nlohmann/json.hpp>
+
+#include "validation/gate_report.h"
+
+namespace kpt {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Outputs = std::vector<std::vector<NamedTensor>>;  // by draw
+
+Json number(std::optional<double> value) { return value && std::isfinite(*value) ? Json(*value) : Json(); }
+
+Result<Outputs> run_draws(ModelRun& run, const std::vector<Draw>& draws) {
+  Outputs outputs;
+  KPT_RETURN_IF_ERROR(run.reset());
+  for (const Draw& draw : draws) {
+    KPT_ASSIGN_OR_RETURN(std::vector<NamedTensor> given, run.run(draw.inputs));
+    outputs.push_back(std::move(given));
+  }
+  return outputs;
+}
+
+// The accuracy rule's figures for two results; the first stands in for the reference.
+void compare_pair(const Outputs& first, const Outputs& second, const std::string& a, const std::string& b,
+                  std::vector<PairDifference>& pairs) {
+  for (std::size_t index = 0; !first.empty() && index < first[0].size(); ++index) {
+    PairDifference pair{a, b, first[0][index].name, 0, 1};
+    for (std::size_t draw = 0; draw < first.size(); ++draw) {
+      if (index >= second[draw].size()) continue;
+      const auto left = convert_floating(first[draw][index].tensor, DType::kFloat64);
+      const auto right = convert_floating(second[draw][index].tensor, DType::kFloat64);
+      const auto compared = left.ok() && right.ok() ? compare(*right, *left, *left, {1e300, 1e300, 2})
+                                                    : Result<Comparison>(left.ok() ? right.status() : left.status());
+      if (!compared.ok() || !compared->passed) {
+        pair.max_difference = INFINITY;
+        continue;
+      }
+      pair.max_difference = std::max(pair.max_difference, compared->max_absolute_difference);
+      pair.cosine = std::min(pair.cosine, compared->cosine);
+    }
+    pairs.push_back(std::move(pair));
+  }
+}
+
+}  // namespace
+
+bool ValidateReport::passed() const {
+  return !contenders.empty() && std::ranges::all_of(contenders, [](const ContenderResult& result) {
+    return result.gate.passed() && result.determinism.repeatable();
+  });
+}
+
+Result<ValidateReport> validate_model(const ImportedModel& model, const std::vector<Contender>& contenders,
+                                      const ValidateOptions& options, const BackendContext& context) {
+  KPT_ASSIGN_OR_RETURN(const PlacedDevice cpu, find_runnable_device("cpu", context));
+  KPT_ASSIGN_OR_RETURN(const std::vector<Draw> draws, make_draws(model, options.draws));
+  std::map<Level, Gate> gates;
+  std::vector<Outputs> outputs;
+  ValidateReport report;
+  for (const Contender& contender : contenders) {
+    if (!gates.contains(contender.level)) {
+      KPT_ASSIGN_OR_RETURN(Gate gate, Gate::prepare(model, draws, {contender.level, options.tolerance}, cpu, cpu));
+      gates.emplace(contender.level, std::move(gate));
+    }
+    const Gate& gate = gates.at(contender.level);
+    KPT_ASSIGN_OR_RETURN(const PlacedDevice device, find_runnable_device(contender.device, context));
+    KPT_ASSIGN_OR_RETURN(ModelRun run, ModelRun::load(contender.model, device));
+    ContenderResult result;
+    result.label = contender.label;
+    result.device = run.loaded().executable().device();
+    KPT_ASSIGN_OR_RETURN(result.gate, gate.judge(run));
+    KPT_ASSIGN_OR_RETURN(Outputs given, run_draws(run, gate.draws()));
+    outputs.push_back(std::move(given));
+    KPT_ASSIGN_OR_RETURN(result.determinism,
+                         check_determinism(contender.model, gate.draws().front(), context, contender.device));
+    if (options.layers) {
+      KPT_ASSIGN_OR_RETURN(result.layers, compare_layers(model, contender.model, gate, 0, device, cpu));
+      result.first_divergence = find_first_divergence(result.layers);
+    }
+    report.contenders.push_back(std::move(result));
+  }
+  for (std::size_t first = 0; first < outputs.size(); ++first) {
+    for (std::size_t second = first + 1; second < outputs.size(); ++second) {
+      compare_pair(outputs[first], outputs[second], contenders[first].label, contenders[second].label, report.pairs);
+    }
+  }
+  return report;
+}
+
+Json to_json(const Determinism& determinism) {
+  return {{"repeatable", determinism.repeatable()},
+          {"twice", number(determinism.twice)},
+          {"threads", number(determinism.threads)},
+          {"threads_text", determinism.threads_text},
+          {"other_neighbours", number(determinism.neighbours)},
+          {"alone", number(determinism.alone)},
+          {"batch_note", determinism.batch_note}};
+}
+
+Json to_json(const ValidateReport& report) {
+  Json json = {{"passed", report.passed()}, {"contenders", Json::array()}, {"pairs", Json::array()}};
+  for (const ContenderResult& result : report.contenders) {
+    Json entry = {{"label", result.label},        {"device", result.device},
+                  {"gate", to_json(result.gate)}, {"determinism", to_json(result.determinism)},
+                  {"layers", Json::array()},      {"first_divergence", Json()}};
+    for (const LayerError& layer : result.layers) entry["layers"].push_back(to_json(layer));
+    if (result.first_divergence) entry["first_divergence"] = result.layers[*result.first_divergence].node;
+    json["contenders"].push_back(std::move(entry));
+  }
+  for (const PairDifference& pair : report.pairs) {
+    json["pairs"].push_back({{"first", pair.first},
+                             {"second", pair.second},
+                             {"output", pair.output},
+                             {"max_difference", number(pair.max_difference)},
+                             {"cosine", number(pair.cosine)}});
+  }
+  return json;
+}
+
+}  // namespace kpt

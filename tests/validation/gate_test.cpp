@@ -1,0 +1,201 @@
+// The rules of the levels on a whole model.
+#include "validation/gate.h"
+
+#include <cmath>
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "api/model_loading.h"
+#include "execution/bert_graph.h"
+#include "ir/text.h"
+#include "validation/faults.h"
+#include "validation/layers.h"
+
+namespace kpt {
+namespace {
+
+using testing::HasSubstr;
+
+PlacedDevice cpu() {
+  const Environment environment = Environment::from_process();
+  const auto context = make_backend_context(load_config({}, environment).value(), environment).value();
+  return find_runnable_device("cpu", context).value();
+}
+
+Gate make_gate(const ImportedModel& model, const GateOptions& options, std::uint64_t seed) {
+  const PlacedDevice device = cpu();
+  return Gate::prepare(model, make_draws(model, {2, seed, {}, {}}).value(), options, device, device).value();
+}
+
+// What the model gives, multiplied by a number.
+ImportedModel scaled(const ImportedModel& model, double factor) {
+  ImportedModel result = model;
+  for (ir::GraphOutput& output : result.graph.outputs) {
+    const ir::ValueId from = *output.value.value_id();
+    const ir::TensorType like = result.graph.at(from).tensor;
+    output.value.value = validation_test::insert_node(result, result.graph.nodes.size(), "aten.mul.Tensor",
+                                                      {{"self", {from}}, {"other", {factor}}}, like);
+  }
+  return result;
+}
+
+// The bf16 form with outputs in the model's own type: what a precision pass could make.
+ImportedModel in_bf16(const ImportedModel& model) {
+  ImportedModel result = make_bf16_form(model, Bf16Way::kReal).value();
+  for (ir::GraphOutput& output : result.graph.outputs) {
+    const ir::ValueId from = *output.value.value_id();
+    ir::TensorType like = result.graph.at(from).tensor;
+    like.dtype = DType::kFloat32;
+    output.value.value = validation_test::insert_node(result, result.graph.nodes.size(), "aten.to.dtype",
+                                                      {{"self", {from}}, {"dtype", {DType::kFloat32}}}, like);
+  }
+  return result;
+}
+
+TEST(Gate, NoFalseAlarmOnTwentySeedsAtAnyLevel) {
+  const auto first = std::random_device{}();
+  for (std::uint64_t round = 0; round < 20; ++round) {
+    SCOPED_TRACE(testing::Message() << "seed " << first + round);
+    const ImportedModel model = execution_test::make_bert(first + round);
+    ImportedModel rewritten = model;
+    validation_test::split_linears(rewritten);
+    const Level level = round % 3 == 0 ? Level::kConservative : round % 3 == 1 ? Level::kBalanced : Level::kAggressive;
+    const Gate gate = make_gate(model, {level, {}}, first + round);
+    for (const ImportedModel* candidate : {&model, static_cast<const ImportedModel*>(&rewritten)}) {
+      const auto report = gate.judge(*candidate);
+      ASSERT_TRUE(report.ok()) << report.status().message();
+      EXPECT_TRUE(report->passed()) << report->worst()[0].reason;
+      EXPECT_EQ(report->outputs.size(), 4U) << "two outputs on two draws";
+    }
+  }
+}
+
+TEST(Gate, Bf16PassesBalancedOnlyAndTheReportSaysHowBf16WasRun) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  const ImportedModel model = execution_test::make_bert(seed);
+  const ImportedModel candidate = in_bf16(model);
+  const auto strict = make_gate(model, {Level::kConservative, {}}, seed).judge(candidate);
+  ASSERT_TRUE(strict.ok()) << strict.status().message();
+  EXPECT_FALSE(strict->passed());
+  EXPECT_EQ(strict->bf16_run, "");
+  const auto balanced = make_gate(model, {Level::kBalanced, {}}, seed).judge(candidate);
+  ASSERT_TRUE(balanced.ok()) << balanced.status().message();
+  EXPECT_TRUE(balanced->passed()) << balanced->worst()[0].reason;
+  EXPECT_EQ(balanced->bf16_run, "run in bfloat16");
+  for (const OutputVerdict& verdict : balanced->outputs) {
+    EXPECT_EQ(verdict.rule, "bf16");
+    ASSERT_TRUE(verdict.bf16_error.has_value());
+    EXPECT_GT(*verdict.bf16_error, verdict.plain_error);
+  }
+}
+
+TEST(Gate, TheSimulatedBf16RunIsAsWrongAsTheRealOne) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  const ImportedModel model = execution_test::make_bert(seed);
+  const Gate gate = make_gate(model, {Level::kBalanced, {}}, seed);
+  const auto report = gate.judge(make_bf16_form(model, Bf16Way::kSimulated).value());
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  for (const OutputVerdict& verdict : report->outputs) {
+    EXPECT_GT(verdict.candidate_error, 0.3 * *verdict.bf16_error);
+    EXPECT_LT(verdict.candidate_error, 3 * *verdict.bf16_error);
+  }
+}
+
+TEST(Gate, AggressiveLooksAtDirectionLengthAndTheBoundOfTheUser) {
+  const ImportedModel model = execution_test::make_bert(3);
+  const Gate gate = make_gate(model, {Level::kAggressive, {}}, 3);
+  EXPECT_TRUE(gate.judge(scaled(model, 1.05)).value().passed());
+  const GateReport longer = gate.judge(scaled(model, 1.5)).value();
+  EXPECT_FALSE(longer.passed()) << "the cosine alone would let it through";
+  EXPECT_THAT(longer.worst()[0].reason, HasSubstr("root mean square"));
+  EXPECT_FALSE(gate.judge(scaled(model, -1)).value().passed());
+  EXPECT_FALSE(gate.judge(scaled(model, 0)).value().passed());
+  const GateReport bounded = make_gate(model, {Level::kAggressive, 0.02}, 3).judge(scaled(model, 1.05)).value();
+  EXPECT_FALSE(bounded.passed());
+  EXPECT_THAT(bounded.worst()[0].reason, HasSubstr("bound is 0.02"));
+  EXPECT_EQ(bounded.tolerance, 0.02);
+}
+
+TEST(Gate, AnExplicitToleranceLoosensConservative) {
+  const ImportedModel model = execution_test::make_bert(4);
+  const ImportedModel candidate = scaled(model, 1.0005);
+  EXPECT_FALSE(make_gate(model, {Level::kConservative, {}}, 4).judge(candidate).value().passed());
+  EXPECT_TRUE(make_gate(model, {Level::kConservative, 1e-3}, 4).judge(candidate).value().passed());
+  const PlacedDevice device = cpu();
+  EXPECT_EQ(
+      Gate::prepare(model, make_draws(model, {}).value(), {Level::kConservative, -1.0}, device, device).status().code(),
+      StatusCode::kInvalidArgument);
+}
+
+TEST(Gate, IntegersMustBeEqualAtEveryLevel) {
+  ImportedModel model;
+  model.graph = ir::read_graph(
+                    "kpt_graph 1\ninput x: float32[4, 50]\n"
+                    "best: int64[4] = aten.argmax.default(self=%x, dim=1)\noutput %best \"best\"\n")
+                    .value();
+  ImportedModel other = model;
+  validation_test::node_named(other, "best").target = "aten.argmin.default";
+  for (const Level level : {Level::kConservative, Level::kBalanced, Level::kAggressive}) {
+    const Gate gate = make_gate(model, {level, {}}, 1);
+    EXPECT_TRUE(gate.judge(model).value().passed());
+    const GateReport report = gate.judge(other).value();
+    EXPECT_FALSE(report.passed());
+    EXPECT_EQ(report.outputs[0].rule, "equal");
+  }
+}
+
+TEST(Gate, AnotherFormIsRefusedWithASentence) {
+  const ImportedModel model = execution_test::make_bert(5);
+  ImportedModel fewer = model;
+  fewer.graph.outputs.pop_back();
+  const Gate gate = make_gate(model, {}, 5);
+  const GateReport report = gate.judge(fewer).value();
+  EXPECT_FALSE(report.passed());
+  EXPECT_THAT(report.worst()[1].reason, HasSubstr("does not give it"));
+  const GateReport narrow = gate.judge(make_bf16_form(model, Bf16Way::kReal).value()).value();
+  EXPECT_THAT(narrow.worst()[0].reason, HasSubstr("where the model gives float32"));
+}
+
+TEST(Gate, BuffersThatAModelWritesCountAsOutputs) {
+  const std::string path = std::string(KPT_SOURCE_DIR) + "/tests/golden/pt2/2.15.0/linear_state.pt2";
+  const ImportedModel model = import_model(path).value();
+  const Gate gate = make_gate(model, {}, 6);
+  const GateReport same = gate.judge(model).value();
+  EXPECT_TRUE(same.passed()) << same.worst()[0].reason;
+  bool buffer = false;
+  for (const OutputVerdict& verdict : same.outputs) buffer = buffer || verdict.output.starts_with("buffer ");
+  EXPECT_TRUE(buffer) << "no buffer was compared";
+}
+
+TEST(Layers, ErrorsOfThePlainModelAreWithinToleranceEverywhere) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  const ImportedModel model = execution_test::make_bert(seed);
+  const Gate gate = make_gate(model, {}, seed);
+  const auto layers = compare_layers(model, model, gate, 0, gate.device(), gate.device());
+  ASSERT_TRUE(layers.ok()) << layers.status().message();
+  EXPECT_EQ(layers->size(), model.graph.nodes.size());
+  EXPECT_FALSE(find_first_divergence(*layers).has_value());
+}
+
+TEST(Draws, FilesFirstThenSamplesThenSeeds) {
+  const ImportedModel model = execution_test::make_bert(1);
+  const auto made = make_draws(model, {2, 40, {}, {}}).value();
+  ASSERT_EQ(made.size(), 2U);
+  EXPECT_EQ(made[1].origin, "seed 41");
+  EXPECT_TRUE(made[1].generated);
+  const auto given = make_draws(model, {1, 40, {}, {{{made[0].inputs[0]}, "in.npz"}}}).value();
+  ASSERT_EQ(given.size(), 1U);
+  EXPECT_EQ(given[0].origin, "in.npz (other inputs from seed 40)");
+  EXPECT_EQ(given[0].inputs.size(), 3U);
+  ImportedModel with_sample = model;
+  with_sample.sample_inputs = made[0].inputs;
+  EXPECT_EQ(make_draws(with_sample, {3, 0, {}, {}}).value()[0].origin, "sample of the file");
+}
+
+}  // namespace
+}  // namespace kpt
