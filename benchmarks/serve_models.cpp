@@ -1,7 +1,8 @@
-// Our side of a comparison: obeys the commands of eager_models.py --serve on standard input, a JSON line each.
+// Our side of compare.py and compare_models.py: obeys commands on standard input, a JSON line each.
 //
 //   load FILE [CASES_FILE] [CASE]   {"load_seconds": …, "anonymous_bytes": …}
 //   run N                           {"times_ms": […]} of N runs
+//   outputs FILE                    writes what the last run gave as safetensors, by position: {"outputs": 2}
 //   quit
 //
 // The inputs are those of the case; outputs are kept from run to run as a service would. Usage: kpt_serve_models.
@@ -18,6 +19,7 @@
 #include "archive/mapped_file.h"
 #include "kpt/model.h"
 #include "tensor_files/safetensors.h"
+#include "tensor_files/tensor_file.h"
 
 namespace {
 
@@ -96,6 +98,21 @@ Json run(std::istringstream& words, std::optional<Served>& served) {
   return {{"times_ms", times}};
 }
 
+Json write_outputs(std::istringstream& words, const std::optional<Served>& served) {
+  std::string path;
+  words >> path;
+  if (!served || served->outputs.empty()) return {{"error", "nothing has run"}};
+  std::vector<kpt::NamedTensor> named;
+  for (const kpt::Tensor& output : served->outputs) {
+    auto copy = output.contiguous_copy();
+    if (!copy.ok()) return {{"error", copy.status().message()}};
+    named.push_back({std::to_string(named.size()), std::move(copy).value()});
+  }
+  const kpt::Status status = kpt::write_tensors(path, named);
+  if (!status.ok()) return {{"error", status.message()}};
+  return {{"outputs", named.size()}};
+}
+
 }  // namespace
 
 int main() {
@@ -110,6 +127,8 @@ int main() {
       std::cout << load(words, served) << std::endl;
     } else if (verb == "run") {
       std::cout << run(words, served) << std::endl;
+    } else if (verb == "outputs") {
+      std::cout << write_outputs(words, served) << std::endl;
     } else {
       std::cout << Json{{"error", "unknown command"}} << std::endl;
     }

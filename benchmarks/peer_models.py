@@ -1,0 +1,225 @@
+#!/usr/bin/env python3
+"""Other runtimes on exported models, one process for one runtime: obeys commands on standard input, a JSON line each.
+
+  peer_models.py --runtime onnxruntime --threads 2 --work build/compare/onnx
+
+  load FILE CASES_FILE   prepares the model for the inputs of case 0: {"load_seconds": …}
+  run N                  {"times_ms": […]} of N runs
+  outputs FILE           writes what the last run gave as safetensors, by position: {"outputs": 2}
+  quit
+
+  peer_models.py --runtime compile --threads 2 --first-answer FILE CASES_FILE
+      loads, runs once, prints one line when the answer is there, and ends
+
+Runtimes: eager, compile, compile_best (max-autotune with weights frozen into the code), onnxruntime, onnxruntime_int8
+(its dynamic quantization), openvino (fp32). ONNX files are made once from the exported program and kept in --work.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tools"))
+import blas_setting  # noqa: E402, F401  before torch
+
+RUNTIMES = ("eager", "compile", "compile_best", "onnxruntime", "onnxruntime_int8", "openvino")
+
+
+def read_inputs(cases_file):
+    from safetensors.torch import load_file
+    prefix = "case0/input/"
+    inputs = {key[len(prefix):]: value for key, value in load_file(cases_file).items() if key.startswith(prefix)}
+    if not inputs:
+        raise ValueError(f"{cases_file} holds no inputs of case 0")
+    return inputs
+
+
+def load_program(path):
+    import torch
+    try:  # programs of Hugging Face models return their dataclasses, which must be registered before loading
+        import transformers.models.clip.modeling_clip  # noqa: F401
+        import transformers.modeling_outputs  # noqa: F401
+    except ImportError:
+        pass
+    return torch.export.load(path)
+
+
+class TorchRun:
+    """Eager, or compiled by Inductor."""
+
+    def __init__(self, runtime, threads, path, cases_file, work):
+        import torch
+        import torch._inductor.config
+        torch.set_num_threads(threads)
+        self.inputs = read_inputs(cases_file)
+        self.module = load_program(path).module()
+        if runtime == "compile":
+            self.module = torch.compile(self.module)
+        elif runtime == "compile_best":
+            torch._inductor.config.freezing = True
+            self.module = torch.compile(self.module, mode="max-autotune-no-cudagraphs")
+        self.guard = torch.no_grad  # freezing asks for it; inference_mode gains nothing measurable beside it
+        self.run()
+
+    def run(self):
+        with self.guard():
+            self.answer = self.module(**self.inputs)
+
+    def outputs(self):
+        import torch
+        return [leaf.detach().contiguous().clone() for leaf in torch.utils._pytree.tree_leaves(self.answer)
+                if isinstance(leaf, torch.Tensor)]
+
+
+def onnx_file(path, work):
+    """The ONNX form of an exported program, made once."""
+    import torch
+    work.mkdir(parents=True, exist_ok=True)
+    target = work / (path.stem + ".onnx")
+    if not target.exists():
+        program = load_program(path)
+        with torch.no_grad():
+            made = torch.onnx.export(program, (), dynamo=True, verbose=False)
+        # One file holds at most 2 GiB; larger weights lie beside it under a name that the file holds.
+        large = path.stat().st_size > 1_900_000_000
+        part = work / "parts" / target.name
+        part.parent.mkdir(exist_ok=True)
+        made.save(str(part), external_data=large)
+        for file in part.parent.glob(target.name + "*"):
+            if file != part:
+                os.replace(file, work / file.name)
+        os.replace(part, target)
+    return target
+
+
+def quantized_file(path, work):
+    """Dynamic INT8 quantization as ONNX Runtime's documentation recommends it: pre-processed, then quantized."""
+    import onnx
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+    target = work / (path.stem + ".int8.onnx")
+    if target.exists():
+        return target
+    large = path.stat().st_size > 1_900_000_000
+    bare, prepared = work / (path.stem + ".bare.onnx"), work / (path.stem + ".prepared.onnx")
+    # Shapes that the exporter noted inside the graph contradict ONNX's own inference for some models.
+    model = onnx.load(str(onnx_file(path, work)))
+    del model.graph.value_info[:]
+    onnx.save(model, str(bare), save_as_external_data=large)
+    del model
+    try:
+        quant_pre_process(str(bare), str(prepared), skip_symbolic_shape=True, save_as_external_data=large)
+    except Exception as error:  # fails on some graphs; quantizing works without it
+        print(f"pre-processing failed ({type(error).__name__}: {error}), quantized without", file=sys.stderr)
+        prepared = bare
+    quantize_dynamic(str(prepared), str(target) + ".part", weight_type=QuantType.QInt8, per_channel=True,
+                     use_external_data_format=large)
+    os.replace(str(target) + ".part", target)
+    for file in {bare, prepared}:
+        file.unlink()
+    return target
+
+
+class OnnxRuntimeRun:
+    def __init__(self, runtime, threads, path, cases_file, work):
+        import onnxruntime
+        file = quantized_file(path, work) if runtime == "onnxruntime_int8" else onnx_file(path, work)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        self.session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+        given = {name: value.numpy() for name, value in read_inputs(cases_file).items()}
+        self.inputs = {entry.name: given[entry.name] for entry in self.session.get_inputs()}
+        self.run()
+
+    def run(self):
+        self.answer = self.session.run(None, self.inputs)
+
+    def outputs(self):
+        import torch
+        return [torch.from_numpy(array.copy()) for array in self.answer]
+
+
+class OpenVinoRun:
+    def __init__(self, runtime, threads, path, cases_file, work):
+        import openvino
+        core = openvino.Core()
+        settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
+        model = core.compile_model(core.read_model(str(onnx_file(path, work))), "CPU", settings)
+        given = {name: value.numpy() for name, value in read_inputs(cases_file).items()}
+        self.inputs = {port.get_any_name(): given[port.get_any_name()] for port in model.inputs}
+        self.request = model.create_infer_request()
+        self.count = len(model.outputs)
+        self.run()
+
+    def run(self):
+        self.request.infer(self.inputs, share_inputs=True)
+
+    def outputs(self):
+        import torch
+        return [torch.from_numpy(self.request.get_output_tensor(index).data.copy()) for index in range(self.count)]
+
+
+def make_run(runtime, threads, path, cases_file, work):
+    kind = OnnxRuntimeRun if runtime.startswith("onnxruntime") else OpenVinoRun if runtime == "openvino" else TorchRun
+    return kind(runtime, threads, path, cases_file, work)
+
+
+def obey(words, loaded, arguments):
+    if words[:1] == ["load"] and len(words) == 3:
+        start = time.perf_counter()
+        loaded = make_run(arguments.runtime, arguments.threads, Path(words[1]), Path(words[2]), arguments.work)
+        return {"load_seconds": time.perf_counter() - start}, loaded
+    if words[:1] == ["run"] and len(words) == 2 and loaded is not None:
+        times = []
+        for _ in range(int(words[1])):
+            start = time.perf_counter_ns()
+            loaded.run()
+            times.append((time.perf_counter_ns() - start) / 1e6)
+        return {"times_ms": times}, loaded
+    if words[:1] == ["outputs"] and len(words) == 2 and loaded is not None:
+        from safetensors.torch import save_file
+        outputs = loaded.outputs()
+        save_file({str(index): tensor for index, tensor in enumerate(outputs)}, words[1])
+        return {"outputs": len(outputs)}, loaded
+    raise ValueError("expected: load FILE CASES_FILE, run N or outputs FILE (after load), or quit")
+
+
+def serve(arguments):
+    # Libraries print to standard output as they like; answers go to the real one alone.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    loaded = None
+    for line in sys.stdin:
+        words = line.split()
+        if words[:1] == ["quit"]:
+            break
+        try:
+            answer, loaded = obey(words, loaded, arguments)
+        except Exception as error:  # the driver must get an answer, whatever went wrong
+            text = " ".join(str(error).split())
+            answer = {"error": f"{type(error).__name__}: {text[:300]}"}
+        print(json.dumps(answer), file=answers, flush=True)
+    return 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runtime", choices=RUNTIMES, required=True)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--work", type=Path, default=Path("build/compare/onnx"))
+    parser.add_argument("--first-answer", nargs=2, type=Path, metavar=("FILE", "CASES_FILE"))
+    arguments = parser.parse_args()
+    if arguments.first_answer is None:
+        return serve(arguments)
+    make_run(arguments.runtime, arguments.threads, *arguments.first_answer, arguments.work)  # runs once
+    print(json.dumps({"answered": True}), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
