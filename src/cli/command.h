@@ -40,6 +40,9 @@ class CommandContext {
   // The configuration from all sources, with automatic values filled in and logging set up accordingly.
   Result<Config> load_config();
 
+  // Whether a person watches: results and progress go to a terminal.
+  bool is_terminal() const { return out_is_terminal_; }
+
   // Colour on `out`: option cli.color, NO_COLOR, and whether a terminal is there.
   bool use_color(const Config& config) const;
 

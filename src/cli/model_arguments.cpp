@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "tensor_files/tensor_file.h"
+
 namespace kpt::cli {
 
 std::pair<std::string, std::string> split_assignment(const std::string& text) {
@@ -24,6 +26,23 @@ Result<std::map<std::string, std::int64_t, std::less<>>> parse_sizes(const std::
     sizes[name] = size;
   }
   return sizes;
+}
+
+Result<std::vector<NamedTensor>> read_input_files(const std::vector<std::string>& texts) {
+  std::vector<NamedTensor> inputs;
+  for (const std::string& text : texts) {
+    const auto [name, path] = split_assignment(text);
+    KPT_ASSIGN_OR_RETURN(std::vector<NamedTensor> tensors, read_tensors(path));
+    if (!name.empty()) {
+      if (tensors.size() != 1) {
+        return Status(StatusCode::kInvalidArgument,
+                      fmt::format("{} holds {} tensors; '{}=' needs a file with one", path, tensors.size(), name));
+      }
+      tensors[0].name = name;
+    }
+    for (NamedTensor& tensor : tensors) inputs.push_back(std::move(tensor));
+  }
+  return inputs;
 }
 
 }  // namespace kpt::cli

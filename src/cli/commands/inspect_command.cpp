@@ -6,8 +6,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "api/artifact_loading.h"
 #include "api/backend_list.h"
 #include "api/model_loading.h"
+#include "artifact/artifact.h"
 #include "base/text.h"
 #include "cli/model_arguments.h"
 #include "cli/terminal.h"
@@ -45,7 +47,8 @@ struct Inspection {
   std::uint64_t parameters = 0;
   std::uint64_t weight_bytes = 0;
   std::vector<Unsupported> unsupported;
-  std::string support_problem;  // why the operators could not be looked up
+  std::string support_problem;             // why the operators could not be looked up
+  std::optional<OpenedArtifact> artifact;  // of a .kpt; its model has moved to `model`
 };
 
 std::string type_text(const ir::Value& value) {
@@ -76,14 +79,33 @@ void count_weights(Inspection& inspection) {
   }
 }
 
-void find_unsupported(const Arguments& arguments, const Config& config, const Environment& environment,
-                      Inspection& inspection) {
-  const auto context = make_backend_context(config, environment);
-  const auto placed = context.ok() ? find_runnable_device(arguments.device, *context) : context.status();
+Status read_model(const Arguments& arguments, const Result<PlacedDevice>& placed, Inspection& inspection) {
+  if (!is_artifact(arguments.model)) {
+    ImportOptions options;
+    options.model_name = arguments.name;
+    options.weights = arguments.weights;
+    KPT_ASSIGN_OR_RETURN(inspection.model, import_model(arguments.model, options));
+    return {};
+  }
+  if (!arguments.name.empty() || !arguments.weights.empty()) {
+    return {StatusCode::kInvalidArgument, "--model and --weights are for .pt2 files"};
+  }
+  // A device that is not here still has its name, which is that of its target where there is one kind of it.
+  const std::string target(placed.ok() ? placed->device->target().name() : std::string_view(arguments.device));
+  KPT_ASSIGN_OR_RETURN(inspection.artifact, open_artifact(arguments.model, target));
+  inspection.model = std::move(inspection.artifact->model);
+  return {};
+}
+
+void find_unsupported(const Result<PlacedDevice>& placed, const std::string& path, Inspection& inspection) {
   const auto answers = placed.ok() ? placed->device->target().supports(inspection.model.graph) : placed.status();
   if (!answers.ok()) {
     inspection.support_problem = answers.status().message();
     return;
+  }
+  if (inspection.artifact) {
+    const Status status = check_needs(path, *inspection.artifact, placed->device->target());
+    if (!status.ok()) inspection.support_problem = status.message();
   }
   for (std::size_t index = 0; index < answers->size(); ++index) {
     if ((*answers)[index].supported) continue;
@@ -95,11 +117,10 @@ void find_unsupported(const Arguments& arguments, const Config& config, const En
 
 Result<Inspection> inspect(const Arguments& arguments, const Config& config, const Environment& environment) {
   KPT_ASSIGN_OR_RETURN(const auto sizes, parse_sizes(arguments.sizes));
+  const auto context = make_backend_context(config, environment);
+  const auto placed = context.ok() ? find_runnable_device(arguments.device, *context) : context.status();
   Inspection inspection;
-  ImportOptions options;
-  options.model_name = arguments.name;
-  options.weights = arguments.weights;
-  KPT_ASSIGN_OR_RETURN(inspection.model, import_model(arguments.model, options));
+  KPT_RETURN_IF_ERROR(read_model(arguments, placed, inspection));
   ir::Bindings symbols;
   for (const ir::SymbolRange& range : inspection.model.graph.symbols) {
     symbols.set(range.name, std::max<std::int64_t>(range.min.value_or(1), 1));
@@ -112,13 +133,20 @@ Result<Inspection> inspect(const Arguments& arguments, const Config& config, con
   }
   inspection.figures = ir::count_figures(inspection.model.graph, symbols);
   count_weights(inspection);
-  find_unsupported(arguments, config, environment, inspection);
+  find_unsupported(placed, arguments.model, inspection);
   return inspection;
 }
 
 Json to_json(const Inspection& inspection) {
   const ir::Graph& graph = inspection.model.graph;
   Json json = {{"producer", inspection.model.producer}, {"schema_version", inspection.model.schema_version}};
+  if (inspection.artifact) {
+    json["artifact"] = {{"source", inspection.artifact->source},
+                        {"targets", inspection.artifact->targets},
+                        {"needs", inspection.artifact->needs},
+                        {"samples", inspection.artifact->samples.size()},
+                        {"report", Json::parse(inspection.artifact->report, nullptr, false)}};
+  }
   json["inputs"] = Json::array();
   for (const ir::GraphInput& input : graph.inputs) {
     if (input.kind == ir::InputKind::kUser) {
@@ -171,8 +199,17 @@ std::string render(const Inspection& inspection, bool color) {
   const ir::Graph& graph = inspection.model.graph;
   std::vector<std::vector<std::string>> rows;
   const auto heading = [&](std::string_view text) { return paint(text, Color::kBold, color); };
-  rows.push_back({heading("model"), "written by",
-                  "PyTorch " + inspection.model.producer + ", schema " + inspection.model.schema_version});
+  if (inspection.artifact) {
+    const OpenedArtifact& artifact = *inspection.artifact;
+    rows.push_back({heading("model"), "written by", printable(inspection.model.producer, 200)});
+    rows.push_back({"", "made from", printable(artifact.source, 200)});
+    rows.push_back({"", "for", printable(join(artifact.targets, ", "), 500)});
+    if (!artifact.needs.empty()) rows.push_back({"", "needs", printable(join(artifact.needs, ", "), 500)});
+    rows.push_back({"", "samples", fmt::format("{}", artifact.samples.size())});
+  } else {
+    rows.push_back({heading("model"), "written by",
+                    "PyTorch " + inspection.model.producer + ", schema " + inspection.model.schema_version});
+  }
   rows.push_back({"", "parameters", fmt::format("{}", inspection.parameters)});
   for (const auto& [dtype, bytes] : inspection.bytes_by_dtype) rows.push_back({"", dtype, format_bytes(bytes)});
   std::string title = heading("inputs");
@@ -225,7 +262,7 @@ void add_inspect_command(CLI::App& app, CommandContext& context) {
       "Exit code 0 when every operator can run, 1 when one cannot or nobody knows.\n"
       "Example: kpt inspect model.pt2 --size s0=8");
   auto arguments = std::make_shared<Arguments>();
-  command->add_option("MODEL", arguments->model, "a .pt2 file")->required();
+  command->add_option("MODEL", arguments->model, "a .pt2 or .kpt file")->required();
   command->add_option("--model", arguments->name, "which model of a file that holds several");
   command->add_option("--weights", arguments->weights, "a safetensors file that replaces weights by name");
   command->add_option("--device", arguments->device, "whose operators to look up")->capture_default_str();

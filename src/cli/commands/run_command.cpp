@@ -44,27 +44,9 @@ double milliseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-// Files in the order given; a later one may not repeat a name.
-Result<std::vector<NamedTensor>> read_inputs(const std::vector<std::string>& texts) {
-  std::vector<NamedTensor> inputs;
-  for (const std::string& text : texts) {
-    const auto [name, path] = split_assignment(text);
-    KPT_ASSIGN_OR_RETURN(std::vector<NamedTensor> tensors, read_tensors(path));
-    if (!name.empty()) {
-      if (tensors.size() != 1) {
-        return Status(StatusCode::kInvalidArgument,
-                      fmt::format("{} holds {} tensors; '{}=' needs a file with one", path, tensors.size(), name));
-      }
-      tensors[0].name = name;
-    }
-    for (NamedTensor& tensor : tensors) inputs.push_back(std::move(tensor));
-  }
-  return inputs;
-}
-
 Result<Outcome> run(const Arguments& arguments, const BackendContext& backend_context) {
   KPT_ASSIGN_OR_RETURN(const auto sizes, parse_sizes(arguments.sizes));
-  KPT_ASSIGN_OR_RETURN(std::vector<NamedTensor> given, read_inputs(arguments.inputs));
+  KPT_ASSIGN_OR_RETURN(std::vector<NamedTensor> given, read_input_files(arguments.inputs));
   Outcome outcome;
   const auto start = Clock::now();
   KPT_ASSIGN_OR_RETURN(const auto loaded, load_model_with(arguments.model, arguments.load, backend_context));
@@ -140,7 +122,7 @@ void add_run_command(CLI::App& app, CommandContext& context) {
       "Example: kpt run model.pt2 --inputs in.npz --outputs out.safetensors\n"
       "         kpt run model.pt2 --seed 7 --size s0=8 --repeat 20");
   auto arguments = std::make_shared<Arguments>();
-  command->add_option("MODEL", arguments->model, "a .pt2 file")->required();
+  command->add_option("MODEL", arguments->model, "a .pt2 or .kpt file")->required();
   command->add_option("--inputs", arguments->inputs, "tensors by input name: .npz, .safetensors, or NAME=FILE.npy")
       ->type_name("FILE");
   command->add_option("--outputs", arguments->outputs, "where to write: .npz, .safetensors, or .npy for one output")
@@ -150,6 +132,8 @@ void add_run_command(CLI::App& app, CommandContext& context) {
   command->add_option("--device", arguments->load.device, "where to run")->capture_default_str();
   command->add_option("--model", arguments->load.model_name, "which model of a file that holds several");
   command->add_option("--weights", arguments->weights, "a safetensors file that replaces weights by name");
+  command->add_flag("--no-self-check{false}", arguments->load.self_check,
+                    "load a .kpt without running its stored samples first");
   command->add_option("--repeat", arguments->repeat, "how often; a model's own buffers start anew each time")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();

@@ -1,0 +1,226 @@
+#include "cli/commands/explain_command.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <memory>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "api/backend_list.h"
+#include "api/model_loading.h"
+#include "artifact/artifact.h"
+#include "base/text.h"
+#include "cli/optimize_text.h"
+#include "cli/terminal.h"
+#include "device/hardware_json.h"
+#include "optimize/optimize_json.h"
+#include "runtime/generate_inputs.h"
+#include "validation/draws.h"
+#include "validation/model_run.h"
+
+namespace kpt::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+struct Arguments {
+  std::string model;
+  std::string device = "cpu";
+  int runs = 10;
+};
+
+// The least time of every node over several runs.
+class NodeClock final : public NodeObserver {
+ public:
+  explicit NodeClock(std::size_t nodes) : best_(nodes, -1) {}
+  void begin_node(std::size_t node) override {
+    (void)node;
+    start_ = Clock::now();
+  }
+  void end_node(std::size_t node) override {
+    const double taken = std::chrono::duration<double, std::micro>(Clock::now() - start_).count();
+    if (node < best_.size() && (best_[node] < 0 || taken < best_[node])) best_[node] = taken;
+  }
+  const std::vector<double>& microseconds() const { return best_; }
+
+ private:
+  Clock::time_point start_;
+  std::vector<double> best_;
+};
+
+struct Explanation {
+  std::string device;
+  std::vector<NodePlan> plan;
+  std::vector<double> microseconds;      // by node of the plan; -1 where nobody knows
+  std::optional<OptimizeReport> report;  // of an artifact
+};
+
+// Why a node is executed so, from the word that the engine gives.
+std::string reason_for(const NodePlan& plan) {
+  std::string why;
+  if (plan.how.starts_with("own:")) {
+    why = "a kernel of ours, since a pass put this operator there";
+  } else if (plan.how.starts_with("own")) {
+    why = "numbers and control flow are ours: no operator is called";
+  } else if (plan.how.starts_with("typed")) {
+    why = "one kernel of libtorch, called directly: its arguments are known";
+  } else {
+    why = "through libtorch's dispatcher: there is no direct call for this operator";
+  }
+  why += plan.how.find("planned") != std::string::npos ? "; its result lies in planned memory"
+                                                       : "; nothing is planned: its result is a view, an output, or "
+                                                         "allocated by libtorch in every run";
+  return why;
+}
+
+struct Opened {
+  ImportedModel model;
+  std::vector<NamedTensor> inputs;
+  std::optional<OptimizeReport> report;
+};
+
+Result<Opened> open(const Arguments& arguments, const PlacedDevice& device) {
+  Opened opened;
+  if (!is_artifact(arguments.model)) {
+    ImportOptions options;
+    options.read_sample_inputs = true;
+    KPT_ASSIGN_OR_RETURN(opened.model, import_model(arguments.model, options));
+    KPT_ASSIGN_OR_RETURN(const std::vector<Draw> draws, make_draws(opened.model, {1, 0, {}, {}}));
+    opened.inputs = draws.front().inputs;
+    return opened;
+  }
+  KPT_ASSIGN_OR_RETURN(Artifact artifact, read_artifact(arguments.model));
+  const auto target = std::ranges::find(artifact.targets, device.device->target().name(), &ArtifactTarget::name);
+  if (target == artifact.targets.end()) {
+    return Status(
+        StatusCode::kUnsupported,
+        fmt::format("{} holds nothing for {}", fs::path(arguments.model).filename().string(), arguments.device));
+  }
+  KPT_ASSIGN_OR_RETURN(opened.report, read_optimize_report(target->report));
+  opened.model.graph = std::move(target->graph);
+  opened.model.weights = std::move(target->weights);
+  if (!artifact.samples.empty()) {
+    opened.inputs = std::move(artifact.samples.front().inputs);
+  } else {
+    KPT_ASSIGN_OR_RETURN(const std::vector<Draw> draws, make_draws(opened.model, {1, 0, {}, {}}));
+    opened.inputs = draws.front().inputs;
+  }
+  return opened;
+}
+
+Result<Explanation> explain(const Arguments& arguments, const BackendContext& context) {
+  KPT_ASSIGN_OR_RETURN(const PlacedDevice device, find_runnable_device(arguments.device, context));
+  KPT_ASSIGN_OR_RETURN(Opened opened, open(arguments, device));
+  Explanation explanation;
+  explanation.report = std::move(opened.report);
+  KPT_ASSIGN_OR_RETURN(ModelRun run, ModelRun::load(std::move(opened.model), device));
+  explanation.device = run.loaded().executable().device();
+  explanation.plan = run.loaded().executable().plan();
+  KPT_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs, run.loaded().order_inputs(opened.inputs));
+  NodeClock clock(run.loaded().graph().nodes.size());
+  std::vector<Tensor> outputs;
+  for (int round = 0; round < arguments.runs; ++round) {
+    RunContext run_context;
+    run_context.observer = &clock;
+    std::unique_ptr<State> state;
+    if (run.is_stateful()) {
+      KPT_ASSIGN_OR_RETURN(state, run.loaded().executable().make_state());
+      run_context.state = state.get();
+    }
+    std::vector<Tensor> copies;
+    for (const Tensor& input : inputs) {
+      KPT_ASSIGN_OR_RETURN(Tensor copy, input.contiguous_copy());
+      copies.push_back(std::move(copy));
+    }
+    KPT_RETURN_IF_ERROR(run.loaded().executable().run(run_context, copies, outputs));
+  }
+  std::map<std::string, double> by_name;
+  const std::vector<ir::Node>& nodes = run.loaded().graph().nodes;
+  for (std::size_t index = 0; index < nodes.size(); ++index)
+    by_name.emplace(nodes[index].name, clock.microseconds()[index]);
+  for (const NodePlan& plan : explanation.plan) {
+    const auto found = by_name.find(plan.node);
+    explanation.microseconds.push_back(found != by_name.end() ? found->second : -1);
+  }
+  return explanation;
+}
+
+Json to_json(const Explanation& explanation) {
+  Json json = {{"device", explanation.device},
+               {"report", explanation.report ? to_json(*explanation.report) : Json()},
+               {"nodes", Json::array()}};
+  for (std::size_t index = 0; index < explanation.plan.size(); ++index) {
+    const NodePlan& plan = explanation.plan[index];
+    const double time = explanation.microseconds[index];
+    json["nodes"].push_back({{"node", plan.node},
+                             {"operator", plan.target},
+                             {"how", plan.how},
+                             {"why", reason_for(plan)},
+                             {"microseconds", time >= 0 ? Json(time) : Json()}});
+  }
+  return json;
+}
+
+std::string render_passes(const OptimizeReport& report) {
+  std::vector<std::vector<std::string>> rows = {{"pass", "changes", "what it did"}};
+  for (const PassRecord& record : report.passes) {
+    const Pass* pass = find_pass(record.pass);
+    std::string text = record.skipped.empty() ? std::string(pass != nullptr ? pass->summary : "") : record.skipped;
+    rows.push_back({record.pass, std::to_string(record.changes), std::move(text)});
+    for (const std::string& detail : record.details) rows.push_back({"", "", "  " + detail});
+  }
+  for (const DroppedPass& dropped : report.dropped) rows.push_back({dropped.pass, "taken out", dropped.reason});
+  for (const std::string& kept : report.not_quantized) rows.push_back({"", "not quantized", kept});
+  for (const std::string& kept : report.kept_precise) rows.push_back({"", "kept precise", kept});
+  return format_table(rows);
+}
+
+std::string render(const Explanation& explanation) {
+  std::string text = fmt::format("on {}\n\n", explanation.device);
+  if (explanation.report) text += render_passes(*explanation.report) + "\n";
+  double all = 0;
+  for (const double time : explanation.microseconds) all += std::max(0.0, time);
+  std::vector<std::vector<std::string>> rows = {{"node", "operator", "time", "share", "how"}};
+  std::map<std::string, std::size_t> ways;
+  for (std::size_t index = 0; index < explanation.plan.size(); ++index) {
+    const NodePlan& plan = explanation.plan[index];
+    const double time = explanation.microseconds[index];
+    ++ways[reason_for(plan)];
+    rows.push_back({plan.node, plan.target, time >= 0 ? fmt::format("{:.1f} us", time) : "-",
+                    time >= 0 && all > 0 ? fmt::format("{:.1f} %", 100 * time / all) : "-", plan.how});
+  }
+  text += format_table(rows) + "\n";
+  for (const auto& [why, count] : ways) text += fmt::format("{} nodes: {}\n", count, why);
+  return text;
+}
+
+}  // namespace
+
+void add_explain_command(CLI::App& app, CommandContext& context) {
+  CLI::App* command =
+      app.add_subcommand("explain", "what the passes did to a model, and how and why each node runs as it does");
+  command->footer("Example: kpt explain model.kpt\n         kpt explain model.pt2 --json");
+  auto arguments = std::make_shared<Arguments>();
+  command->add_option("MODEL", arguments->model, "a .kpt or .pt2 file")->required();
+  command->add_option("--device", arguments->device, "where it runs")->capture_default_str();
+  command->add_option("--runs", arguments->runs, "how often to time the nodes; the least time is shown")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->callback([&context, arguments] {
+    const Result<Config> config = context.load_config();
+    if (!config.ok()) return context.fail(config.status());
+    const auto backend_context = make_backend_context(*config, context.environment());
+    if (!backend_context.ok()) return context.fail(backend_context.status());
+    const auto explanation = explain(*arguments, *backend_context);
+    if (!explanation.ok()) return context.fail(explanation.status());
+    context.out() << (context.flags().json ? dump_json(to_json(*explanation), 2) + "\n" : render(*explanation));
+    context.finish(kExitOk);
+  });
+}
+
+}  // namespace kpt::cli

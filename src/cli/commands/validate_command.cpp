@@ -1,0 +1,251 @@
+#include "cli/commands/validate_command.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "api/backend_list.h"
+#include "api/model_loading.h"
+#include "artifact/artifact.h"
+#include "base/text.h"
+#include "cli/model_arguments.h"
+#include "cli/optimize_text.h"
+#include "cli/terminal.h"
+#include "device/hardware_json.h"
+#include "optimize/optimize_json.h"
+#include "validation/gate_report.h"
+#include "validation/production.h"
+#include "validation/validate.h"
+
+namespace kpt::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+struct Arguments {
+  std::string model;
+  std::string artifact;
+  std::string devices = "cpu";
+  std::vector<std::string> inputs;
+  std::vector<std::string> sizes;
+  std::optional<double> tolerance;
+  std::optional<std::size_t> draws;
+  std::uint64_t seed = 0;
+  bool layers = false;
+  bool production = false;
+  std::string batch_sizes;
+  Requirements requirements;
+};
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  std::string part;
+  for (const char letter : text + separator) {
+    if (letter != separator) {
+      part += letter;
+    } else if (!part.empty()) {
+      parts.push_back(std::exchange(part, ""));
+    }
+  }
+  return parts;
+}
+
+Result<std::vector<std::int64_t>> parse_batches(const std::string& text) {
+  std::vector<std::int64_t> batches;
+  for (const std::string& part : split(text, ',')) {
+    std::int64_t batch = 0;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), batch);
+    if (error != std::errc() || end != part.data() + part.size() || batch < 1) {
+      return Status(StatusCode::kInvalidArgument, fmt::format("'{}' is no batch size", part));
+    }
+    batches.push_back(batch);
+  }
+  return batches;
+}
+
+// The artifact's form for a device, with the level whose rule it must meet.
+Result<Contender> open_contender(const std::string& path, const std::string& device, const BackendContext& context) {
+  KPT_ASSIGN_OR_RETURN(Artifact artifact, read_artifact(path));
+  KPT_ASSIGN_OR_RETURN(const PlacedDevice placed, find_runnable_device(device, context));
+  const auto target = std::ranges::find(artifact.targets, placed.device->target().name(), &ArtifactTarget::name);
+  if (target == artifact.targets.end()) {
+    return Status(StatusCode::kUnsupported,
+                  fmt::format("{} holds nothing for {}", fs::path(path).filename().string(), device));
+  }
+  Contender contender;
+  contender.label = fmt::format("{} on {}", fs::path(path).filename().string(), device);
+  contender.device = device;
+  KPT_ASSIGN_OR_RETURN(const OptimizeReport report, read_optimize_report(target->report));
+  contender.level = report.level;
+  contender.model.graph = std::move(target->graph);
+  contender.model.weights = std::move(target->weights);
+  return contender;
+}
+
+struct Outcome {
+  ValidateReport validation;
+  std::optional<ProductionReport> production;
+  bool passed() const { return validation.passed() && (!production || production->passed()); }
+};
+
+Result<Outcome> validate(const Arguments& arguments, const BackendContext& context) {
+  ImportOptions import_options;
+  import_options.read_sample_inputs = true;
+  KPT_ASSIGN_OR_RETURN(const ImportedModel model, import_model(arguments.model, import_options));
+  std::vector<Contender> contenders;
+  for (const std::string& device : split(arguments.devices, ',')) {
+    contenders.push_back({device, device, model, Level::kConservative});
+    if (arguments.artifact.empty()) continue;
+    KPT_ASSIGN_OR_RETURN(Contender optimized, open_contender(arguments.artifact, device, context));
+    contenders.push_back(std::move(optimized));
+  }
+  if (contenders.empty()) return Status(StatusCode::kInvalidArgument, "--devices names no device");
+  ValidateOptions options;
+  options.tolerance = arguments.tolerance;
+  options.layers = arguments.layers;
+  KPT_ASSIGN_OR_RETURN(options.draws,
+                       make_draw_options(arguments.inputs, arguments.sizes, arguments.draws, arguments.seed));
+  Outcome outcome;
+  if (arguments.production) {  // first: the gate's fp64 run would count as the model's memory
+    Requirements requirements = arguments.requirements;
+    KPT_ASSIGN_OR_RETURN(requirements.batch_sizes, parse_batches(arguments.batch_sizes));
+    const Contender& judged = contenders[arguments.artifact.empty() ? 0 : 1];
+    const fs::path scratch = fs::temp_directory_path() / fmt::format("kpt-validate-{}", arguments.seed);
+    KPT_ASSIGN_OR_RETURN(outcome.production, check_production(judged.model, options.draws, requirements, context,
+                                                              judged.device, scratch.string()));
+    std::error_code ignored;
+    fs::remove(scratch, ignored);
+  }
+  KPT_ASSIGN_OR_RETURN(outcome.validation, validate_model(model, contenders, options, context));
+  return outcome;
+}
+
+std::string figure(std::optional<double> value) {
+  if (!value) return "-";
+  return *value == 0 ? "same bits" : std::isfinite(*value) ? fmt::format("{:.2e}", *value) : "different";
+}
+
+std::string render_contender(const ContenderResult& result, bool color) {
+  std::string text =
+      paint(result.label, Color::kBold, color) + fmt::format(" (ran on {}), {} draws, rule {}\n", result.device,
+                                                             result.gate.draws.size(), level_name(result.gate.level));
+  if (result.gate.tolerance) text += fmt::format("tolerance {} set by the user\n", *result.gate.tolerance);
+  text += format_table(table_rows(result.gate));
+  const Determinism& same = result.determinism;
+  text += format_table({{"asked twice", figure(same.twice)},
+                        {same.threads_text, figure(same.threads)},
+                        {"other neighbours in the batch", figure(same.neighbours)},
+                        {"alone instead of in a batch",
+                         figure(same.alone) + (same.batch_note.empty() ? "" : " (" + same.batch_note + ")")}});
+  for (const std::string& note : result.gate.notes) text += note + "\n";
+  return text;
+}
+
+std::string render_layers(const ContenderResult& result) {
+  std::vector<std::vector<std::string>> rows = {{"node", "operator", "error", "plain error", "verdict"}};
+  for (const LayerError& layer : result.layers) {
+    rows.push_back({layer.node, layer.target, fmt::format("{:.2e}", layer.verdict.candidate_error),
+                    fmt::format("{:.2e}", layer.verdict.plain_error), layer.verdict.passed ? "" : "beyond"});
+  }
+  std::string text = format_table(rows);
+  if (!result.first_divergence) return text + "no value inside diverges\n";
+  const LayerError& first = result.layers[*result.first_divergence];
+  return text + fmt::format("the first to diverge is '{}' ({}): {}{}\n", first.node, first.target, first.verdict.reason,
+                            first.source.empty() ? "" : "; from " + first.source);
+}
+
+std::string render(const Outcome& outcome, bool color) {
+  std::string text;
+  for (const ContenderResult& result : outcome.validation.contenders) {
+    text += render_contender(result, color) + "\n";
+    if (!result.layers.empty()) text += render_layers(result) + "\n";
+  }
+  if (!outcome.validation.pairs.empty()) {
+    std::vector<std::vector<std::string>> rows = {{"pair", "output", "max diff", "cosine"}};
+    for (const PairDifference& pair : outcome.validation.pairs) {
+      rows.push_back({pair.first + " / " + pair.second, pair.output, fmt::format("{:.2e}", pair.max_difference),
+                      fmt::format("{:.6f}", pair.cosine)});
+    }
+    text += format_table(rows) + "\n";
+  }
+  if (outcome.production) {
+    std::vector<std::vector<std::string>> rows;
+    for (const ProductionCheck& check : outcome.production->checks) {
+      const Color paint_as = check.severity == "error" ? Color::kRed : Color::kGreen;
+      rows.push_back({paint(check.severity, paint_as, color), check.name, check.text});
+    }
+    text += format_table(rows) + "\n";
+  }
+  return text + (outcome.passed() ? "valid\n" : "NOT valid\n");
+}
+
+int exit_code(const Outcome& outcome) {
+  if (outcome.passed()) return kExitOk;
+  const bool refused = std::ranges::any_of(outcome.validation.contenders,
+                                           [](const ContenderResult& result) { return !result.gate.passed(); });
+  return refused ? kExitRefused : kExitFailed;
+}
+
+void add_arguments(CLI::App& command, Arguments& arguments) {
+  command.add_option("MODEL", arguments.model, "a .pt2 file")->required();
+  command.add_option("ARTIFACT", arguments.artifact, "a .kpt file made from it");
+  command.add_option("--devices", arguments.devices, "where to run, with commas between")->capture_default_str();
+  command.add_flag("--layers", arguments.layers, "errors node by node, and the first that diverges");
+  command.add_option("--tolerance", arguments.tolerance, "in place of the rule's own");
+  command.add_option("--draws", arguments.draws, "sets of inputs to judge on (default 3, or the files given)");
+  command.add_option("--seed", arguments.seed, "for inputs that no file gives")->capture_default_str();
+  command
+      .add_option("--inputs", arguments.inputs, "inputs to judge on: .npz or .safetensors, each a set; NAME=FILE.npy")
+      ->type_name("FILE");
+  command.add_option("--size", arguments.sizes, "sizes of generated inputs: symbol=number")->type_name("S=N");
+  CLI::Option* production =
+      command.add_flag("--production", arguments.production,
+                       "also: load, forward, repetition, round trip through a file, latency, memory, batch sizes");
+  command.add_option("--max-latency-ms", arguments.requirements.max_latency_ms, "95 % of runs must take at most this")
+      ->needs(production);
+  command
+      .add_option("--min-throughput", arguments.requirements.min_throughput,
+                  "rows per second at the last of --batch-sizes")
+      ->needs(production);
+  command.add_option("--max-memory-mb", arguments.requirements.max_memory_mb, "greatest resident memory in MiB")
+      ->needs(production);
+  command.add_option("--batch-sizes", arguments.batch_sizes, "batches that must run: 1,8,32")->needs(production);
+}
+
+}  // namespace
+
+void add_validate_command(CLI::App& app, CommandContext& context) {
+  CLI::App* command =
+      app.add_subcommand("validate", "is the model right here? against fp64, across devices, against itself");
+  command->footer(
+      "Exit code 0 when all is well, 1 when a check failed, 3 when an output is beyond the accuracy rule.\n"
+      "Example: kpt validate model.pt2 model.kpt --devices cpu --layers\n"
+      "         kpt validate model.pt2 --production --max-latency-ms 20 --batch-sizes 1,8");
+  auto arguments = std::make_shared<Arguments>();
+  add_arguments(*command, *arguments);
+  command->callback([&context, arguments] {
+    const Result<Config> config = context.load_config();
+    if (!config.ok()) return context.fail(config.status());
+    const auto backend_context = make_backend_context(*config, context.environment());
+    if (!backend_context.ok()) return context.fail(backend_context.status());
+    const auto outcome = validate(*arguments, *backend_context);
+    if (!outcome.ok()) return context.fail(outcome.status());
+    if (context.flags().json) {
+      Json json = to_json(outcome->validation);
+      json["passed"] = outcome->passed();
+      json["production"] = outcome->production ? to_json(*outcome->production) : Json();
+      context.out() << dump_json(json, 2) << "\n";
+    } else {
+      context.out() << render(*outcome, context.use_color(*config));
+    }
+    context.finish(exit_code(*outcome));
+  });
+}
+
+}  // namespace kpt::cli

@@ -1,0 +1,165 @@
+// kpt optimize, validate and explain on files of the tree, as a user types them.
+#include <filesystem>
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "program.h"
+
+namespace kpt::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string golden(const std::string& name) {
+  return std::string(KPT_SOURCE_DIR) + "/tests/golden/pt2/2.15.0/" + name + ".pt2";
+}
+
+TEST(OptimizeCommand, WrongNamesAreSentencesAndUsageIsTwo) {
+  EXPECT_EQ(run_kpt({"optimize", golden("conv_norm"), "--level", "wild"}).exit_code, 2);
+  const ProgramRun pass = run_kpt({"optimize", golden("conv_norm"), "--disable-pass", "fold_constant"});
+  EXPECT_EQ(pass.exit_code, 1);
+  EXPECT_THAT(pass.err, HasSubstr("did you mean 'fold_constants'?"));
+  const ProgramRun both =
+      run_kpt({"optimize", golden("conv_norm"), "--disable-pass", "fold_constants", "--enable-pass", "fold_constants"});
+  EXPECT_THAT(both.err, HasSubstr("both enabled and disabled"));
+  EXPECT_EQ(run_kpt({"optimize", "/no/such.pt2"}).exit_code, 1);
+}
+
+#if defined(KPT_HAS_TORCH)
+class Scratch {
+ public:
+  Scratch() : path_(std::filesystem::temp_directory_path() / ("kpt_" + std::to_string(std::random_device{}()))) {
+    std::filesystem::create_directories(path_);
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  ~Scratch() { std::filesystem::remove_all(path_); }
+  std::string file(const std::string& name) const { return (path_ / name).string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+TEST(OptimizeCommand, WritesAnArtifactThatValidateAndExplainTake) {
+  const Scratch scratch;
+  const std::string out = scratch.file("m.kpt");
+  const ProgramRun run =
+      run_kpt({"optimize", golden("conv_norm"), "--level", "conservative", "-o", out, "--no-measure", "--json"});
+  ASSERT_EQ(run.exit_code, 0) << run.err << run.out;
+  const auto report = run.json();
+  EXPECT_TRUE(report.at("passed").get<bool>());
+  EXPECT_EQ(report.at("level"), "conservative");
+  EXPECT_EQ(report.at("written"), out);
+  EXPECT_TRUE(report.at("speed").is_null()) << "nothing was measured";
+  EXPECT_FALSE(report.at("gate").at("outputs").empty());
+  EXPECT_TRUE(report.at("tolerance").is_null());
+  ASSERT_TRUE(std::filesystem::exists(out));
+
+  const ProgramRun validated = run_kpt({"validate", golden("conv_norm"), out, "--devices", "cpu", "--json"});
+  EXPECT_EQ(validated.exit_code, 0) << validated.err << validated.out;
+  const auto validation = validated.json();
+  ASSERT_EQ(validation.at("contenders").size(), 2U);
+  EXPECT_EQ(validation.at("contenders")[1].at("label"), "m.kpt on cpu");
+  EXPECT_TRUE(validation.at("contenders")[0].at("determinism").at("repeatable").get<bool>());
+  EXPECT_FALSE(validation.at("pairs").empty());
+
+  const ProgramRun explained = run_kpt({"explain", out});
+  EXPECT_EQ(explained.exit_code, 0) << explained.err;
+  EXPECT_THAT(explained.out, HasSubstr("what it did"));
+  EXPECT_THAT(explained.out, HasSubstr("operator"));
+  const auto nodes = run_kpt({"explain", golden("conv_norm"), "--json"}).json().at("nodes");
+  ASSERT_FALSE(nodes.empty());
+  EXPECT_GE(nodes[0].at("microseconds").get<double>(), 0);
+}
+
+TEST(OptimizeCommand, TheSecondTimeComesFromTheCacheAndAnotherQuestionDoesNot) {
+  const Scratch scratch;
+  const std::vector<std::string> environment = {"KPT_CACHE_DIR=" + scratch.file("cache")};
+  const auto optimize = [&](const std::string& out, std::vector<std::string> flags) {
+    std::vector<std::string> command = {"optimize",        golden("conv_norm"), "-o",
+                                        scratch.file(out), "--no-measure",      "--json"};
+    command.insert(command.end(), flags.begin(), flags.end());
+    return run_kpt(command, environment).json();
+  };
+  EXPECT_FALSE(optimize("a.kpt", {}).at("from_cache").get<bool>());
+  const auto again = optimize("b.kpt", {});
+  EXPECT_TRUE(again.at("from_cache").get<bool>());
+  EXPECT_TRUE(again.at("passed").get<bool>());
+  EXPECT_EQ(std::filesystem::file_size(scratch.file("a.kpt")), std::filesystem::file_size(scratch.file("b.kpt")));
+  EXPECT_FALSE(optimize("c.kpt", {"--no-cache"}).at("from_cache").get<bool>());
+  EXPECT_FALSE(optimize("c.kpt", {"--seed", "4"}).at("from_cache").get<bool>());
+  EXPECT_FALSE(optimize("c.kpt", {"--level", "conservative"}).at("from_cache").get<bool>());
+  EXPECT_FALSE(optimize("c.kpt", {"--tolerance", "0.5"}).at("from_cache").get<bool>());
+}
+
+TEST(OptimizeCommand, MeasuresAndShowsATable) {
+  const Scratch scratch;
+  const ProgramRun run = run_kpt({"optimize", golden("linear_state"), "-o", scratch.file("m.kpt")});
+  EXPECT_EQ(run.exit_code, 0) << run.err << run.out;
+  for (const char* word : {"applied", "times as fast", "plain error", "the gate passed", "wrote"}) {
+    EXPECT_THAT(run.out, HasSubstr(word));
+  }
+  EXPECT_THAT(run.err, HasSubstr("running the passes")) << "progress in plain lines";
+}
+
+TEST(OptimizeCommand, FlagsHaveEffects) {
+  const Scratch scratch;
+  const std::string out = scratch.file("m.kpt");
+  const auto applied = [&](std::vector<std::string> flags) {
+    std::vector<std::string> command = {"optimize", golden("sizes"), "-o", out, "--no-measure", "--json"};
+    command.insert(command.end(), flags.begin(), flags.end());
+    return run_kpt(command).json();
+  };
+  const auto all = applied({});
+  const auto fewer = applied({"--disable-pass", "common_subexpressions"});
+  EXPECT_EQ(fewer.at("passes").size() + 2, all.at("passes").size());  // it stands twice
+  EXPECT_EQ(applied({"--tolerance", "0.25"}).at("tolerance").get<double>(), 0.25);
+  EXPECT_EQ(applied({"--draws", "5", "--seed", "9"}).at("gate").at("draws").size(), 5U);
+  EXPECT_EQ(applied({"--seed", "9"}).at("seed"), 9);
+  const std::string folder = scratch.file("dump");
+  ASSERT_TRUE(applied({"--dump-after", folder, "--check-each"}).at("passed").get<bool>());
+  std::size_t changed = 0;
+  for (const auto& pass : all.at("passes")) {
+    if (pass.at("changes").get<int>() > 0) ++changed;
+  }
+  std::size_t files = 0;
+  if (std::filesystem::exists(folder)) {
+    for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder)) ++files;
+  }
+  EXPECT_EQ(files, changed);
+}
+
+TEST(OptimizeCommand, ARefusalIsExitCodeThreeAndWritesNothing) {
+  const Scratch scratch;
+  const std::string out = scratch.file("m.kpt");
+  // No float32 model is as exact as fp64: a bound of 0 refuses every one.
+  const std::vector<std::string> command = {
+      "optimize", golden("conv_norm"), "--level", "aggressive", "--tolerance", "0", "-o", out};
+  const ProgramRun run = run_kpt(command);
+  EXPECT_EQ(run.exit_code, 3) << run.err << run.out;
+  EXPECT_FALSE(std::filesystem::exists(out));
+  EXPECT_THAT(run.out, HasSubstr("plain error"));
+  EXPECT_THAT(run.out, HasSubstr("REFUSED: the relative error against fp64"));
+  EXPECT_THAT(run.out, HasSubstr("tolerance 0 set by the user"));
+  EXPECT_THAT(run.out, HasSubstr("the model itself does not meet this tolerance"));
+}
+
+TEST(ValidateCommand, LayersNameEveryNodeAndProductionMeetsRequirements) {
+  const auto layers = run_kpt({"validate", golden("conv_norm"), "--layers", "--json"}).json();
+  EXPECT_GT(layers.at("contenders")[0].at("layers").size(), 1U);
+  EXPECT_TRUE(layers.at("contenders")[0].at("first_divergence").is_null());
+  const ProgramRun fine =
+      run_kpt({"validate", golden("conv_norm"), "--production", "--max-latency-ms", "100000", "--json"});
+  EXPECT_EQ(fine.exit_code, 0) << fine.out;
+  const ProgramRun late = run_kpt({"validate", golden("conv_norm"), "--production", "--max-latency-ms", "0.000001"});
+  EXPECT_EQ(late.exit_code, 1);
+  EXPECT_THAT(late.out, HasSubstr("is required"));
+  EXPECT_EQ(run_kpt({"validate", golden("conv_norm"), "--max-latency-ms", "5"}).exit_code, 2) << "needs --production";
+  EXPECT_EQ(run_kpt({"validate", golden("conv_norm"), "--devices", "nobody"}).exit_code, 1);
+}
+#endif
+
+}  // namespace
+}  // namespace kpt::testing
