@@ -44,9 +44,10 @@ setup: ## system packages and the Python environment, nothing else
 	@tools/setup_python.sh
 
 .PHONY: quickstart
-quickstart: | build ## build, then show what this machine can do
+quickstart: | build ## build, optimize a real model at each level, then show what this machine can do
 	$(call configure_and_build,cpu-release,-DKPT_TORCH=ON,kpt_product)
-	@$(BUILD)/bin/kpt doctor; code=$$?; [ $$code -le 1 ] || exit $$code; \
+	@python=$$(tools/setup_python.sh) && tools/quickstart.sh $(BUILD) "$$python"
+	@echo; $(BUILD)/bin/kpt doctor; code=$$?; [ $$code -le 1 ] || exit $$code; \
 	  [ $$code -eq 0 ] || echo "The build is fine; the lines marked FAIL say what this machine still needs."
 
 .PHONY: test

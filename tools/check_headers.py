@@ -14,6 +14,9 @@ from pathlib import Path
 
 from source_files import ROOT, list_files, usable_cores
 
+# What a folder's headers expect of the file that includes them.
+EXPECTED = {"src/kernels/cpu": ["-DKPT_SIMD=header_check"]}  # the namespace of one instruction set
+INSTRUCTION_SETS = ("avx", "neon")  # headers of one compile only with its flags, as the sources that include them do
 TORCH_HEADER = "include/kpt/torch.h"  # the one public header that needs libtorch's
 
 
@@ -41,6 +44,8 @@ def flags_by_folder(build):
         command = compile_command(entry)
         if len(command) > len(folders.get(folder, [])):
             folders[folder] = command
+    for folder, flags in EXPECTED.items():
+        folders[folder] = folders[folder] + flags
     return folders
 
 
@@ -68,7 +73,7 @@ def main():
     proven = first_includes()
     headers = list_files(".h")
     for header in headers:
-        if header in proven:
+        if header in proven or Path(header).name.startswith(INSTRUCTION_SETS):
             continue
         folder = "src/engines/aten/module" if header == TORCH_HEADER else str(Path(header).parent)
         if folder == "src/engines/aten/module" and folder not in folders:
