@@ -45,11 +45,11 @@ struct Support {
   std::string reason;  // one clause, empty when supported
 };
 
-// How a node will be executed. No command shows it yet.
+// How a node will be executed, as `kpt explain` shows it.
 struct NodePlan {
   std::string node;
   std::string target;
-  std::string how;  // "own", "typed", "boxed"
+  std::string how;  // "typed", "planned", "boxed", or "own: KERNEL (why)"
 };
 
 // A compiled graph, not yet tied to weights or devices.
