@@ -58,7 +58,12 @@ Result<std::vector<NamedTensor>> ModelRun::run(std::span<const NamedTensor> inpu
   KPT_ASSIGN_OR_RETURN(std::vector<Tensor> ordered, loaded_->order_inputs(inputs));
   for (std::size_t index = 0; index < ordered.size(); ++index) {
     if (!ordered[index].defined()) continue;  // the check below says which one is missing
-    KPT_ASSIGN_OR_RETURN(ordered[index], convert_floating(ordered[index], loaded_->inputs()[index].dtype));
+    const Tensor given = ordered[index];
+    KPT_ASSIGN_OR_RETURN(ordered[index], convert_floating(given, loaded_->inputs()[index].dtype));
+    // A model may write its inputs; the runs it is compared with must see them as they were.
+    if (ordered[index].buffer() == given.buffer()) {
+      KPT_ASSIGN_OR_RETURN(ordered[index], given.contiguous_copy());
+    }
   }
   KPT_RETURN_IF_ERROR(loaded_->input_check().check(ordered));
   RunContext context;
