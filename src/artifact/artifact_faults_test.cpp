@@ -1,16 +1,12 @@
 // Writers that are killed, disks that are full, folders without rights: the file is the old one or the new one.
-#include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
-#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <random>
-#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,35 +14,22 @@
 #include "artifact/artifact.h"
 #include "artifact/artifact_sampling.h"
 #include "base/files.h"
+#include "support/forked_process.h"
 #include "support/hardware_fixture.h"
 
 namespace kpt {
 namespace {
 
 using ::testing::HasSubstr;
+using testing::kill_in_a_step;
 using testing::random_tensor;
 using testing::same_artifact;
 using testing::small_artifact;
+using testing::start_process;
 using testing::TemporaryFolder;
+using testing::wait_for_process;
 
 constexpr int kNotAllowed = 77;
-
-template <typename Body>
-pid_t start(const Body& body) {
-  const pid_t pid = ::fork();
-  if (pid == 0) {
-    body();
-    ::_exit(::testing::Test::HasFailure() ? 1 : 0);
-  }
-  EXPECT_GT(pid, 0);
-  return pid;
-}
-
-int wait_for(pid_t pid) {
-  int status = 0;
-  EXPECT_EQ(::waitpid(pid, &status, 0), pid);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
 
 class ArtifactFaults : public ::testing::Test {
  protected:
@@ -67,21 +50,13 @@ class ArtifactFaults : public ::testing::Test {
 
 TEST_F(ArtifactFaults, AKilledWriterLeavesTheOldFileOrTheNewOne) {
   const Artifact made[] = {make(0), make(1)};
-  const auto begin = std::chrono::steady_clock::now();
   ASSERT_TRUE(write_artifact(path(), made[0]).ok());
-  const std::chrono::nanoseconds one_write = std::chrono::steady_clock::now() - begin;
   int changed = 0;
   int leftovers = 0;
   std::string last = made[0].source;
-  for (int round = 0; round < 150; ++round) {
-    const pid_t pid = start([&] {
-      for (std::size_t i = 0;; ++i) {
-        if (!write_artifact(path(), made[i % 2]).ok()) ::_exit(1);
-      }
-    });
-    std::this_thread::sleep_for(one_write * (random_() % 3000) / 1000);  // up to three writes
-    ::kill(pid, SIGKILL);
-    EXPECT_EQ(wait_for(pid), 128 + SIGKILL);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(40);  // a busy disk takes a second a write
+  for (int round = 0; round < 100 && std::chrono::steady_clock::now() < end; ++round) {
+    kill_in_a_step(random_, [&](std::size_t i) { return write_artifact(path(), made[i % 2]).ok(); });
     const auto read = read_artifact(path());
     ASSERT_TRUE(read.ok()) << read.status().message();
     ASSERT_TRUE(same_artifact(*read, made[0]) || same_artifact(*read, made[1]));
@@ -99,7 +74,7 @@ TEST_F(ArtifactFaults, AFullDiskIsATypedErrorAndLeavesTheOldFile) {
   const Artifact small = make(0);
   Artifact large = make(1);
   large.targets[0].weights["larger"] = random_tensor(random_, DType::kUInt8, {1 << 20});
-  const pid_t pid = start([&] {
+  const pid_t pid = start_process([&] {
     // A small file system of its own, seen by this process only and gone with it.
     if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
         ::mount("tmpfs", folder_.path().c_str(), "tmpfs", 0, "size=1m") != 0) {
@@ -113,7 +88,7 @@ TEST_F(ArtifactFaults, AFullDiskIsATypedErrorAndLeavesTheOldFile) {
     const auto files = std::filesystem::directory_iterator(folder_.path());
     EXPECT_EQ(std::distance(begin(files), end(files)), 1);
   });
-  const int code = wait_for(pid);
+  const int code = wait_for_process(pid);
   if (code == kNotAllowed) GTEST_SKIP() << "mounting is not allowed here";
   EXPECT_EQ(code, 0);
 }
@@ -123,13 +98,13 @@ TEST_F(ArtifactFaults, AFolderThatCannotBeWrittenIsATypedError) {
   ASSERT_TRUE(write_artifact(path(), made).ok());
   std::filesystem::permissions(path(), std::filesystem::perms(0444));
   std::filesystem::permissions(folder_.path(), std::filesystem::perms(0555));
-  const pid_t pid = start([&] {
+  const pid_t pid = start_process([&] {
     constexpr uid_t kNobody = 65534;
     if (::geteuid() == 0 && ::setresuid(kNobody, kNobody, kNobody) != 0) ::_exit(kNotAllowed);
     EXPECT_EQ(write_artifact(path(), made).code(), StatusCode::kPermissionDenied);
     EXPECT_TRUE(read_artifact(path()).ok());
   });
-  const int code = wait_for(pid);
+  const int code = wait_for_process(pid);
   std::filesystem::permissions(folder_.path(), std::filesystem::perms(0755));
   if (code == kNotAllowed) GTEST_SKIP() << "root without the right to change users";
   EXPECT_EQ(code, 0);
@@ -138,7 +113,7 @@ TEST_F(ArtifactFaults, AFolderThatCannotBeWrittenIsATypedError) {
 TEST_F(ArtifactFaults, AFileIsReplacedWhileOthersReadIt) {
   const Artifact made[] = {make(0), make(1)};
   ASSERT_TRUE(write_artifact(path(), made[0]).ok());
-  const pid_t writer = start([&] {
+  const pid_t writer = start_process([&] {
     for (std::size_t i = 0; i < 60; ++i) EXPECT_TRUE(write_artifact(path(), made[i % 2]).ok());
   });
   for (int round = 0; round < 100; ++round) {
@@ -146,7 +121,7 @@ TEST_F(ArtifactFaults, AFileIsReplacedWhileOthersReadIt) {
     ASSERT_TRUE(read.ok()) << read.status().message();
     ASSERT_TRUE(same_artifact(*read, made[0]) || same_artifact(*read, made[1]));
   }
-  EXPECT_EQ(wait_for(writer), 0);
+  EXPECT_EQ(wait_for_process(writer), 0);
 }
 
 }  // namespace

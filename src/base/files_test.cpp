@@ -2,13 +2,10 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <csignal>
 #include <fstream>
 #include <random>
 #include <set>
@@ -17,6 +14,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "support/forked_process.h"
 #include "support/hardware_fixture.h"
 
 namespace kpt {
@@ -45,15 +43,11 @@ class Files : public ::testing::Test {
 // Runs `body` in a child that permission bits bind, and gives its exit code; -1 if there is no such user.
 template <typename Body>
 int run_unprivileged(Body body) {
-  const pid_t pid = ::fork();
-  if (pid == 0) {
+  const int code = testing::wait_for_process(testing::start_process([&] {
     constexpr uid_t kNobody = 65534;
     if (::geteuid() == 0 && ::setresuid(kNobody, kNobody, kNobody) != 0) ::_exit(255);
     ::_exit(body());
-  }
-  int status = 0;
-  EXPECT_EQ(::waitpid(pid, &status, 0), pid);
-  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 254;
+  }));
   return code == 255 ? -1 : code;
 }
 
@@ -177,17 +171,8 @@ TEST_F(Files, KilledWriterLeavesTheOldContentOrTheNew) {
   const std::string contents[] = {std::string(300'000, 'a'), std::string(200'000, 'b')};
   ASSERT_TRUE(write_file_atomically(path("file"), contents[0]).ok());
   for (int round = 0; round < 15; ++round) {
-    const pid_t pid = ::fork();
-    if (pid == 0) {
-      for (std::size_t i = 0;; ++i) {
-        if (!write_file_atomically(path("file"), contents[i % 2]).ok()) ::_exit(1);
-      }
-    }
-    std::this_thread::sleep_for(std::chrono::microseconds(std::uniform_int_distribution<int>(0, 15'000)(random)));
-    ::kill(pid, SIGKILL);
-    int status = 0;
-    ASSERT_EQ(::waitpid(pid, &status, 0), pid);
-    ASSERT_TRUE(WIFSIGNALED(status)) << "the writer failed";
+    testing::kill_in_a_step(random,
+                            [&](std::size_t i) { return write_file_atomically(path("file"), contents[i % 2]).ok(); });
     const auto read = read_text_file(path("file"), 1 << 20);
     ASSERT_TRUE(read.ok()) << read.status().to_string();
     ASSERT_TRUE(*read == contents[0] || *read == contents[1]) << read->size();

@@ -4,16 +4,13 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <random>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -22,13 +19,17 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "compile_cache/compile_cache.h"
+#include "support/forked_process.h"
 #include "support/hardware_fixture.h"
 
 namespace kpt {
 namespace {
 
 using ::testing::HasSubstr;
+using testing::kill_in_a_step;
+using testing::start_process;
 using testing::TemporaryFolder;
+using testing::wait_for_process;
 
 constexpr std::uint64_t kLarge = 1 << 30;
 
@@ -37,24 +38,6 @@ CacheKey key_of(std::size_t number) { return CacheKey("test").add("number", std:
 // What belongs to a key: its length and content follow from the number, so any mixture of two entries shows.
 std::string value_of(std::size_t number) {
   return std::string(1000 + number * 3001 % 50000, static_cast<char>('a' + number % 26)) + std::to_string(number);
-}
-
-// Runs `body` in a process of its own and returns its number. Exit code 1 means that an expectation failed there.
-template <typename Body>
-pid_t start(const Body& body) {
-  const pid_t pid = ::fork();
-  if (pid == 0) {
-    body();
-    ::_exit(::testing::Test::HasFailure() ? 1 : 0);
-  }
-  EXPECT_GT(pid, 0);
-  return pid;
-}
-
-int wait_for(pid_t pid) {
-  int status = 0;
-  EXPECT_EQ(::waitpid(pid, &status, 0), pid);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 void expect_right(CompileCache& cache, std::size_t keys) {
@@ -82,26 +65,13 @@ TEST_F(CacheFaults, AKilledWriterLeavesWholeEntriesAndNoLock) {
   constexpr std::size_t kKeys = 12;
   constexpr int kRounds = 120;
   std::size_t leftovers = 0;
-  const auto begin = std::chrono::steady_clock::now();
-  ASSERT_TRUE(CompileCache::open(folder(), 200000).value().put(key_of(0), value_of(0)).ok());
-  const std::chrono::nanoseconds one_write = std::chrono::steady_clock::now() - begin;
   for (int round = 0; round < kRounds; ++round) {
     const auto child_seed = static_cast<unsigned>(random_());
-    const pid_t pid = start([&] {
-      std::mt19937 random(child_seed);
+    kill_in_a_step(random_, [&, child = std::mt19937(child_seed)](std::size_t) mutable {
       CompileCache cache = CompileCache::open(folder(), 200000).value();
-      while (true) {
-        const std::size_t i = random() % kKeys;
-        if (random() % 3 == 0) {
-          if (!cache.get(key_of(i)).ok()) break;
-        } else if (!cache.put(key_of(i), value_of(i)).ok()) {
-          break;
-        }
-      }
+      const std::size_t i = child() % kKeys;
+      return child() % 3 == 0 ? cache.get(key_of(i)).ok() : cache.put(key_of(i), value_of(i)).ok();
     });
-    std::this_thread::sleep_for(one_write * (random_() % 3000) / 1000);  // up to three writes
-    ::kill(pid, SIGKILL);
-    EXPECT_EQ(wait_for(pid), 128 + SIGKILL);
     if (round % 10 != 0) continue;
     log::LineSink lines;
     const auto capture = log::capture(&lines);
@@ -126,7 +96,7 @@ TEST_F(CacheFaults, ProcessesThatWriteEvictAndClearAtOnceNeverSeeWrongBytes) {
   std::vector<pid_t> children;
   for (int child = 0; child < 5; ++child) {
     const auto child_seed = static_cast<unsigned>(random_());
-    children.push_back(start([&] {
+    children.push_back(start_process([&] {
       std::mt19937 random(child_seed);
       // Budgets differ, so that processes evict each other's entries all the time.
       CompileCache cache = CompileCache::open(folder(), 100000 + random() % 200000).value();
@@ -144,7 +114,7 @@ TEST_F(CacheFaults, ProcessesThatWriteEvictAndClearAtOnceNeverSeeWrongBytes) {
       }
     }));
   }
-  for (const pid_t child : children) EXPECT_EQ(wait_for(child), 0);
+  for (const pid_t child : children) EXPECT_EQ(wait_for_process(child), 0);
   CompileCache cache = CompileCache::open(folder(), kLarge).value();
   EXPECT_EQ(cache.statistics().value().corrupt, 0U);
   for (const CacheEntry& entry : cache.verify().value()) EXPECT_TRUE(entry.sound);
@@ -154,18 +124,18 @@ TEST_F(CacheFaults, CountsOfManyProcessesAddUp) {
   std::vector<pid_t> children;
   CompileCache::open(folder(), kLarge).value().put(key_of(0), "x").ok();
   for (int child = 0; child < 6; ++child) {
-    children.push_back(start([&] {
+    children.push_back(start_process([&] {
       CompileCache cache = CompileCache::open(folder(), kLarge).value();
       for (int i = 0; i < 50; ++i) EXPECT_TRUE(cache.get(key_of(0)).value().has_value());
     }));
   }
-  for (const pid_t child : children) EXPECT_EQ(wait_for(child), 0);
+  for (const pid_t child : children) EXPECT_EQ(wait_for_process(child), 0);
   EXPECT_EQ(CompileCache::open(folder(), kLarge).value().statistics().value().hits, 300U);
 }
 
 // A limit on the size of files ends writes in the middle, as a full disk does.
 TEST_F(CacheFaults, AWriteThatFailsIsATypedErrorAndLeavesNothingHalf) {
-  const pid_t pid = start([&] {
+  const pid_t pid = start_process([&] {
     CompileCache cache = CompileCache::open(folder(), kLarge).value();
     EXPECT_TRUE(cache.put(key_of(1), "old").ok());
     const std::size_t files = count_files();
@@ -178,14 +148,14 @@ TEST_F(CacheFaults, AWriteThatFailsIsATypedErrorAndLeavesNothingHalf) {
     EXPECT_EQ(cache.get(key_of(1)).value(), "old");
     EXPECT_EQ(count_files(), files);
   });
-  EXPECT_EQ(wait_for(pid), 0);
+  EXPECT_EQ(wait_for_process(pid), 0);
 }
 
 // A small file system of its own, seen by one process only and gone with it.
 TEST_F(CacheFaults, AFullDiskIsATypedErrorAndWhatIsThereStaysRight) {
   constexpr int kNotAllowed = 77;
   std::filesystem::create_directories(folder());
-  const pid_t pid = start([&] {
+  const pid_t pid = start_process([&] {
     if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
         ::mount("tmpfs", folder().c_str(), "tmpfs", 0, "size=256k") != 0) {
       ::_exit(kNotAllowed);
@@ -205,7 +175,7 @@ TEST_F(CacheFaults, AFullDiskIsATypedErrorAndWhatIsThereStaysRight) {
     EXPECT_TRUE(cache.clear().ok());
     EXPECT_TRUE(cache.put(key_of(1), value_of(1)).ok());
   });
-  const int code = wait_for(pid);
+  const int code = wait_for_process(pid);
   if (code == kNotAllowed) GTEST_SKIP() << "mounting is not allowed here";
   EXPECT_EQ(code, 0);
 }
@@ -219,7 +189,7 @@ TEST_F(CacheFaults, AFolderForReadingGivesHitsAndRefusesWrites) {
   for (const auto& file : std::filesystem::directory_iterator(folder())) {
     std::filesystem::permissions(file.path(), std::filesystem::perms(0444));
   }
-  const pid_t pid = start([&] {
+  const pid_t pid = start_process([&] {
     constexpr uid_t kNobody = 65534;
     if (::geteuid() == 0 && ::setresuid(kNobody, kNobody, kNobody) != 0) return;
     log::LineSink lines;
@@ -237,7 +207,7 @@ TEST_F(CacheFaults, AFolderForReadingGivesHitsAndRefusesWrites) {
     EXPECT_EQ(cache->statistics().value().writes, 2U);
     EXPECT_FALSE(CompileCache::open(folder() / "below", kLarge).ok());
   });
-  EXPECT_EQ(wait_for(pid), 0);
+  EXPECT_EQ(wait_for_process(pid), 0);
   std::filesystem::permissions(folder(), std::filesystem::perms(0755));
 }
 
