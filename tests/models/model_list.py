@@ -125,17 +125,18 @@ def language_models(size):
     yield decode_model("llama_decode", llama, sequence, with_position=True)
     if full:
         yield text_model("distilgpt2", GPT2LMHeadModel, gpt2_config(full, 6), sequence, longest)
-        return
-    yield text_model("llama_no_mask", LlamaForCausalLM, llama, sequence, longest, with_mask=False)
-    yield decode_model("llama_decode_counter", llama, sequence, with_position=False)
-    yield text_model("roberta", RobertaModel, RobertaConfig(**width, **vocabulary, **tokens), sequence, longest)
-    yield text_model("qwen2", Qwen2ForCausalLM, llama_config(Qwen2Config, full), sequence, longest)
-    yield text_model("mistral", MistralForCausalLM, llama_config(MistralConfig, full, sliding_window=6), sequence,
-                     longest)
-    yield text_model("gemma", GemmaForCausalLM, llama_config(GemmaConfig, full, head_dim=16), sequence, longest)
-    yield text_model("t5_encoder", T5EncoderModel, T5Config(
+    else:
+        yield text_model("llama_no_mask", LlamaForCausalLM, llama, sequence, longest, with_mask=False)
+        yield decode_model("llama_decode_counter", llama, sequence, with_position=False)
+    places = {"max_position_embeddings": 514} if full else {}
+    yield text_model("roberta", RobertaModel, RobertaConfig(**width, **places, **vocabulary, **tokens), sequence, longest)
+    yield text_model("qwen2", Qwen2ForCausalLM, qwen2_config(full), sequence, longest)
+    yield text_model("mistral", MistralForCausalLM, mistral_config(full), sequence, longest)
+    yield text_model("gemma", GemmaForCausalLM, gemma_config(full), sequence, longest)
+    t5 = dict(d_model=768, d_kv=64, d_ff=3072, num_layers=12, num_heads=12) if full else dict(
         vocab_size=101, d_model=48, d_kv=12, d_ff=96, num_layers=2, num_heads=4, relative_attention_num_buckets=8,
-        relative_attention_max_distance=20), sequence, longest)
+        relative_attention_max_distance=20)
+    yield text_model("t5_encoder", T5EncoderModel, T5Config(**t5), sequence, longest)
 
 
 def gpt2_config(full, layers):
@@ -152,6 +153,29 @@ def llama_config(config_class, full, **options):
     return config_class(vocab_size=101, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
                         num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64, pad_token_id=0,
                         bos_token_id=1, eos_token_id=2, **options)
+
+
+def qwen2_config(full):
+    """The full size is that of Qwen2 with 0.5 billion parameters."""
+    if not full:
+        return llama_config(Qwen2Config, full)
+    return Qwen2Config(vocab_size=151936, hidden_size=896, intermediate_size=4864, num_hidden_layers=24,
+                       num_attention_heads=14, num_key_value_heads=2, tie_word_embeddings=True)
+
+
+def mistral_config(full):
+    """The full size has the layers of the 7 billion model, two of them."""
+    if not full:
+        return llama_config(MistralConfig, full, sliding_window=6)
+    return MistralConfig(num_hidden_layers=2)
+
+
+def gemma_config(full):
+    """The full size has the layers of the 2 billion model, four of them, and an eighth of its vocabulary."""
+    if not full:
+        return llama_config(GemmaConfig, full, head_dim=16)
+    return GemmaConfig(vocab_size=32000, hidden_size=2048, intermediate_size=16384, num_hidden_layers=4,
+                       num_attention_heads=8, num_key_value_heads=1, head_dim=256)
 
 
 def decode_model(name, config, capacity, with_position):
@@ -176,34 +200,38 @@ def vision_models(size):
     resnet = {} if full else dict(embedding_size=8, hidden_sizes=[16, 24, 32, 40], depths=[1, 2, 1, 1], num_labels=10)
     yield image_model("resnet50", ResNetForImageClassification, ResNetConfig(**resnet), side if full else 2 * side,
                       free, [] if full else [(1, 67, 95)])
-    if full:
-        return
     yield image_model("deit", DeiTForImageClassification, DeiTConfig(**width), side)
-    yield image_model("convnext", ConvNextForImageClassification, ConvNextConfig(
-        hidden_sizes=[8, 16, 24, 32], depths=[1, 1, 2, 1], num_labels=10), 2 * side, free, [(1, 67, 95)])
-    yield image_model("mobilenet_v2", MobileNetV2ForImageClassification, MobileNetV2Config(
-        depth_multiplier=0.25, image_size=side, num_labels=10), side, free, [(1, 33, 47)])
-    yield clip_model()
+    convnext = {} if full else dict(hidden_sizes=[8, 16, 24, 32], depths=[1, 1, 2, 1], num_labels=10)
+    yield image_model("convnext", ConvNextForImageClassification, ConvNextConfig(**convnext),
+                      side if full else 2 * side, free, [] if full else [(1, 67, 95)])
+    mobilenet = {} if full else dict(depth_multiplier=0.25, image_size=side, num_labels=10)
+    yield image_model("mobilenet_v2", MobileNetV2ForImageClassification, MobileNetV2Config(**mobilenet), side, free,
+                      [] if full else [(1, 33, 47)])
+    yield clip_model(full)
 
 
-def clip_model():
+def clip_model(full):
+    """The full size is ViT-B/32 and its text encoder: one image against three texts."""
     width = dict(hidden_size=48, num_hidden_layers=2, num_attention_heads=4, intermediate_size=96)
-    config = CLIPConfig(text_config=dict(**width, vocab_size=101, max_position_embeddings=40, bos_token_id=1,
-                                         eos_token_id=2, pad_token_id=0),
-                        vision_config=dict(**width, image_size=32, patch_size=8), projection_dim=32)
+    config = CLIPConfig() if full else CLIPConfig(
+        text_config=dict(**width, vocab_size=101, max_position_embeddings=40, bos_token_id=1, eos_token_id=2,
+                         pad_token_id=0),
+        vision_config=dict(**width, image_size=32, patch_size=8), projection_dim=32)
+    text, side = config.text_config, config.vision_config.image_size
 
     def make_inputs(shape, generator, dtype):
-        tokens = token_inputs(101)({"batch": shape["texts"], "sequence": shape["sequence"]}, generator, dtype)
+        tokens = token_inputs(min(text.vocab_size, text.eos_token_id) if full else 101)(
+            {"batch": shape["texts"], "sequence": shape["sequence"]}, generator, dtype)
         last = tokens["attention_mask"].sum(1) - 1
-        tokens["input_ids"].scatter_(1, last[:, None], 2)
-        pixels = torch.randn((shape["images"], 3, 32, 32), generator=generator).to(dtype)
+        tokens["input_ids"].scatter_(1, last[:, None], text.eos_token_id)
+        pixels = torch.randn((shape["images"], 3, side, side), generator=generator).to(dtype)
         return {"input_ids": tokens["input_ids"], "pixel_values": pixels, "attention_mask": tokens["attention_mask"]}
-    shapes = [(2, 7, 3), (1, 5, 1), (4, 13, 2), (3, 1, 1)]
-    return Model("clip", lambda dtype, seed: from_config(CLIPModel, config, dtype, seed), make_inputs,
-                 {"texts": 2, "sequence": 7, "images": 3},
+    usual = {"texts": 3, "sequence": 77, "images": 1} if full else {"texts": 2, "sequence": 7, "images": 3}
+    shapes = [(3, 77, 1)] if full else [(2, 7, 3), (1, 5, 1), (4, 13, 2), (3, 1, 1)]
+    return Model("clip", lambda dtype, seed: from_config(CLIPModel, config, dtype, seed), make_inputs, usual,
                  axes={"input_ids": ("texts", "sequence"), "pixel_values": ("images",),
                        "attention_mask": ("texts", "sequence")},
-                 ranges={"texts": (1, 64), "sequence": (1, 40), "images": (1, 64)},
+                 ranges={"texts": (1, 64), "sequence": (1, text.max_position_embeddings), "images": (1, 64)},
                  cases=[dict(zip(("texts", "sequence", "images"), shape)) for shape in shapes],
                  attempts=[("texts", "sequence", "images"), ("texts", "images")])
 
@@ -223,7 +251,7 @@ def whisper_model(size):
     def make_inputs(shape, generator, dtype):
         dims = (shape["batch"], config.num_mel_bins, 2 * config.max_source_positions)
         return {"input_features": torch.randn(dims, generator=generator).to(dtype)}
-    return Model("whisper_encoder", build, make_inputs, {"batch": 1 if size == "full" else 2},
+    return Model("whisper_encoder", build, make_inputs, {"batch": 2},
                  axes={"input_features": ("batch",)}, ranges={"batch": (1, 16)},
                  cases=[{"batch": 2}, {"batch": 1}, {"batch": 3}], attempts=[("batch",)])
 
@@ -286,4 +314,9 @@ def list_models(size):
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     models = [*language_models(size), *vision_models(size), whisper_model(size), minilm_model()]
-    return models if size == "full" else models + [nested_model()]
+    if size != "full":
+        return models + [nested_model()]
+    for model in models:  # what benchmarks measure: one sentence of 128 tokens, one image of 224 by 224
+        model.static.update({name: extent for name, extent in (("batch", 1), ("sequence", 128))
+                             if name in model.static and model.name != "clip"})
+    return models
