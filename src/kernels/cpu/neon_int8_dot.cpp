@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/finish.h"
 #include "kernels/cpu/kernel_list.h"
+#include "kernels/cpu/neon_lane_tile.h"
 #include "kernels/cpu/neon_quantize.h"
 
 namespace kpt::kernels {
@@ -62,48 +63,11 @@ void multiply_rows(std::int64_t units, const std::int8_t* input, const std::int8
   }
 }
 
-// The whole tile: sums in v0 to v23, weights in v24 to v26, inputs in v27 and v28; in assembly for the order of loads
-// and products, as in neon_float32.cpp.
-#define KPT_ROW(first, second, third, input, lane)       \
-  "sdot v" #first ".4s, v24.16b, v" #input ".4b[" #lane  \
-  "]\n"                                                  \
-  "sdot v" #second ".4s, v25.16b, v" #input ".4b[" #lane \
-  "]\n"                                                  \
-  "sdot v" #third ".4s, v26.16b, v" #input ".4b[" #lane "]\n"
-#define KPT_PAIR_OF_SUMS(instruction, first, second, offset) \
-  #instruction " q" #first ", q" #second ", [%[tile], #" #offset "]\n"
-#define KPT_ALL_SUMS(instruction)            \
-  KPT_PAIR_OF_SUMS(instruction, 0, 1, 0)     \
-  KPT_PAIR_OF_SUMS(instruction, 2, 3, 32)    \
-  KPT_PAIR_OF_SUMS(instruction, 4, 5, 64)    \
-  KPT_PAIR_OF_SUMS(instruction, 6, 7, 96)    \
-  KPT_PAIR_OF_SUMS(instruction, 8, 9, 128)   \
-  KPT_PAIR_OF_SUMS(instruction, 10, 11, 160) \
-  KPT_PAIR_OF_SUMS(instruction, 12, 13, 192) \
-  KPT_PAIR_OF_SUMS(instruction, 14, 15, 224) \
-  KPT_PAIR_OF_SUMS(instruction, 16, 17, 256) \
-  KPT_PAIR_OF_SUMS(instruction, 18, 19, 288) \
-  KPT_PAIR_OF_SUMS(instruction, 20, 21, 320) \
-  KPT_PAIR_OF_SUMS(instruction, 22, 23, 352)
-
 void multiply_tile(std::int64_t units, const std::int8_t* input, const std::int8_t* weights, std::int32_t* tile,
                    bool accumulate) {
   if (!accumulate) std::memset(tile, 0, sizeof(std::int32_t) * kRows * kColumns);
   if (units <= 0) return;
-  __asm__ volatile(KPT_ALL_SUMS(ldp)
-                   "1:\n"
-                   "ldp q24, q25, [%[weights]], #48\n"
-                   "ldur q26, [%[weights], #-16]\n"
-                   "ldr q27, [%[input]], #32\n" KPT_ROW(0, 1, 2, 27, 0) KPT_ROW(3, 4, 5, 27, 1) KPT_ROW(6, 7, 8, 27, 2)
-                       KPT_ROW(9, 10, 11, 27, 3) "ldur q28, [%[input], #-16]\n" KPT_ROW(12, 13, 14, 28, 0)
-                           KPT_ROW(15, 16, 17, 28, 1) KPT_ROW(18, 19, 20, 28, 2) KPT_ROW(21, 22, 23, 28, 3)
-                   "subs %[units], %[units], #1\n"
-                   "b.ne 1b\n" KPT_ALL_SUMS(stp)
-                   : [units] "+r"(units), [input] "+r"(input), [weights] "+r"(weights)
-                   : [tile] "r"(tile)
-                   : "memory", "cc", "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12",
-                     "v13", "v14", "v15", "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26",
-                     "v27", "v28");
+  KPT_NEON_LANE_TILE("sdot", "16b", "4b", units, input, weights, tile);
 }
 
 void multiply(std::int64_t units, const void* input, const void* weights, void* tile, int rows, bool accumulate) {
