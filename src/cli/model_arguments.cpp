@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "tensor_files/tensor_file.h"
 
 namespace kpt::cli {
@@ -43,6 +44,50 @@ Result<std::vector<NamedTensor>> read_input_files(const std::vector<std::string>
     for (NamedTensor& tensor : tensors) inputs.push_back(std::move(tensor));
   }
   return inputs;
+}
+
+void add_run_arguments(CLI::App& command, RunArguments& arguments) {
+  command.add_option("MODEL", arguments.model, "a .pt2 or .kpt file")->required();
+  command.add_option("--inputs", arguments.inputs, "tensors by input name: .npz, .safetensors, or NAME=FILE.npy")
+      ->type_name("FILE");
+  command.add_option("--seed", arguments.seed, "for inputs that no file gives")->capture_default_str();
+  command.add_option("--size", arguments.sizes, "sizes of generated inputs: symbol=number")->type_name("S=N");
+  command.add_option("--device", arguments.load.device, "where to run")->capture_default_str();
+  command.add_option("--model", arguments.load.model_name, "which model of a file that holds several");
+  command.add_option("--weights", arguments.weights, "a safetensors file that replaces weights by name");
+  command.add_flag("--no-self-check{false}", arguments.load.self_check,
+                   "load a .kpt without running its stored samples first");
+}
+
+void add_draw_arguments(CLI::App& command, DrawArguments& arguments) {
+  command.add_option("--draws", arguments.draws, "sets of inputs to judge on (default 3, or the files given)");
+  command.add_option("--seed", arguments.seed, "for inputs that no file gives")->capture_default_str();
+  command
+      .add_option("--inputs", arguments.inputs, "inputs to judge on: .npz or .safetensors, each a set; NAME=FILE.npy")
+      ->type_name("FILE");
+  command.add_option("--size", arguments.sizes, "sizes of generated inputs: symbol=number")->type_name("S=N");
+}
+
+Result<DrawOptions> make_draw_options(const DrawArguments& arguments) {
+  DrawOptions options;
+  options.seed = arguments.seed;
+  KPT_ASSIGN_OR_RETURN(options.sizes, parse_sizes(arguments.sizes));
+  std::vector<std::string> named;
+  for (const std::string& text : arguments.inputs) {
+    if (!split_assignment(text).first.empty()) {
+      named.push_back(text);
+      continue;
+    }
+    KPT_ASSIGN_OR_RETURN(std::vector<NamedTensor> tensors, read_input_files({text}));
+    options.given.push_back({std::move(tensors), text});
+  }
+  if (!named.empty()) {
+    KPT_ASSIGN_OR_RETURN(std::vector<NamedTensor> tensors, read_input_files(named));
+    options.given.push_back({std::move(tensors), join(named, " ")});
+  }
+  options.count = arguments.draws.value_or(options.given.empty() ? 3 : options.given.size());
+  if (options.count == 0) return Status(StatusCode::kInvalidArgument, "--draws must be at least 1");
+  return options;
 }
 
 }  // namespace kpt::cli

@@ -1,14 +1,43 @@
-// Flags that name a model and its sizes, shared by the commands that take one.
+// Flags that name a model and its inputs, shared by the commands that take one.
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include <CLI/CLI.hpp>
+
+#include "kpt/model.h"
 #include "kpt/status.h"
 #include "kpt/tensor.h"
+#include "validation/draws.h"
 
 namespace kpt::cli {
+
+// A model, how it is loaded, and what it is run on.
+struct RunArguments {
+  std::string model;
+  LoadOptions load;
+  std::string weights;  // becomes load.weights
+  std::vector<std::string> inputs;
+  std::vector<std::string> sizes;
+  std::uint64_t seed = 0;
+};
+void add_run_arguments(CLI::App& command, RunArguments& arguments);
+
+// What a model is judged on.
+struct DrawArguments {
+  std::vector<std::string> inputs;
+  std::vector<std::string> sizes;
+  std::optional<std::size_t> draws;
+  std::uint64_t seed = 0;
+};
+void add_draw_arguments(CLI::App& command, DrawArguments& arguments);
+// Every file is a set of inputs of its own, NAME=FILE.npy entries together are one. Without `draws`, three sets, or as
+// many as there are files. Fails as parse_sizes() and read_input_files() do.
+Result<DrawOptions> make_draw_options(const DrawArguments& arguments);
 
 // "s0=4" → {"s0", 4}. Fails with kInvalidArgument, naming the text.
 Result<std::map<std::string, std::int64_t, std::less<>>> parse_sizes(const std::vector<std::string>& texts);

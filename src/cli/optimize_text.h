@@ -14,9 +14,4 @@ std::string applied_passes(const std::vector<PassRecord>& passes);
 // Passes, what was left out and why, speed, the table of outputs with both errors, and the culprit of a refusal.
 std::string render_report(const OptimizeReport& report, bool color);
 
-// What to judge on, from flags: every file is a set of inputs of its own, NAME=FILE.npy entries together are one.
-// Without `draws`, three sets, or as many as there are files.
-Result<DrawOptions> make_draw_options(const std::vector<std::string>& inputs, const std::vector<std::string>& sizes,
-                                      std::optional<std::size_t> draws, std::uint64_t seed);
-
 }  // namespace kpt::cli

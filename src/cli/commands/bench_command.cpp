@@ -28,15 +28,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
-struct Arguments {
-  std::string model;
-  LoadOptions load;
-  std::string weights;
-  std::vector<std::string> inputs;
-  std::vector<std::string> sizes;
+struct Arguments : RunArguments {
   std::string batch;
   std::vector<std::string> sweeps;
-  std::uint64_t seed = 0;
   double duration_s = 2;
   double warmup_s = 0.5;
   double time_limit_s = 0;
@@ -263,19 +257,10 @@ void print(CommandContext& context, const Config& config, const Arguments& argum
 }
 
 void add_flags(CLI::App& command, Arguments& arguments) {
-  command.add_option("MODEL", arguments.model, "a .pt2 or .kpt file")->required();
-  command.add_option("--inputs", arguments.inputs, "tensors by input name: .npz, .safetensors, or NAME=FILE.npy")
-      ->type_name("FILE");
-  command.add_option("--seed", arguments.seed, "for inputs that no file gives")->capture_default_str();
-  command.add_option("--size", arguments.sizes, "sizes of generated inputs: symbol=number")->type_name("S=N");
+  add_run_arguments(command, arguments);
   command.add_option("--batch", arguments.batch, "batches to measure, e.g. 1,2,4,8")->type_name("N,N,…");
   command.add_option("--sweep", arguments.sweeps, "sizes of a symbol to measure, e.g. s1=32,64,128 (repeatable)")
       ->type_name("S=N,N,…");
-  command.add_option("--device", arguments.load.device, "where to run")->capture_default_str();
-  command.add_option("--model", arguments.load.model_name, "which model of a file that holds several");
-  command.add_option("--weights", arguments.weights, "a safetensors file that replaces weights by name");
-  command.add_flag("--no-self-check{false}", arguments.load.self_check,
-                   "load a .kpt without running its stored samples first");
   command.add_option("--duration", arguments.duration_s, "seconds of sampling for each size")
       ->check(CLI::Range(0.0, 86400.0))
       ->capture_default_str();

@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Arguments {
+struct Arguments : DrawArguments {
   std::string model;
   std::string name;
   std::string weights;
@@ -35,11 +35,7 @@ struct Arguments {
   std::string device = "cpu";
   std::vector<std::string> disabled;
   std::vector<std::string> enabled;
-  std::vector<std::string> inputs;
-  std::vector<std::string> sizes;
   std::optional<double> tolerance;
-  std::optional<std::size_t> draws;
-  std::uint64_t seed = 0;
   bool check_each = false;
   std::string dump_after;
   bool no_measure = false;
@@ -55,8 +51,7 @@ Result<OptimizeOptions> make_options(const Arguments& arguments) {
   options.check_each = arguments.check_each;
   options.measure = !arguments.no_measure;
   options.source = fs::path(arguments.model).filename().string();
-  KPT_ASSIGN_OR_RETURN(options.draws,
-                       make_draw_options(arguments.inputs, arguments.sizes, arguments.draws, arguments.seed));
+  KPT_ASSIGN_OR_RETURN(options.draws, make_draw_options(arguments));
   return options;
 }
 
@@ -139,12 +134,7 @@ void add_arguments(CLI::App& command, Arguments& arguments) {
       ->take_all();
   command.add_option("--tolerance", arguments.tolerance,
                      "in place of the level's own: see docs/how_to/is_my_model_still_right.md");
-  command.add_option("--draws", arguments.draws, "sets of inputs to judge on (default 3, or the files given)");
-  command.add_option("--seed", arguments.seed, "for inputs that no file gives")->capture_default_str();
-  command
-      .add_option("--inputs", arguments.inputs, "inputs to judge on: .npz or .safetensors, each a set; NAME=FILE.npy")
-      ->type_name("FILE");
-  command.add_option("--size", arguments.sizes, "sizes of generated inputs: symbol=number")->type_name("S=N");
+  add_draw_arguments(command, arguments);
   command.add_flag("--check-each", arguments.check_each, "the gate after every pass; one that fails is taken back");
   command.add_option("--dump-after", arguments.dump_after, "write the graph after every pass into this folder")
       ->type_name("DIR");

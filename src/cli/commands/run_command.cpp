@@ -20,14 +20,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
-struct Arguments {
-  std::string model;
-  LoadOptions load;
-  std::string weights;
-  std::vector<std::string> inputs;
-  std::vector<std::string> sizes;
+struct Arguments : RunArguments {
   std::string outputs;
-  std::uint64_t seed = 0;
   int repeat = 1;
 };
 
@@ -122,18 +116,9 @@ void add_run_command(CLI::App& app, CommandContext& context) {
       "Example: kpt run model.pt2 --inputs in.npz --outputs out.safetensors\n"
       "         kpt run model.pt2 --seed 7 --size s0=8 --repeat 20");
   auto arguments = std::make_shared<Arguments>();
-  command->add_option("MODEL", arguments->model, "a .pt2 or .kpt file")->required();
-  command->add_option("--inputs", arguments->inputs, "tensors by input name: .npz, .safetensors, or NAME=FILE.npy")
-      ->type_name("FILE");
+  add_run_arguments(*command, *arguments);
   command->add_option("--outputs", arguments->outputs, "where to write: .npz, .safetensors, or .npy for one output")
       ->type_name("FILE");
-  command->add_option("--seed", arguments->seed, "for inputs that no file gives")->capture_default_str();
-  command->add_option("--size", arguments->sizes, "sizes of generated inputs: symbol=number")->type_name("S=N");
-  command->add_option("--device", arguments->load.device, "where to run")->capture_default_str();
-  command->add_option("--model", arguments->load.model_name, "which model of a file that holds several");
-  command->add_option("--weights", arguments->weights, "a safetensors file that replaces weights by name");
-  command->add_flag("--no-self-check{false}", arguments->load.self_check,
-                    "load a .kpt without running its stored samples first");
   command->add_option("--repeat", arguments->repeat, "how often; a model's own buffers start anew each time")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();

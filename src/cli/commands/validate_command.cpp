@@ -28,15 +28,11 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-struct Arguments {
+struct Arguments : DrawArguments {
   std::string model;
   std::string artifact;
   std::string devices = "cpu";
-  std::vector<std::string> inputs;
-  std::vector<std::string> sizes;
   std::optional<double> tolerance;
-  std::optional<std::size_t> draws;
-  std::uint64_t seed = 0;
   bool layers = false;
   bool production = false;
   std::string batch_sizes;
@@ -109,8 +105,7 @@ Result<Outcome> validate(const Arguments& arguments, const BackendContext& conte
   ValidateOptions options;
   options.tolerance = arguments.tolerance;
   options.layers = arguments.layers;
-  KPT_ASSIGN_OR_RETURN(options.draws,
-                       make_draw_options(arguments.inputs, arguments.sizes, arguments.draws, arguments.seed));
+  KPT_ASSIGN_OR_RETURN(options.draws, make_draw_options(arguments));
   Outcome outcome;
   if (arguments.production) {  // first: the gate's fp64 run would count as the model's memory
     Requirements requirements = arguments.requirements;
@@ -198,12 +193,7 @@ void add_arguments(CLI::App& command, Arguments& arguments) {
   command.add_option("--devices", arguments.devices, "where to run, with commas between")->capture_default_str();
   command.add_flag("--layers", arguments.layers, "errors node by node, and the first that diverges");
   command.add_option("--tolerance", arguments.tolerance, "in place of the rule's own");
-  command.add_option("--draws", arguments.draws, "sets of inputs to judge on (default 3, or the files given)");
-  command.add_option("--seed", arguments.seed, "for inputs that no file gives")->capture_default_str();
-  command
-      .add_option("--inputs", arguments.inputs, "inputs to judge on: .npz or .safetensors, each a set; NAME=FILE.npy")
-      ->type_name("FILE");
-  command.add_option("--size", arguments.sizes, "sizes of generated inputs: symbol=number")->type_name("S=N");
+  add_draw_arguments(command, arguments);
   CLI::Option* production =
       command.add_flag("--production", arguments.production,
                        "also: load, forward, repetition, round trip through a file, latency, memory, batch sizes");
