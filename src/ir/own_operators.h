@@ -22,7 +22,8 @@
 //   kpt.rotary.default(input, cos, sin) -> result
 //     input [B, H, S, D]; cos and sin broadcastable to it: input · cos + (-second half, first half) · sin.
 //   kpt.conv2d.default(input, weight, bias, residual, stride, padding, dilation, groups, activation) -> result
-//     activation(conv2d(input, weight, bias) + residual). The four lists have two elements each, groups is an integer.
+//     activation(conv2d(input, weight, bias) + residual). The lists have two elements each, groups is an integer.
+//     Padding may have four: above, left, below, right.
 //     Input and result [N, C, H, W] in any memory format; the recorded strides of the result decide the result's.
 //
 // activation: "none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "hardswish", "hardsigmoid", "relu6".

@@ -17,6 +17,8 @@ Result<PassStats> run(ir::Graph& graph, PassContext& context) {
     const ir::ValueId weight = value_argument(edit.node(index), "weight");
     const Tensor* tensor = edit.constant(weight);
     if (tensor == nullptr || tensor->dtype() != DType::kFloat32) continue;
+    // Each channel by itself is no product of matrices: it is computed in float32 either way.
+    if (edit.node(index).target == kConv2dTarget && int_argument(edit.node(index), "groups", 1) != 1) continue;
     if (is_kept_precise(context.kept_precise, name)) {
       stats.details.push_back(name + " stays float32");
       continue;

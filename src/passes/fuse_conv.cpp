@@ -1,5 +1,7 @@
 #include "passes/fuse_conv.h"
 
+#include <algorithm>
+
 #include "passes/node_arguments.h"
 #include "passes/own_calls.h"
 #include "passes/view_types.h"
@@ -13,7 +15,7 @@ struct ConvCall {
   ir::ValueId bias = ir::kNoValue;
   ir::ValueId residual = ir::kNoValue;
   std::vector<std::int64_t> stride;
-  std::vector<std::int64_t> padding;
+  std::vector<std::int64_t> padding;  // two, or four: above, left, below, right
   std::vector<std::int64_t> dilation;
   std::int64_t groups = 1;
   ir::Activation activation = ir::Activation::kNone;
@@ -27,7 +29,9 @@ class Fusion {
     for (NodeIndex index = 0; index < edit_.size(); ++index) {
       ConvCall call;
       if (!edit_.is_alive(index) || !match(edit_.node(index), call)) continue;
+      const NodeIndex padding = take_padding(index, call);
       set_call(index, call);
+      if (padding != kNoNode) edit_.erase_unused(padding);
       ++stats_.changes;
       fuse_behind(index, call);
     }
@@ -64,6 +68,26 @@ class Fusion {
     // All channels together, or each by itself; groups between stay with libtorch.
     if (call.groups != 1 && (call.groups != weight->dims()[0] || weight->dims()[1] != 1)) return false;
     return call.bias == ir::kNoValue ? is_absent(node, "bias") : edit_.type(call.bias).dtype == weight->dtype();
+  }
+
+  // Zeros that a node puts around the input become the convolution's own padding. The node that is not needed then.
+  NodeIndex take_padding(NodeIndex index, ConvCall& call) {
+    const ir::Node* pad = edit_.made_by(call.input, {"aten.pad.default", "aten.constant_pad_nd.default"});
+    if (pad == nullptr || !edit_.has_one_use(call.input)) return kNoNode;
+    const NodeIndex place = edit_.producer(call.input);
+    const ir::ValueId inner = value_argument(*pad, "self");
+    const auto amounts = ints_argument(*pad, "pad");  // left, right, above, below
+    const bool zeros = is_absent(*pad, "value") || number_argument(*pad, "value") == 0.0;
+    if (!amounts || amounts->size() != 4 || std::ranges::any_of(*amounts, [](auto each) { return each < 0; }) ||
+        string_argument(*pad, "mode", "constant") != "constant" || !zeros || !edit_.may_read_at(inner, place, index)) {
+      return kNoNode;
+    }
+    const std::vector<std::int64_t> own = call.padding;
+    call.padding = {own[0] + (*amounts)[2], own[1] + (*amounts)[0], own[0] + (*amounts)[3], own[1] + (*amounts)[1]};
+    if (call.padding[0] == call.padding[2] && call.padding[1] == call.padding[3]) call.padding.resize(2);
+    call.input = inner;
+    stats_.details.push_back(edit_.node(place).name + " into " + edit_.node(index).name);
+    return place;
   }
 
   void set_call(NodeIndex place, const ConvCall& call) {
@@ -120,6 +144,7 @@ Support applies(const Capabilities& capabilities) { return needs_own_operators(c
 
 }  // namespace
 
-const Pass kFuseConv = {"fuse_conv", "convolutions take bias, residual and activation in", false, applies, run};
+const Pass kFuseConv = {"fuse_conv", "convolutions take padding, bias, residual and activation in", false, applies,
+                        run};
 
 }  // namespace kpt

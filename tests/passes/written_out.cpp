@@ -88,6 +88,15 @@ class Writer {
       for (const char* name : {"stride", "padding", "dilation", "groups"}) {
         arguments.push_back({name, *find_argument(node, name)});
       }
+      if (const std::vector<std::int64_t> padding = ints_argument(node, "padding").value(); padding.size() == 4) {
+        ir::TensorType padded = edit_.type(input);
+        padded.dims[2] = *constant_dim(padded, 2) + padding[0] + padding[2];
+        padded.dims[3] = *constant_dim(padded, 3) + padding[1] + padding[3];
+        arguments[0].value = {call("aten.pad.default",
+                                   {{"self", {input}}, {"pad", ints({padding[1], padding[3], padding[0], padding[2]})}},
+                                   contiguous_type(padded.dtype, padded.dims))};
+        arguments[4].value = ints({0, 0});
+      }
       result = call("aten.conv2d.default", std::move(arguments), type);
     } else {
       result = call("aten.linear.default", {{"input", {input}}, {"weight", {weight}}, {"bias", bias}}, type);

@@ -22,9 +22,9 @@ Status check(const ConvWeights& weights) {
   }
   for (std::size_t axis = 0; axis < 2; ++axis) {
     if (weights.kernel[axis] < 1 || weights.stride[axis] < 1 || weights.dilation[axis] < 1 ||
-        weights.padding[axis] < 0 || weights.kernel[axis] >= kGreatestExtent ||
-        weights.stride[axis] >= kGreatestExtent || weights.dilation[axis] >= kGreatestExtent ||
-        weights.padding[axis] >= kGreatestExtent) {
+        weights.padding[axis] < 0 || weights.end_padding[axis] < 0 || weights.end_padding[axis] >= kGreatestExtent ||
+        weights.kernel[axis] >= kGreatestExtent || weights.stride[axis] >= kGreatestExtent ||
+        weights.dilation[axis] >= kGreatestExtent || weights.padding[axis] >= kGreatestExtent) {
       return invalid("kernel, stride and dilation of a convolution are at least 1, its padding at least 0");
     }
   }
@@ -164,10 +164,11 @@ Result<std::array<std::int64_t, 2>> PackedConv::output_size(std::int64_t height,
   for (std::size_t axis = 0; axis < 2; ++axis) {
     // All terms are below 2^31 but the product of the filter's reach, which is below 2^62.
     const std::int64_t reach = shape_.dilation[axis] * (shape_.kernel[axis] - 1) + 1;
-    const std::int64_t padded = given[axis] + 2 * shape_.padding[axis];
+    const std::int64_t padded = given[axis] + shape_.padding[axis] + shape_.end_padding[axis];
     if (given[axis] < 0 || given[axis] >= kGreatestExtent || padded < reach) {
       return invalid("a filter that reaches over " + std::to_string(reach) + " does not fit into " +
-                     std::to_string(given[axis]) + " with a padding of " + std::to_string(shape_.padding[axis]));
+                     std::to_string(given[axis]) + " with paddings of " + std::to_string(shape_.padding[axis]) +
+                     " and " + std::to_string(shape_.end_padding[axis]));
     }
     size[axis] = (padded - reach) / shape_.stride[axis] + 1;
   }
@@ -176,7 +177,8 @@ Result<std::array<std::int64_t, 2>> PackedConv::output_size(std::int64_t height,
 
 bool PackedConv::takes_input_as_it_lies() const {
   using Two = std::array<std::int64_t, 2>;
-  return shape_.kernel == Two{1, 1} && shape_.stride == Two{1, 1} && shape_.padding == Two{0, 0};
+  return shape_.kernel == Two{1, 1} && shape_.stride == Two{1, 1} && shape_.padding == Two{0, 0} &&
+         shape_.end_padding == Two{0, 0};
 }
 
 std::size_t PackedConv::workspace_bytes(const ConvCall& call, int threads) const {

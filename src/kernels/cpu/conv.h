@@ -26,7 +26,8 @@ struct ConvWeights {
   std::int64_t in_channels = 0;
   std::array<std::int64_t, 2> kernel = {1, 1};
   std::array<std::int64_t, 2> stride = {1, 1};
-  std::array<std::int64_t, 2> padding = {0, 0};
+  std::array<std::int64_t, 2> padding = {0, 0};      // above and to the left
+  std::array<std::int64_t, 2> end_padding = {0, 0};  // below and to the right
   std::array<std::int64_t, 2> dilation = {1, 1};
   std::int64_t groups = 1;  // 1, or the number of channels with as many filters
   const void* bias = nullptr;

@@ -1,7 +1,8 @@
-// PackedConv::run_depthwise(): every channel with its own filter. Memory bound, so plain vectors of the base
+// PackedConv::run_depthwise(): every channel with its own filter. Bound by loads, so plain vectors of the base
 // architecture serve; a row of the result is summed in float and finished at once.
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/cpu/conv.h"
 #include "kernels/cpu/vector_math.h"
@@ -21,23 +22,95 @@ float widen(std::uint16_t half) {
   return value;
 }
 
-// sums[c] += input[c] * filter[c]
-void add_products(const std::byte* input, ElementType type, const float* filter, std::int64_t channels, float* sums) {
-  std::int64_t c = 0;
-  if (type == ElementType::kFloat32) {
-    const auto* values = reinterpret_cast<const float*>(input);
-    for (; c + 4 <= channels; c += 4) {
-      Math::store(sums + c, Math::load(sums + c) + Math::load(values + c) * Math::load(filter + c));
+Math::Floats load_four(const float* values) { return Math::load(values); }
+Math::Floats load_four(const std::uint16_t* halves) { return Math::load_bfloat16(halves); }
+float load_one(const float* value) { return *value; }
+float load_one(const std::uint16_t* half) { return widen(*half); }
+
+// One row of the result: what its sums are made of.
+template <typename Element>
+struct Row {
+  const ConvWeights& shape;
+  const Element* image;  // [height][width][channels]
+  std::int64_t height;
+  std::int64_t width;
+  const float* filters;  // [kernel height][kernel width][channels]
+  const float* bias;
+  std::int64_t top;  // of the filter in the input
+
+  // Whether the filter lies within the input's width at all of these places.
+  bool is_inside(std::int64_t x, std::int64_t count) const {
+    const std::int64_t reach = (shape.kernel[1] - 1) * shape.dilation[1];
+    return x * shape.stride[1] >= shape.padding[1] &&
+           (x + count - 1) * shape.stride[1] - shape.padding[1] + reach < width;
+  }
+
+  // Calls `visit(input, filter)` for every tap of the filter at place x; `input` is its first pixel's channels. Taps
+  // outside the input count nothing.
+  template <typename Visit>
+  void for_each_tap(std::int64_t x, const Visit& visit) const {
+    const std::int64_t channels = shape.out_channels;
+    for (std::int64_t ky = 0; ky < shape.kernel[0]; ++ky) {
+      const std::int64_t y = top + ky * shape.dilation[0];
+      if (y < 0 || y >= height) continue;
+      for (std::int64_t kx = 0; kx < shape.kernel[1]; ++kx) {
+        const std::int64_t column = x * shape.stride[1] - shape.padding[1] + kx * shape.dilation[1];
+        if (column < 0 || column >= width) continue;
+        visit(image + (y * width + column) * channels, filters + (ky * shape.kernel[1] + kx) * channels);
+      }
     }
-    for (; c < channels; ++c) sums[c] += values[c] * filter[c];
-    return;
   }
-  const auto* halves = reinterpret_cast<const std::uint16_t*>(input);
-  for (; c + 4 <= channels; c += 4) {
-    Math::store(sums + c, Math::load(sums + c) + Math::load_bfloat16(halves + c) * Math::load(filter + c));
+
+  // Sums of kPlaces neighbours, eight channels at a time: a filter's value is loaded once for all of them. More than
+  // one place only where is_inside() holds.
+  template <std::size_t kPlaces>
+  void sum(std::int64_t x, float* sums) const {
+    const auto channels = static_cast<std::size_t>(shape.out_channels);
+    const std::size_t step = static_cast<std::size_t>(shape.stride[1]) * channels;
+    std::size_t c = 0;
+    for (; c + 8 <= channels; c += 8) {
+      Math::Floats parts[kPlaces][2];
+      for (auto& part : parts) {
+        part[0] = Math::load(bias + c);
+        part[1] = Math::load(bias + c + 4);
+      }
+      for_each_tap(x, [&](const Element* input, const float* filter) {
+        const Math::Floats first = Math::load(filter + c);
+        const Math::Floats second = Math::load(filter + c + 4);
+        for (std::size_t place = 0; place < kPlaces; ++place) {
+          parts[place][0] += load_four(input + place * step + c) * first;
+          parts[place][1] += load_four(input + place * step + c + 4) * second;
+        }
+      });
+      for (std::size_t place = 0; place < kPlaces; ++place) {
+        Math::store(sums + place * channels + c, parts[place][0]);
+        Math::store(sums + place * channels + c + 4, parts[place][1]);
+      }
+    }
+    for (; c < channels; ++c) {
+      for (std::size_t place = 0; place < kPlaces; ++place) {
+        float part = bias[c];
+        for_each_tap(x, [&](const Element* input, const float* filter) {
+          part += load_one(input + place * step + c) * filter[c];
+        });
+        sums[place * channels + c] = part;
+      }
+    }
   }
-  for (; c < channels; ++c) sums[c] += widen(halves[c]) * filter[c];
-}
+
+  void sum_all(std::int64_t count, float* sums) const {
+    constexpr std::int64_t kTogether = 4;
+    for (std::int64_t x = 0; x < count;) {
+      if (x + kTogether <= count && is_inside(x, kTogether)) {
+        sum<kTogether>(x, sums + x * shape.out_channels);
+        x += kTogether;
+      } else {
+        sum<1>(x, sums + x * shape.out_channels);
+        ++x;
+      }
+    }
+  }
+};
 
 void add_residual(const std::byte* residual, ElementType type, std::int64_t count, float* sums) {
   if (type == ElementType::kFloat32) {
@@ -76,20 +149,17 @@ void PackedConv::run_depthwise(const ConvCall& call, std::array<std::int64_t, 2>
     float* sums = static_cast<float*>(workspace) + worker * sums_stride;
     const std::int64_t image = index / size[0];
     const std::int64_t top = index % size[0] * shape_.stride[0] - shape_.padding[0];
-    for (std::int64_t x = 0; x < size[1]; ++x) std::copy(bias_.begin(), bias_.end(), sums + x * channels);
-    for (std::int64_t ky = 0; ky < shape_.kernel[0]; ++ky) {
-      const std::int64_t y = top + ky * shape_.dilation[0];
-      if (y < 0 || y >= call.height) continue;
-      const std::byte* line =
-          static_cast<const std::byte*>(call.input) + (image * call.height + y) * call.width * channels * input_bytes;
-      for (std::int64_t x = 0; x < size[1]; ++x) {
-        for (std::int64_t kx = 0; kx < shape_.kernel[1]; ++kx) {
-          const std::int64_t column = x * shape_.stride[1] - shape_.padding[1] + kx * shape_.dilation[1];
-          if (column < 0 || column >= call.width) continue;
-          add_products(line + column * channels * input_bytes, call.input_type,
-                       filters_.data() + (ky * shape_.kernel[1] + kx) * channels, channels, sums + x * channels);
-        }
-      }
+    const std::byte* pixels =
+        static_cast<const std::byte*>(call.input) + image * call.height * call.width * channels * input_bytes;
+    const auto sum_row = [&](const auto* typed) {
+      Row<std::remove_cvref_t<decltype(*typed)>>{shape_,          typed,        call.height, call.width,
+                                                 filters_.data(), bias_.data(), top}
+          .sum_all(size[1], sums);
+    };
+    if (call.input_type == ElementType::kFloat32) {
+      sum_row(reinterpret_cast<const float*>(pixels));
+    } else {
+      sum_row(reinterpret_cast<const std::uint16_t*>(pixels));
     }
     if (call.residual != nullptr) {
       const auto bytes = static_cast<std::int64_t>(element_bytes(call.residual_type));

@@ -29,8 +29,8 @@ std::string describe(const ConvCase& of) {
   text += ", channels " + std::to_string(w.in_channels) + " to " + std::to_string(w.out_channels);
   for (std::size_t axis = 0; axis < 2; ++axis) {
     text += ", axis " + std::to_string(axis) + ": kernel " + std::to_string(w.kernel[axis]) + " stride " +
-            std::to_string(w.stride[axis]) + " padding " + std::to_string(w.padding[axis]) + " dilation " +
-            std::to_string(w.dilation[axis]);
+            std::to_string(w.stride[axis]) + " padding " + std::to_string(w.padding[axis]) + " and " +
+            std::to_string(w.end_padding[axis]) + " dilation " + std::to_string(w.dilation[axis]);
   }
   return text + ", groups " + std::to_string(w.groups) + ", threads " + std::to_string(of.threads);
 }
@@ -135,12 +135,13 @@ ConvCase draw_case(std::mt19937& random, bool depthwise) {
     w.kernel[axis] = pick(1, 4);
     w.stride[axis] = pick(1, 3);
     w.padding[axis] = pick(0, 3);
+    w.end_padding[axis] = pick(0, 3);
     w.dilation[axis] = pick(1, 2);
   }
   if (pick(0, 3) == 0) {
     w.kernel = {1, 1};
     if (pick(0, 1) == 0) w.stride = {1, 1};
-    if (pick(0, 1) == 0) w.padding = {0, 0};
+    if (pick(0, 1) == 0) w.padding = w.end_padding = {0, 0};
   }
   of.batch = pick(0, 2);
   of.height = pick(7, 12);

@@ -29,7 +29,8 @@ std::int64_t count_of(const Four& sizes) { return sizes[0] * sizes[1] * sizes[2]
 
 struct ConvForm {
   std::array<std::int64_t, 2> stride = {};
-  std::array<std::int64_t, 2> padding = {};
+  std::array<std::int64_t, 2> padding = {};      // above and to the left
+  std::array<std::int64_t, 2> end_padding = {};  // below and to the right
   std::array<std::int64_t, 2> dilation = {};
   std::int64_t groups = 1;
   kernels::Activation activation = kernels::Activation::kNone;
@@ -93,6 +94,7 @@ class ConvNode final : public OwnNode {
     weights.kernel = {weight.size(2), weight.size(3)};
     weights.stride = form_.stride;
     weights.padding = form_.padding;
+    weights.end_padding = form_.end_padding;
     weights.dilation = form_.dilation;
     weights.groups = form_.groups;
     at::Tensor dense_bias;
@@ -205,7 +207,16 @@ Result<std::unique_ptr<OwnNode>> bind_conv2d(const OwnBinding& binding) {
     return {};
   };
   KPT_RETURN_IF_ERROR(take_two(kStride, 1, form.stride));
-  KPT_RETURN_IF_ERROR(take_two(kPadding, 0, form.padding));
+  if (const auto four = binding.integers(kPadding, 4); four.ok()) {
+    if (std::ranges::any_of(*four, [](std::int64_t value) { return value < 0; })) {
+      return binding.refuse(kPadding, "is too small");
+    }
+    form.padding = {(*four)[0], (*four)[1]};
+    form.end_padding = {(*four)[2], (*four)[3]};
+  } else {
+    KPT_RETURN_IF_ERROR(take_two(kPadding, 0, form.padding));
+    form.end_padding = form.padding;
+  }
   KPT_RETURN_IF_ERROR(take_two(kDilation, 1, form.dilation));
   KPT_ASSIGN_OR_RETURN(form.groups, binding.integer(kGroups));
   const auto out_channels = binding.find_type(kWeight)->dims[0].constant();
