@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
-#include "cli/model_arguments.h"
 #include "cli/terminal.h"
 #include "validation/gate_report.h"
 
@@ -57,6 +56,12 @@ std::string render_report(const OptimizeReport& report, bool color) {
   }
   if (!report.not_quantized.empty()) rows.push_back({heading("not quantized"), join(report.not_quantized, ", ")});
   if (!report.kept_precise.empty()) rows.push_back({heading("kept precise"), join(report.kept_precise, ", ")});
+  std::string kernels = heading("kernels");
+  for (const KernelChoice& choice : report.kernels) {
+    if (!choice.library) continue;
+    rows.push_back({std::exchange(kernels, ""),
+                    fmt::format("{} ({}): {}", choice.operator_target, join(choice.nodes, ", "), choice.reason)});
+  }
   if (report.speed) rows.push_back({heading("speed"), speed_text(report)});
   rows.push_back({heading("gate"), gate_text(report.gate)});
   for (const std::string& note : report.notes) rows.push_back({heading("note"), note});
@@ -69,29 +74,6 @@ std::string render_report(const OptimizeReport& report, bool color) {
   }
   if (report.culprit) text += report.culprit->sentence() + "\n";
   return text;
-}
-
-Result<DrawOptions> make_draw_options(const std::vector<std::string>& inputs, const std::vector<std::string>& sizes,
-                                      std::optional<std::size_t> draws, std::uint64_t seed) {
-  DrawOptions options;
-  options.seed = seed;
-  KPT_ASSIGN_OR_RETURN(options.sizes, parse_sizes(sizes));
-  std::vector<std::string> named;
-  for (const std::string& text : inputs) {
-    if (!split_assignment(text).first.empty()) {
-      named.push_back(text);
-      continue;
-    }
-    KPT_ASSIGN_OR_RETURN(std::vector<NamedTensor> tensors, read_input_files({text}));
-    options.given.push_back({std::move(tensors), text});
-  }
-  if (!named.empty()) {
-    KPT_ASSIGN_OR_RETURN(std::vector<NamedTensor> tensors, read_input_files(named));
-    options.given.push_back({std::move(tensors), join(named, " ")});
-  }
-  options.count = draws.value_or(options.given.empty() ? 3 : options.given.size());
-  if (options.count == 0) return Status(StatusCode::kInvalidArgument, "--draws must be at least 1");
-  return options;
 }
 
 }  // namespace kpt::cli

@@ -45,6 +45,13 @@ void add_surroundings(CacheKey& key, const std::string& model_hash, const Optimi
       .add("torch", build.torch_version);
 }
 
+// What a measurement depends on, whatever the model.
+std::string describe_surroundings(const PlacedDevice& device, int threads) {
+  const BuildInfo& build = build_info();
+  return fmt::format("{} {} {} {} {} {}", device.device->target().name(), device.device->info().description, threads,
+                     build.version, build.commit, build.torch_version);
+}
+
 Result<CacheKey> make_result_key(const ImportedModel& model, const std::string& model_hash,
                                  const OptimizeOptions& options, const PlacedDevice& device, int threads) {
   CacheKey key("optimize");
@@ -129,6 +136,8 @@ Result<WrittenOptimization> optimize_to_file(const ImportedModel& model, Optimiz
     }
   }
   if (cache != nullptr && options.measure) options.known_losers = read_losers(*cache, tuning_key);
+  options.cache = cache;
+  options.surroundings = describe_surroundings(device, threads);
   const bool measured = options.measure && !options.known_losers;
   KPT_ASSIGN_OR_RETURN(OptimizeOutcome outcome, optimize_model(model, options, device, cpu));
   written.report = std::move(outcome.report);

@@ -12,6 +12,7 @@
 #include "device/hardware_json.h"
 #include "optimize/optimize_json.h"
 #include "optimize/precision_search.h"
+#include "passes/library_form.h"
 
 #include <nlohmann/json.hpp>
 
@@ -24,6 +25,7 @@ constexpr int kMaxRounds = 6;           // of keeping layers precise
 constexpr double kMeasureSeconds = 90;  // for the question which passes lose
 constexpr std::size_t kSampleBytes = std::size_t{32} << 20U;
 constexpr std::size_t kMaxSamples = 2;
+constexpr std::string_view kLibraryKernels = "library_kernels";  // in the records, behind the passes
 
 // They only remove work, so nobody asks the clock about them.
 bool needs_measuring(std::string_view pass) {
@@ -57,6 +59,7 @@ class Optimizer {
     if (options_.measure && options_.known_losers) report_.dropped = *options_.known_losers;
     KPT_ASSIGN_OR_RETURN(Candidate candidate, build({}, nullptr, options_.check_each));
     if (options_.measure && !options_.known_losers) KPT_RETURN_IF_ERROR(drop_losers(candidate));
+    if (options_.measure) KPT_RETURN_IF_ERROR(choose_kernels(candidate));
     tell("checking the answers", 0.75);
     KPT_RETURN_IF_ERROR(judge(candidate));
     if (!report_.gate.passed()) {
@@ -120,6 +123,10 @@ class Optimizer {
       };
     }
     KPT_ASSIGN_OR_RETURN(candidate.records, run_passes(chosen, candidate.model.graph, context, runner));
+    if (by_library_.empty()) return candidate;
+    PassStats stats = use_library_forms(candidate.model.graph, candidate.model.weights, by_library_);
+    candidate.records.push_back({std::string(kLibraryKernels), stats.changes, std::move(stats.details), 0, ""});
+    if (stages != nullptr) stages->push_back({std::string(kLibraryKernels), candidate.model});
     return candidate;
   }
 
@@ -170,6 +177,34 @@ class Optimizer {
                                      times.ratio, times.second_ms, times.first_ms)});
       candidate = std::move(other);
       current = std::move(without);
+    }
+    return {};
+  }
+
+  // Nodes for which aten's kernel is faster than ours take it, if the model as a whole gains by it.
+  Status choose_kernels(Candidate& candidate) {
+    tell("measuring kernels", 0.7);
+    TuneOptions tuning;
+    tuning.cache = options_.cache;
+    tuning.surroundings = options_.surroundings;
+    KPT_ASSIGN_OR_RETURN(report_.kernels, tune_nodes(candidate.model, timed_draw().inputs, device_, tuning));
+    for (const KernelChoice& choice : report_.kernels) {
+      if (choice.library) by_library_.insert(by_library_.end(), choice.nodes.begin(), choice.nodes.end());
+    }
+    if (by_library_.empty()) return {};
+    KPT_ASSIGN_OR_RETURN(Candidate other, build({}, nullptr, false));
+    KPT_ASSIGN_OR_RETURN(ModelRun before, ModelRun::load(candidate.model, device_));
+    KPT_ASSIGN_OR_RETURN(ModelRun after, ModelRun::load(other.model, device_));
+    KPT_ASSIGN_OR_RETURN(const PairedTimes times,
+                         measure_pair(before, after, timed_draw().inputs, options_.seconds_per_pair));
+    if (times.ratio > 1) {
+      candidate = std::move(other);
+      return {};
+    }
+    by_library_.clear();
+    for (KernelChoice& choice : report_.kernels) {
+      if (choice.library) choice.reason += ", but the whole model gains nothing by it";
+      choice.library = false;
     }
     return {};
   }
@@ -236,6 +271,8 @@ class Optimizer {
     }
     report_.kept_precise.clear();
     report_.not_quantized.clear();
+    report_.kernels.clear();
+    by_library_.clear();
     KPT_ASSIGN_OR_RETURN(candidate, build({}, nullptr, false));
     KPT_ASSIGN_OR_RETURN(report_.gate, gate_->judge(candidate.model));
     KPT_ASSIGN_OR_RETURN(ModelRun kept, ModelRun::load(candidate.model, device_));
@@ -288,6 +325,7 @@ class Optimizer {
   const PlacedDevice& device_;
   const PlacedDevice& cpu_;
   std::vector<const Pass*> passes_;
+  std::vector<std::string> by_library_;  // nodes that aten's kernels run
   std::optional<Gate> gate_;
   OptimizeReport report_;
 };

@@ -14,6 +14,7 @@
 
 #include "artifact/artifact.h"
 #include "optimize/measure.h"
+#include "optimize/tune_nodes.h"
 #include "passes/pipeline.h"
 #include "passes/runner.h"
 #include "validation/gate.h"
@@ -39,9 +40,11 @@ struct OptimizeOptions {
   // Passes that lost in an earlier measurement of the same model here: they are left out and no pass is measured
   // singly.
   std::optional<std::vector<DroppedPass>> known_losers;
-  std::string source_sha256;                                         // hash_model() of the model, for the artifact
-  std::string source;                                                // name of the model's file, for the artifact
-  std::function<void(const Pass&, const ir::Graph&)> dump_after;     // sees the graph after every pass that changed it
+  CompileCache* cache = nullptr;                                  // for kernels that were measured before; null: none
+  std::string surroundings;                                       // TuneOptions::surroundings
+  std::string source_sha256;                                      // hash_model() of the model, for the artifact
+  std::string source;                                             // name of the model's file, for the artifact
+  std::function<void(const Pass&, const ir::Graph&)> dump_after;  // sees the graph after every pass that changed it
   std::function<void(std::string_view step, double done)> progress;  // 0 to 1
 };
 
@@ -53,6 +56,7 @@ struct OptimizeReport {
   std::vector<DroppedPass> dropped;
   std::vector<std::string> kept_precise;   // nodes that stay in the model's own precision for accuracy's sake
   std::vector<std::string> not_quantized;  // nodes that stay above integers for accuracy's sake
+  std::vector<KernelChoice> kernels;       // of nodes of ours, where they were measured
   std::optional<PairedTimes> speed;        // first: plain, second: optimized
   std::string measured_on;                 // origin of the draw that was timed
   GateReport gate;

@@ -18,6 +18,7 @@ Json to_json(const OptimizeReport& report) {
                {"dropped", Json::array()},
                {"kept_precise", report.kept_precise},
                {"not_quantized", report.not_quantized},
+               {"kernels", Json::array()},
                {"speed", Json()},
                {"gate", to_json(report.gate)},
                {"culprit", report.culprit ? to_json(*report.culprit) : Json()},
@@ -31,6 +32,12 @@ Json to_json(const OptimizeReport& report) {
   }
   for (const DroppedPass& dropped : report.dropped) {
     json["dropped"].push_back({{"pass", dropped.pass}, {"reason", dropped.reason}});
+  }
+  for (const KernelChoice& choice : report.kernels) {
+    json["kernels"].push_back({{"nodes", choice.nodes},
+                               {"operator", choice.operator_target},
+                               {"taken", choice.library ? "aten" : "own"},
+                               {"reason", choice.reason}});
   }
   if (report.speed) {
     json["speed"] = {{"plain_ms", report.speed->first_ms}, {"optimized_ms", report.speed->second_ms},
@@ -56,6 +63,11 @@ Result<OptimizeReport> read_optimize_report(const std::string& text) {
     }
     for (const Json& entry : json.at("dropped")) {
       report.dropped.push_back({entry.at("pass").get<std::string>(), entry.at("reason").get<std::string>()});
+    }
+    for (const Json& entry : json.at("kernels")) {
+      report.kernels.push_back({entry.at("nodes").get<std::vector<std::string>>(),
+                                entry.at("operator").get<std::string>(), entry.at("taken").get<std::string>() == "aten",
+                                entry.at("reason").get<std::string>()});
     }
     report.kept_precise = json.at("kept_precise").get<std::vector<std::string>>();
     report.not_quantized = json.at("not_quantized").get<std::vector<std::string>>();

@@ -56,6 +56,7 @@ TEST(OptimizeJson, GoesRoundTrip) {
   report.dropped = {{"y", "slower"}};
   report.kept_precise = {"linear_3"};
   report.not_quantized = {"linear_4"};
+  report.kernels = {{{"linear_1", "linear_2"}, "kpt.linear.default", true, "faster"}};
   report.speed = PairedTimes{2, 1, 2, 1.9, 2.1, 11};
   report.measured_on = "seed 7";
   report.gate.tolerance = 0.5;

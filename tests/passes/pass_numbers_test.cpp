@@ -9,6 +9,7 @@
 #include "base/files.h"
 #include "ir/text.h"
 #include "pass_runs.h"
+#include "passes/library_form.h"
 #include "passes/pass_testing.h"
 #include "passes/pipeline.h"
 #include "runtime/generate_inputs.h"
@@ -19,11 +20,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::vector<std::string> list_pairs() {
+// Of the passes whose names start so.
+std::vector<std::string> list_pairs(std::string_view start = "") {
   std::vector<std::string> pairs;
   for (const auto& entry : fs::recursive_directory_iterator(fs::path(KPT_SOURCE_DIR) / "src/passes/test_data")) {
-    if (entry.path().extension() == ".graph") {
-      pairs.push_back(entry.path().parent_path().filename().string() + "/" + entry.path().stem().string());
+    const std::string pass = entry.path().parent_path().filename().string();
+    if (entry.path().extension() == ".graph" && pass.starts_with(start)) {
+      pairs.push_back(pass + "/" + entry.path().stem().string());
     }
   }
   std::sort(pairs.begin(), pairs.end());
@@ -65,11 +68,48 @@ TEST_P(PassNumbers, AnswersStayTheSame) {
                                  name == "quantize_int4" ? 0.5 : 0);  // of a few numbers near 1, four bits leave this
 }
 
-INSTANTIATE_TEST_SUITE_P(Golden, PassNumbers, testing::ValuesIn(list_pairs()), [](const auto& each) {
+std::string word(const testing::TestParamInfo<std::string>& each) {
   std::string name = each.param;
   std::replace(name.begin(), name.end(), '/', '_');
   return name;
-});
+}
+
+INSTANTIATE_TEST_SUITE_P(Golden, PassNumbers, testing::ValuesIn(list_pairs()), word);
+
+// The other form of our nodes, on the graphs that make them.
+class LibraryForms : public testing::TestWithParam<std::string> {};
+
+TEST_P(LibraryForms, AnswersAreTheSame) {
+  const std::string name = GetParam().substr(0, GetParam().find('/'));
+  const std::string text =
+      read_text_file(fs::path(KPT_SOURCE_DIR) / "src/passes/test_data" / (GetParam() + ".graph"), 1 << 20).value();
+  if (!can_be_compared(GetParam(), text)) GTEST_SKIP() << "its answers differ by design";
+  const std::uint64_t seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  pass_runs::Cpu cpu;
+  ImportedModel before;
+  before.graph = ir::read_graph(text.substr(0, text.find("\n---\n") + 1)).value();
+  before.weights = pass_testing::draw_weights(before.graph, seed);
+  ImportedModel after = before;
+  pass_runs::optimize(cpu, std::vector{find_pass(name)}, after, pass_testing::full_capabilities());
+  std::vector<std::string> nodes;
+  std::size_t able = 0;
+  for (const ir::Node& node : after.graph.nodes) {
+    nodes.push_back(node.name);
+    if (has_library_form(after.graph, node).supported) ++able;
+  }
+  EXPECT_EQ(use_library_forms(after.graph, after.weights, nodes).changes, able);
+  if (able == 0) return;
+  for (const ir::Node& node : after.graph.nodes) EXPECT_FALSE(has_library_form(after.graph, node).supported);
+  pass_runs::write_out_own_operators(before);
+  std::vector<std::vector<NamedTensor>> inputs;
+  for (std::uint64_t draw = 0; draw < 3; ++draw) {
+    inputs.push_back(generate_inputs(before.graph, {seed + draw, {}, {}}).value());
+  }
+  pass_runs::expect_same_answers(cpu, before, after, inputs, DType::kFloat32, 1, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Golden, LibraryForms, testing::ValuesIn(list_pairs("fuse_")), word);
 
 TEST(FoldConstants, WhatNeedsNoInputIsComputedOnce) {
   constexpr const char* kText = R"(kpt_graph 1
