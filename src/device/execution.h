@@ -139,6 +139,9 @@ class NodeObserver {
   virtual ~NodeObserver() = default;
   virtual void begin_node(std::size_t node) = 0;  // index in the graph's nodes
   virtual void end_node(std::size_t node) = 0;    // not called when the node failed
+  // Memory that a library allocated for a tensor since begin_node(); only told to those who want it.
+  virtual bool wants_allocations() const { return false; }
+  virtual void tensor_allocated(std::size_t bytes) { (void)bytes; }
 };
 
 struct RunContext {

@@ -34,29 +34,46 @@ struct Arguments {
   int runs = 10;
 };
 
+// What a library allocated inside a node, in the last run.
+struct Allocations {
+  std::size_t count = 0;
+  std::size_t bytes = 0;
+};
+
 // The least time of every node over several runs.
 class NodeClock final : public NodeObserver {
  public:
-  explicit NodeClock(std::size_t nodes) : best_(nodes, -1) {}
+  explicit NodeClock(std::size_t nodes) : best_(nodes, -1), allocations_(nodes) {}
   void begin_node(std::size_t node) override {
-    (void)node;
+    node_ = node;
+    if (node < allocations_.size()) allocations_[node] = {};
     start_ = Clock::now();
   }
   void end_node(std::size_t node) override {
     const double taken = std::chrono::duration<double, std::micro>(Clock::now() - start_).count();
     if (node < best_.size() && (best_[node] < 0 || taken < best_[node])) best_[node] = taken;
   }
+  bool wants_allocations() const override { return true; }
+  void tensor_allocated(std::size_t bytes) override {
+    if (node_ >= allocations_.size()) return;
+    ++allocations_[node_].count;
+    allocations_[node_].bytes += bytes;
+  }
   const std::vector<double>& microseconds() const { return best_; }
+  const std::vector<Allocations>& allocations() const { return allocations_; }
 
  private:
   Clock::time_point start_;
+  std::size_t node_ = 0;
   std::vector<double> best_;
+  std::vector<Allocations> allocations_;
 };
 
 struct Explanation {
   std::string device;
   std::vector<NodePlan> plan;
   std::vector<double> microseconds;      // by node of the plan; -1 where nobody knows
+  std::vector<Allocations> allocations;  // likewise
   std::optional<OptimizeReport> report;  // of an artifact
 };
 
@@ -139,13 +156,14 @@ Result<Explanation> explain(const Arguments& arguments, const BackendContext& co
     }
     KPT_RETURN_IF_ERROR(run.loaded().executable().run(run_context, copies, outputs));
   }
-  std::map<std::string, double> by_name;
+  std::map<std::string, std::size_t> by_name;
   const std::vector<ir::Node>& nodes = run.loaded().graph().nodes;
-  for (std::size_t index = 0; index < nodes.size(); ++index)
-    by_name.emplace(nodes[index].name, clock.microseconds()[index]);
+  for (std::size_t index = 0; index < nodes.size(); ++index) by_name.emplace(nodes[index].name, index);
   for (const NodePlan& plan : explanation.plan) {
     const auto found = by_name.find(plan.node);
-    explanation.microseconds.push_back(found != by_name.end() ? found->second : -1);
+    const bool known = found != by_name.end();
+    explanation.microseconds.push_back(known ? clock.microseconds()[found->second] : -1);
+    explanation.allocations.push_back(known ? clock.allocations()[found->second] : Allocations{});
   }
   return explanation;
 }
@@ -161,7 +179,9 @@ Json to_json(const Explanation& explanation) {
                              {"operator", plan.target},
                              {"how", plan.how},
                              {"why", reason_for(plan)},
-                             {"microseconds", time >= 0 ? Json(time) : Json()}});
+                             {"microseconds", time >= 0 ? Json(time) : Json()},
+                             {"allocations", explanation.allocations[index].count},
+                             {"allocated_bytes", explanation.allocations[index].bytes}});
   }
   return json;
 }
@@ -180,19 +200,38 @@ std::string render_passes(const OptimizeReport& report) {
   return format_table(rows);
 }
 
+// Which kernels were held against each other when the model was optimized.
+std::string render_kernels(const OptimizeReport& report) {
+  std::vector<std::vector<std::string>> rows = {{"operator", "nodes", "kernel", "why"}};
+  for (const KernelChoice& choice : report.kernels) {
+    const std::string nodes = choice.nodes.size() == 1
+                                  ? choice.nodes.front()
+                                  : fmt::format("{} and {} more", choice.nodes.front(), choice.nodes.size() - 1);
+    rows.push_back({choice.operator_target, nodes, choice.library ? "aten" : "ours", choice.reason});
+  }
+  return format_table(rows);
+}
+
 std::string render(const Explanation& explanation) {
   std::string text = fmt::format("on {}\n\n", explanation.device);
   if (explanation.report) text += render_passes(*explanation.report) + "\n";
+  if (explanation.report && !explanation.report->kernels.empty()) {
+    text += render_kernels(*explanation.report) + "\n";
+  }
   double all = 0;
   for (const double time : explanation.microseconds) all += std::max(0.0, time);
-  std::vector<std::vector<std::string>> rows = {{"node", "operator", "time", "share", "how"}};
+  std::vector<std::vector<std::string>> rows = {{"node", "operator", "time", "share", "allocated", "how"}};
   std::map<std::string, std::size_t> ways;
   for (std::size_t index = 0; index < explanation.plan.size(); ++index) {
     const NodePlan& plan = explanation.plan[index];
     const double time = explanation.microseconds[index];
+    const Allocations& allocations = explanation.allocations[index];
     ++ways[reason_for(plan)];
-    rows.push_back({plan.node, plan.target, time >= 0 ? fmt::format("{:.1f} us", time) : "-",
-                    time >= 0 && all > 0 ? fmt::format("{:.1f} %", 100 * time / all) : "-", plan.how});
+    rows.push_back(
+        {plan.node, plan.target, time >= 0 ? fmt::format("{:.1f} us", time) : "-",
+         time >= 0 && all > 0 ? fmt::format("{:.1f} %", 100 * time / all) : "-",
+         allocations.count == 0 ? "-" : fmt::format("{} in {}", format_bytes(allocations.bytes), allocations.count),
+         plan.how});
   }
   text += format_table(rows) + "\n";
   for (const auto& [why, count] : ways) text += fmt::format("{} nodes: {}\n", count, why);

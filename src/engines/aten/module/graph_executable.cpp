@@ -7,6 +7,7 @@
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
+#include "engines/aten/module/allocation_report.h"
 #include "engines/aten/module/graph_state.h"
 #include "engines/aten/module/guarded_call.h"
 #include "engines/aten/module/tensors.h"
@@ -383,6 +384,7 @@ void GraphExecutable::run_frame(RunContext& context, std::span<const Tensor> inp
   if (!frame->plan || frame->plan->key != key) apply_plan(get_plan(key), *frame);
   bind_inputs(inputs, *frame);
   bind_state(context.state, *frame);
+  const AllocationReport allocations(context.observer);
   run_steps(*compiled_, *frame, limits, position);
   store_mutations(inputs, *frame);
   take_outputs(*frame, context.state, outputs);
