@@ -21,6 +21,9 @@ def fill_weights(module, seed):
                 buffer.copy_(0.1 * torch.randn(buffer.shape, generator=generator))
             elif name == "running_var":
                 buffer.copy_(0.5 + torch.rand(buffer.shape, generator=generator))
+    for part in module.modules():  # T5 has no scale in its attention: its queries are made small instead
+        if type(part).__name__ == "T5Attention":
+            part.q.weight.div_(math.sqrt(part.key_value_proj_dim))
 
 
 def draw(part, name, parameter, generator):
