@@ -61,27 +61,54 @@ struct Row {
     }
   }
 
-  // Sums of kPlaces neighbours, eight channels at a time: a filter's value is loaded once for all of them. More than
-  // one place only where is_inside() holds.
+  // What one place of the filter meets, for a few places of it at a time.
+  struct Taps {
+    static constexpr std::size_t kMost = 64;  // a filter of 7 x 7 at once
+    const Element* inputs[kMost];
+    const float* filters[kMost];
+    std::size_t count = 0;
+  };
+
+  // Sums of kPlaces neighbours. More than one place only where is_inside() holds.
   template <std::size_t kPlaces>
   void sum(std::int64_t x, float* sums) const {
+    Taps taps;
+    const float* start = bias;
+    for_each_tap(x, [&](const Element* input, const float* filter) {
+      if (taps.count == Taps::kMost) {
+        add<kPlaces>(taps, start, sums);
+        start = nullptr;
+        taps.count = 0;
+      }
+      taps.inputs[taps.count] = input;
+      taps.filters[taps.count++] = filter;
+    });
+    add<kPlaces>(taps, start, sums);
+  }
+
+  // sums = start + products of the taps, eight channels at a time: a filter's value is loaded once for all places.
+  // `start` is the same for all places; null: the sums themselves.
+  template <std::size_t kPlaces>
+  void add(const Taps& taps, const float* start, float* sums) const {
     const auto channels = static_cast<std::size_t>(shape.out_channels);
     const std::size_t step = static_cast<std::size_t>(shape.stride[1]) * channels;
     std::size_t c = 0;
     for (; c + 8 <= channels; c += 8) {
       Math::Floats parts[kPlaces][2];
-      for (auto& part : parts) {
-        part[0] = Math::load(bias + c);
-        part[1] = Math::load(bias + c + 4);
+      for (std::size_t place = 0; place < kPlaces; ++place) {
+        const float* first = start != nullptr ? start + c : sums + place * channels + c;
+        parts[place][0] = Math::load(first);
+        parts[place][1] = Math::load(first + 4);
       }
-      for_each_tap(x, [&](const Element* input, const float* filter) {
-        const Math::Floats first = Math::load(filter + c);
-        const Math::Floats second = Math::load(filter + c + 4);
+      for (std::size_t tap = 0; tap < taps.count; ++tap) {
+        const Math::Floats first = Math::load(taps.filters[tap] + c);
+        const Math::Floats second = Math::load(taps.filters[tap] + c + 4);
+        const Element* input = taps.inputs[tap] + c;
         for (std::size_t place = 0; place < kPlaces; ++place) {
-          parts[place][0] += load_four(input + place * step + c) * first;
-          parts[place][1] += load_four(input + place * step + c + 4) * second;
+          parts[place][0] += load_four(input + place * step) * first;
+          parts[place][1] += load_four(input + place * step + 4) * second;
         }
-      });
+      }
       for (std::size_t place = 0; place < kPlaces; ++place) {
         Math::store(sums + place * channels + c, parts[place][0]);
         Math::store(sums + place * channels + c + 4, parts[place][1]);
@@ -89,10 +116,10 @@ struct Row {
     }
     for (; c < channels; ++c) {
       for (std::size_t place = 0; place < kPlaces; ++place) {
-        float part = bias[c];
-        for_each_tap(x, [&](const Element* input, const float* filter) {
-          part += load_one(input + place * step + c) * filter[c];
-        });
+        float part = start != nullptr ? start[c] : sums[place * channels + c];
+        for (std::size_t tap = 0; tap < taps.count; ++tap) {
+          part += load_one(taps.inputs[tap] + place * step + c) * taps.filters[tap][c];
+        }
         sums[place * channels + c] = part;
       }
     }

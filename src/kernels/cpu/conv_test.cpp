@@ -132,11 +132,11 @@ ConvCase draw_case(std::mt19937& random, bool depthwise) {
   w.form = pick(0, 1) == 0 ? LinearForm::kFloat32 : LinearForm::kBfloat16;
   w.type = pick(0, 1) == 0 ? ElementType::kFloat32 : ElementType::kBfloat16;
   for (std::size_t axis = 0; axis < 2; ++axis) {
-    w.kernel[axis] = pick(1, 4);
+    w.kernel[axis] = depthwise && pick(0, 7) == 0 ? pick(8, 9) : pick(1, 4);  // also more than 64 taps
     w.stride[axis] = pick(1, 3);
     w.padding[axis] = pick(0, 3);
     w.end_padding[axis] = pick(0, 3);
-    w.dilation[axis] = pick(1, 2);
+    w.dilation[axis] = w.kernel[axis] > 4 ? 1 : pick(1, 2);
   }
   if (pick(0, 3) == 0) {
     w.kernel = {1, 1};
@@ -144,8 +144,8 @@ ConvCase draw_case(std::mt19937& random, bool depthwise) {
     if (pick(0, 1) == 0) w.padding = w.end_padding = {0, 0};
   }
   of.batch = pick(0, 2);
-  of.height = pick(7, 12);
-  of.width = pick(7, 12);
+  of.height = pick(9, 13);
+  of.width = pick(9, 13);
   of.input_type = pick(0, 2) == 0 ? ElementType::kBfloat16 : ElementType::kFloat32;
   of.output_type = pick(0, 2) == 0 ? ElementType::kBfloat16 : ElementType::kFloat32;
   of.bias = pick(0, 1) == 0;
