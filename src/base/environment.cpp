@@ -50,6 +50,7 @@ constexpr std::array kTable = {
     EnvironmentVariable{"VIRTUAL_ENV", "system", "active Python environment; searched for libtorch and PJRT plugins"},
     EnvironmentVariable{"XDG_CACHE_HOME", "system", "parent of the default cache folder"},
     EnvironmentVariable{"XDG_CONFIG_HOME", "system", "parent of the default configuration folder"},
+    EnvironmentVariable{"XLA_FLAGS", "pjrt", "XLA's own options; we add one on Arm processors without SVE"},
 };
 
 bool in_table(std::string_view name) {
