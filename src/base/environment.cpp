@@ -19,10 +19,12 @@ constexpr std::array kTable = {
     EnvironmentVariable{"KPT_CACHE_DIR", "kpt", "option cache.dir"},
     EnvironmentVariable{"KPT_COLOR", "kpt", "option cli.color"},
     EnvironmentVariable{"KPT_CONFIG", "kpt", "configuration file to read instead of the default one"},
-    EnvironmentVariable{"KPT_HELPER_DIR", "kpt", "folder of the helper programs (kpt-probe), when they were moved"},
+    EnvironmentVariable{"KPT_HELPER_DIR", "kpt",
+                        "folder of the helper programs (kpt-probe, kpt-pjrt-compile), when they were moved"},
     EnvironmentVariable{"KPT_LOG", "kpt", "option log.level"},
     EnvironmentVariable{"KPT_LOG_FORMAT", "kpt", "option log.format"},
     EnvironmentVariable{"KPT_MODULE_DIR", "kpt", "folder of the engine modules (kpt_aten), when they were moved"},
+    EnvironmentVariable{"KPT_PJRT_COMPILE_TIMEOUT_MS", "kpt", "option pjrt.compile_timeout_ms"},
     EnvironmentVariable{"KPT_PJRT_PLUGINS", "kpt", "option pjrt.plugins"},
     EnvironmentVariable{"KPT_PRESET", "kpt", "preset to start from: inference, training or development"},
     EnvironmentVariable{"KPT_PROBE_BACKENDS", "kpt", "option probe.backends"},
@@ -48,6 +50,7 @@ constexpr std::array kTable = {
     EnvironmentVariable{"VIRTUAL_ENV", "system", "active Python environment; searched for libtorch and PJRT plugins"},
     EnvironmentVariable{"XDG_CACHE_HOME", "system", "parent of the default cache folder"},
     EnvironmentVariable{"XDG_CONFIG_HOME", "system", "parent of the default configuration folder"},
+    EnvironmentVariable{"XLA_FLAGS", "pjrt", "XLA's own options; we add one on Arm processors without SVE"},
 };
 
 bool in_table(std::string_view name) {

@@ -2,22 +2,18 @@
 // eager and fp64 by the accuracy rule; and the oracle, our own fp64 run, against PyTorch's. Two tests per model. A
 // folder without index.json holds pairs of X.pt2 and X.cases.safetensors. Usage: kpt_models_test FOLDER [GoogleTest
 // flags].
-#include <algorithm>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <map>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
 #include "api/backend_list.h"
 #include "api/model_loading.h"
 #include "archive/mapped_file.h"
 #include "importer/model_file.h"
 #include "kpt/model.h"
+#include "model_cases.h"
 #include "numerics/accuracy.h"
 #include "passes/promote_to_fp64.h"
 #include "tensor_files/safetensors.h"
@@ -26,38 +22,11 @@
 namespace kpt {
 namespace {
 
-using Json = nlohmann::json;
-using Tensors = std::map<std::string, Tensor>;
-
-// The tensors of one part of one case: "case0/input/" → {"ids": …}.
-Tensors select(const std::vector<NamedTensor>& all, const std::string& prefix) {
-  Tensors selected;
-  for (const NamedTensor& named : all) {
-    if (named.name.starts_with(prefix)) selected.emplace(named.name.substr(prefix.size()), named.tensor);
-  }
-  return selected;
-}
-
-std::size_t count_cases(const std::vector<NamedTensor>& tensors) {
-  std::size_t count = 0;
-  while (!select(tensors, "case" + std::to_string(count) + "/").empty()) ++count;
-  return count;
-}
-
-// Random graphs also take views: the file holds the storage and index.json how to look at it.
-void add_views(const Json& entry, std::size_t index, const Tensors& bases, Tensors& inputs) {
-  if (!entry.contains("strided_inputs")) return;
-  for (const auto& [name, view] : entry["strided_inputs"][index].items()) {
-    const auto base = bases.find(name);
-    ASSERT_NE(base, bases.end()) << "no storage for the strided input " << name;
-    const std::vector<std::int64_t> dims = view["sizes"];
-    const std::vector<std::int64_t> strides = view["strides"];
-    const auto tensor = Tensor::from_buffer(base->second.buffer(), base->second.dtype(), dims, strides,
-                                            base->second.offset() + view["offset"].get<std::int64_t>());
-    ASSERT_TRUE(tensor.ok()) << tensor.status().message();
-    inputs.insert_or_assign(name, *tensor);
-  }
-}
+using model_cases::add_views;
+using model_cases::count_cases;
+using model_cases::Json;
+using model_cases::select;
+using model_cases::Tensors;
 
 class ModelTest : public testing::Test {
  public:
@@ -95,21 +64,6 @@ class ModelTest : public testing::Test {
     for (const std::string& name : names) EXPECT_TRUE(outputs.contains(name)) << name;
   }
 
-  // Which row of the accuracy rule holds for an output: "fp32", "fp16", "bf16", or "exact".
-  std::string tolerance_of(const std::string& output) const {
-    if (entry_.contains("tolerance")) return entry_["tolerance"];
-    return entry_.contains("outputs") ? entry_["outputs"][output]["tolerance"].get<std::string>() : "";
-  }
-
-  Result<Comparison> judge(const NamedTensor& output, const Tensor& baseline, const Tensor& reference) const {
-    const std::string word = tolerance_of(output.name);
-    if (word == "exact") return compare_equal(output.tensor, baseline);
-    DType type = output.tensor.dtype();
-    if (word == "bf16") type = DType::kBFloat16;
-    if (word == "fp16") type = DType::kFloat16;
-    return compare(output.tensor, baseline, reference, default_tolerance(type));
-  }
-
   void run_case(Session& session, const std::vector<NamedTensor>& tensors, std::size_t index) {
     const std::string prefix = "case" + std::to_string(index) + "/";
     Tensors inputs = select(tensors, prefix + "input/");
@@ -137,7 +91,7 @@ class ModelTest : public testing::Test {
 
   void compare_output(const NamedTensor& output, const Tensor& baseline, const Tensor& reference) {
     ++compared_;
-    const auto verdict = judge(output, baseline, reference);
+    const auto verdict = model_cases::judge(entry_, output, baseline, reference);
     ASSERT_TRUE(verdict.ok()) << output.name << ": " << verdict.status().message();
     EXPECT_TRUE(verdict->passed) << output.name << ": " << verdict->reason;
   }
@@ -195,18 +149,6 @@ class OracleTest : public testing::Test {
   Json entry_;
 };
 
-Json read_index(const std::string& folder) {
-  std::ifstream stream(folder + "/index.json");
-  if (stream) return Json::parse(stream);
-  Json index = {{"seed", "none"}, {"torch", std::filesystem::path(folder).filename()}, {"models", Json::array()}};
-  for (const auto& file : std::filesystem::directory_iterator(folder)) {
-    if (file.path().extension() != ".pt2") continue;
-    const std::string stem = file.path().stem();
-    index["models"].push_back({{"name", stem}, {"file", stem + ".pt2"}, {"cases_file", stem + ".cases.safetensors"}});
-  }
-  return index;
-}
-
 }  // namespace
 }  // namespace kpt
 
@@ -217,7 +159,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   const std::string folder = argv[1];
-  const auto index = kpt::read_index(folder);
+  const auto index = kpt::model_cases::read_index(folder);
   std::printf("seed %s, torch %s\n", index["seed"].dump().c_str(), index["torch"].dump().c_str());
   for (const auto& entry : index["models"]) {
     testing::RegisterTest("Models", entry["name"].get<std::string>().c_str(), nullptr, nullptr, __FILE__, __LINE__,

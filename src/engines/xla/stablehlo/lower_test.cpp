@@ -1,0 +1,184 @@
+#include "engines/xla/stablehlo/lower.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engines/xla/stablehlo/call.h"
+#include "ir/own_operators.h"
+#include "ir/text.h"
+
+namespace kpt::xla {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ifstream stream(path);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
+
+ir::Graph graph_of(const std::string& text) { return ir::read_graph("kpt_graph 1\n" + text).value(); }
+
+std::filesystem::path data_folder() {
+  return std::filesystem::path(KPT_SOURCE_DIR) / "src/engines/xla/stablehlo/test_data";
+}
+
+class LowerGolden : public testing::TestWithParam<std::string> {};
+
+// To take over a wanted change, copy the file that the message names.
+TEST_P(LowerGolden, TextIsAsRecorded) {
+  const auto graph = ir::read_graph(read_file(data_folder() / (GetParam() + ".graph")));
+  ASSERT_TRUE(graph.ok()) << graph.status().message();
+  SymbolValues sizes;
+  sizes.set("s0", 7);
+  const auto module = lower(*graph, sizes);
+  ASSERT_TRUE(module.ok()) << module.status().message();
+  const std::filesystem::path folder = std::filesystem::path(KPT_BUILD_DIR) / "stablehlo_golden";
+  std::filesystem::create_directories(folder);
+  const std::filesystem::path actual = folder / (GetParam() + ".mlir");
+  std::ofstream(actual) << module->text;
+  EXPECT_EQ(module->text, read_file(data_folder() / (GetParam() + ".mlir"))) << "the text is in " << actual;
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, LowerGolden,
+                         testing::Values("arithmetic", "attention", "comparison", "convolution", "creation", "indexing",
+                                         "matmul", "norm", "own", "reduction", "shape", "unary", "writes"),
+                         [](const auto& family) { return family.param; });
+
+TEST(Lower, UnusedInputsAreNoArguments) {
+  const auto module = lower(graph_of("parameter w: float32[2] \"w\"\n"
+                                     "input unused: float32[3]\n"
+                                     "input x: float32[2]\n"
+                                     "neg: float32[2] = aten.neg.default(self=%x)\n"
+                                     "output %neg \"output\"\n"),
+                            {});
+  ASSERT_TRUE(module.ok()) << module.status().message();
+  EXPECT_THAT(module->arguments, ElementsAre(ModulePlace{2, DType::kFloat32, {2}}));
+  EXPECT_THAT(module->results, ElementsAre(ModulePlace{0, DType::kFloat32, {2}}));
+  EXPECT_EQ(module->output_count, 1U);
+}
+
+TEST(Lower, WrittenBuffersFollowTheOutputs) {
+  const auto module = lower(graph_of("buffer b: float32[2] \"state\"\n"
+                                     "input x: float32[2]\n"
+                                     "copy: float32[2] = aten.copy_.default(self=%b, src=%x)\n"
+                                     "output 3 \"number\"\n"
+                                     "output %copy \"output\"\n"),
+                            {});
+  ASSERT_TRUE(module.ok()) << module.status().message();
+  EXPECT_EQ(module->output_count, 1U);
+  EXPECT_THAT(module->results, ElementsAre(ModulePlace{1, DType::kFloat32, {2}}, ModulePlace{0, DType::kFloat32, {2}}));
+  // Overwritten whole: what was there is not needed.
+  EXPECT_THAT(module->arguments, ElementsAre(ModulePlace{1, DType::kFloat32, {2}}));
+}
+
+TEST(Lower, MutationsOfDecomposedProgramsAreResults) {
+  const auto module = lower(graph_of("buffer b: float32[2] \"state\"\n"
+                                     "add: float32[2] = aten.add.Tensor(self=%b, other=1)\n"
+                                     "buffer_mutation %add \"state\"\n"),
+                            {});
+  ASSERT_TRUE(module.ok()) << module.status().message();
+  EXPECT_EQ(module->output_count, 0U);
+  EXPECT_THAT(module->results, ElementsAre(ModulePlace{0, DType::kFloat32, {2}}));
+}
+
+TEST(Lower, AllNodesWithoutLoweringAreNamed) {
+  const auto module = lower(graph_of("input x: float32[2, 2]\n"
+                                     "a: float32[2, 2] = aten.linalg_inv.default(A=%x)\n"
+                                     "b: float32[2, 2] = aten.neg.default(self=%a)\n"
+                                     "c: float32[2, 2] = aten.dropout.default(input=%b, p=0.5, train=true)\n"
+                                     "output %c \"output\"\n"),
+                            {});
+  ASSERT_FALSE(module.ok());
+  EXPECT_EQ(module.status().code(), StatusCode::kUnsupported);
+  EXPECT_THAT(module.status().message(), HasSubstr("2 of 3 nodes"));
+  EXPECT_THAT(module.status().message(), HasSubstr("a (aten.linalg_inv.default): there is no lowering"));
+  EXPECT_THAT(module.status().message(), HasSubstr("c (aten.dropout.default): dropout in training"));
+}
+
+TEST(Lower, SizesThatAreMissingAreNamed) {
+  const auto graph = graph_of("symbol s0 in 1..8\ninput x: float32[s0]\noutput %x \"output\"\n");
+  const auto module = lower(graph, {});
+  ASSERT_FALSE(module.ok());
+  EXPECT_EQ(module.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(module.status().message(), HasSubstr("s0"));
+}
+
+TEST(Lower, WriteThroughExpandedViewIsRefused) {
+  const auto module = lower(graph_of("input x: float32[1]\n"
+                                     "clone: float32[1] = aten.clone.default(self=%x)\n"
+                                     "e: float32[3]{strides=[0]} = aten.expand.default(self=%clone, size=[3])\n"
+                                     "w: float32[3]{strides=[0]} = aten.add_.Tensor(self=%e, other=1)\n"
+                                     "output %w \"output\"\n"),
+                            {});
+  ASSERT_FALSE(module.ok());
+  EXPECT_THAT(module.status().message(), HasSubstr("expanded view"));
+}
+
+TEST(Lower, BrokenAssertionsAreRefusedAndTrueOnesVanish) {
+  const std::string text =
+      "symbol s0 in 1..8\ninput x: float32[s0]\n"
+      "size: int(s0) = aten.sym_size.int(self=%x, dim=0)\n"
+      "lt: bool() = _operator.lt(a=%size, b=4)\n"
+      "() = aten._assert_scalar.default(self=%lt, assert_msg=\"too long\") name=\"assert\"\n"
+      "output %x \"output\"\n";
+  SymbolValues sizes;
+  sizes.set("s0", 3);
+  EXPECT_TRUE(lower(graph_of(text), sizes).ok());
+  sizes.set("s0", 5);
+  const auto module = lower(graph_of(text), sizes);
+  ASSERT_FALSE(module.ok());
+  EXPECT_THAT(module.status().message(), HasSubstr("too long"));
+}
+
+TEST(CheckLowering, AnswersForEveryNode) {
+  const auto answers =
+      check_lowering(graph_of("symbol s0 in 2..1024\n"
+                              "input x: float32[s0, 2]\n"
+                              "a: float32[s0, 2] = aten.linalg_inv.default(A=%x)\n"
+                              "b: float32[s0, 2] = aten.neg.default(self=%a)\n"
+                              "output %b \"output\"\n"));
+  ASSERT_TRUE(answers.ok());
+  ASSERT_EQ(answers->size(), 2U);
+  EXPECT_FALSE((*answers)[0].supported);
+  EXPECT_THAT((*answers)[0].reason, Not(testing::IsEmpty()));
+  EXPECT_TRUE((*answers)[1].supported) << (*answers)[1].reason;
+}
+
+TEST(CheckLowering, ContentsThatMakeNoSenseAreAnswersNotCrashes) {
+  // A rank that the rule does not expect, and numbers far out of range.
+  for (const std::string node :
+       {"aten.slice.Tensor(self=%x, dim=0, start=1)", "aten.select.int(self=%x, dim=7, index=0)",
+        "aten.transpose.int(self=%x, dim0=3, dim1=-9)", "aten.linear.default(input=%x, weight=%x)",
+        "aten.conv2d.default(input=%x, weight=%x)",
+        "aten.max_pool2d.default(self=%x, kernel_size=[9223372036854775807])",
+        "aten.layer_norm.default(input=%x, normalized_shape=[4, 4])", "aten.cat.default(tensors=[%x, %x], dim=2)",
+        "aten.scaled_dot_product_attention.default(query=%x, key=%x, value=%x)", "aten.add.Tensor(self=%x)"}) {
+    SCOPED_TRACE(node);
+    const auto answers = check_lowering(graph_of("input x: float32[]\nr: float32[] = " + node + "\noutput %r \"o\"\n"));
+    ASSERT_TRUE(answers.ok());
+    EXPECT_FALSE((*answers)[0].supported);
+  }
+}
+
+TEST(Rules, EveryTargetStandsOnceAndOwnOperatorsAreKnown) {
+  std::vector<std::string_view> targets;
+  for (const std::span<const Rule> family : rule_families()) {
+    for (const Rule& rule : family) targets.push_back(rule.target);
+  }
+  std::sort(targets.begin(), targets.end());
+  EXPECT_EQ(std::adjacent_find(targets.begin(), targets.end()), targets.end());
+  for (const Rule& rule : own_rules()) EXPECT_NE(ir::find_own_operator(rule.target), nullptr) << rule.target;
+}
+
+}  // namespace
+}  // namespace kpt::xla

@@ -1,0 +1,162 @@
+// Pooling over the last axes.
+#include <algorithm>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "engines/xla/stablehlo/call.h"
+
+namespace kpt::xla {
+namespace {
+
+Extents per_axis(Call& call, std::string_view name, std::size_t axes, const Extents& fallback) {
+  Extents values = call.ints(name, fallback);
+  if (values.empty()) values = fallback;
+  if (values.size() == 1) values.resize(axes, values[0]);
+  if (values.size() != axes) refuse(fmt::format("its '{}' has other axes than it pools over", name));
+  return values;
+}
+
+struct Pooling {
+  std::size_t first = 0;  // of the axes that are pooled
+  Extents kernel, stride, padding;
+  Window window;  // over all axes
+};
+
+// The recorded dims decide how far the windows reach (ceil_mode): what lies behind the padding is filled likewise.
+Pooling read_pooling(Call& call, const Value& x, std::size_t axes) {
+  if (x.rank() < axes + 1) refuse("its input has too few dimensions");
+  Pooling pooling;
+  pooling.first = x.rank() - axes;
+  pooling.kernel = per_axis(call, "kernel_size", axes, {});
+  pooling.stride = per_axis(call, "stride", axes, pooling.kernel);
+  pooling.padding = per_axis(call, "padding", axes, {0});
+  const Extents dilation = per_axis(call, "dilation", axes, {1});
+  const Extents ones(x.rank(), 1);
+  pooling.window = {ones, ones, ones, Extents(x.rank(), 0), Extents(x.rank(), 0)};
+  if (call.type().dims.size() != x.rank()) refuse("its result has another number of dimensions");
+  for (std::size_t index = 0; index < axes; ++index) {
+    const std::size_t axis = pooling.first + index;
+    if (pooling.kernel[index] < 1 || pooling.stride[index] < 1 || dilation[index] < 1) {
+      refuse("its kernel, stride or dilation is not positive");
+    }
+    const std::int64_t reach = (pooling.kernel[index] - 1) * dilation[index] + 1;
+    const std::int64_t needed =
+        (call.type().dims[axis] - 1) * pooling.stride[index] + reach - x.dims[axis] - pooling.padding[index];
+    pooling.window.sizes[axis] = pooling.kernel[index];
+    pooling.window.strides[axis] = pooling.stride[index];
+    pooling.window.dilations[axis] = dilation[index];
+    pooling.window.low[axis] = pooling.padding[index];
+    pooling.window.high[axis] = std::max(pooling.padding[index], needed);
+  }
+  return pooling;
+}
+
+void max_pool(Call& call, std::size_t axes) {
+  const Value x = call.tensor("self");
+  const Pooling pooling = read_pooling(call, x, axes);
+  call.set(call.builder().reduce_window("maximum", x, call.builder().lowest(x.dtype), pooling.window));
+  if (call.result_count() < 2) return;
+  if (call.is_used(1)) refuse("the places of the greatest elements are used");
+  call.leave_out(1);
+}
+
+// How many elements each window of one axis counts: those of the input, or also of the padding around it, but never
+// what lies behind that.
+std::vector<double> window_counts(std::int64_t extent, std::int64_t windows, std::int64_t kernel, std::int64_t stride,
+                                  std::int64_t padding, bool counts_padding) {
+  std::vector<double> counts;
+  for (std::int64_t index = 0; index < windows; ++index) {
+    const std::int64_t start = index * stride - padding;
+    const std::int64_t end = std::min(start + kernel, extent + padding);
+    const std::int64_t inside = std::min(end, extent) - std::max<std::int64_t>(start, 0);
+    counts.push_back(static_cast<double>(counts_padding ? end - start : inside));
+  }
+  return counts;
+}
+
+void average_pool(Call& call, std::size_t axes) {
+  Builder& b = call.builder();
+  const Value self = call.tensor("self");
+  const Value x = b.convert(self, math_dtype(self.dtype));
+  const Pooling pooling = read_pooling(call, x, axes);
+  Value value = b.reduce_window("add", x, b.scalar(std::int64_t{0}, x.dtype), pooling.window);
+  if (call.has("divisor_override")) {
+    return call.set(b.binary("divide", value, b.splat(call.number("divisor_override"), x.dtype, value.dims)));
+  }
+  const bool counts_padding = call.flag("count_include_pad", true);
+  for (std::size_t index = 0; index < axes; ++index) {
+    const std::size_t axis = pooling.first + index;
+    const auto counts = window_counts(x.dims[axis], value.dims[axis], pooling.kernel[index], pooling.stride[index],
+                                      pooling.padding[index], counts_padding);
+    const Value row = b.dense_reals(counts, x.dtype, {value.dims[axis]});
+    value = b.binary("divide", value, b.broadcast_in_dim(row, value.dims, {static_cast<std::int64_t>(axis)}));
+  }
+  call.set(value);
+}
+
+// One axis averaged over windows from floor(i·n/m) to ceil((i+1)·n/m): a product with the matrix of their weights.
+Value average_axis(Builder& b, const Value& x, std::size_t axis, std::int64_t windows) {
+  const std::int64_t extent = x.dims[axis];
+  std::int64_t cells = 0;
+  if (extent < 1 || windows < 1 || __builtin_mul_overflow(extent, windows, &cells) || cells > (1 << 20)) {
+    refuse("it averages too many or no elements of an axis");
+  }
+  std::vector<double> weights(static_cast<std::size_t>(cells), 0);
+  for (std::int64_t window = 0; window < windows; ++window) {
+    const std::int64_t start = window * extent / windows;
+    const std::int64_t end = ((window + 1) * extent + windows - 1) / windows;
+    for (std::int64_t place = start; place < end; ++place) {
+      weights[static_cast<std::size_t>(place * windows + window)] = 1.0 / static_cast<double>(end - start);
+    }
+  }
+  const Value matrix = b.dense_reals(weights, x.dtype, {extent, windows});
+  const Value product = b.dot(x, matrix, {{}, {}, {static_cast<std::int64_t>(axis)}, {0}}, x.dtype);
+  Extents permutation;  // the pooled axis has come last
+  for (std::size_t place = 0; place + 1 < x.rank(); ++place) permutation.push_back(static_cast<std::int64_t>(place));
+  permutation.insert(permutation.begin() + static_cast<std::ptrdiff_t>(axis), static_cast<std::int64_t>(x.rank()) - 1);
+  return b.transpose(product, permutation);
+}
+
+void adaptive_average(Call& call, std::size_t axes) {
+  Builder& b = call.builder();
+  const Value self = call.tensor("self");
+  Value x = b.convert(self, math_dtype(self.dtype));
+  if (x.rank() < axes + 1 || call.type().dims.size() != x.rank()) refuse("its input has too few dimensions");
+  for (std::size_t axis = x.rank() - axes; axis < x.rank(); ++axis) {
+    const std::int64_t windows = call.type().dims[axis];
+    if (windows != x.dims[axis]) x = average_axis(b, x, axis, windows);
+  }
+  call.set(x);
+}
+
+void lower_max_pool1d(Call& call) { max_pool(call, 1); }
+void lower_max_pool2d(Call& call) { max_pool(call, 2); }
+void lower_max_pool3d(Call& call) { max_pool(call, 3); }
+void lower_average_pool1d(Call& call) { average_pool(call, 1); }
+void lower_average_pool2d(Call& call) { average_pool(call, 2); }
+void lower_average_pool3d(Call& call) { average_pool(call, 3); }
+void lower_adaptive1d(Call& call) { adaptive_average(call, 1); }
+void lower_adaptive2d(Call& call) { adaptive_average(call, 2); }
+void lower_adaptive3d(Call& call) { adaptive_average(call, 3); }
+
+constexpr Rule kRules[] = {
+    {"aten._adaptive_avg_pool2d.default", lower_adaptive2d},
+    {"aten._adaptive_avg_pool3d.default", lower_adaptive3d},
+    {"aten.adaptive_avg_pool1d.default", lower_adaptive1d},
+    {"aten.adaptive_avg_pool2d.default", lower_adaptive2d},
+    {"aten.adaptive_avg_pool3d.default", lower_adaptive3d},
+    {"aten.avg_pool1d.default", lower_average_pool1d},
+    {"aten.avg_pool2d.default", lower_average_pool2d},
+    {"aten.avg_pool3d.default", lower_average_pool3d},
+    {"aten.max_pool1d.default", lower_max_pool1d},
+    {"aten.max_pool2d.default", lower_max_pool2d},
+    {"aten.max_pool2d_with_indices.default", lower_max_pool2d},
+    {"aten.max_pool3d.default", lower_max_pool3d},
+};
+
+}  // namespace
+
+std::span<const Rule> pooling_rules() { return kRules; }
+
+}  // namespace kpt::xla

@@ -1,0 +1,120 @@
+// Images in another size: the nearest pixel, or between the four around.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "engines/xla/stablehlo/call.h"
+
+namespace kpt::xla {
+namespace {
+
+constexpr std::int64_t kMostPixels = 1 << 14;  // of an axis: its places are written out
+
+// The factor that the caller gave for one of the two axes; 0: none, the sizes decide.
+double read_factor(Call& call, std::size_t index) {
+  const char* names[] = {"scales_h", "scales_w"};
+  if (call.has("scale_factors")) {
+    const ir::Argument* list = nullptr;
+    for (const ir::NamedArgument& argument : call.node().arguments) {
+      if (argument.name == "scale_factors") list = &argument.value;
+    }
+    if (list == nullptr || list->list() == nullptr || list->list()->items.size() != 2)
+      refuse("its factors are no pair");
+    const auto* real = std::get_if<double>(&list->list()->items[index].value);
+    if (real == nullptr) refuse("its factors are not known before the run");
+    return *real;
+  }
+  return call.real(names[index], 0);
+}
+
+Value read_image(Call& call) {
+  const Value x = call.tensor(call.has("input") ? "input" : "self");
+  const Extents& dims = call.type().dims;
+  if (x.rank() != 4 || dims.size() != 4) refuse("its operand is no image");
+  for (std::size_t axis = 2; axis < 4; ++axis) {
+    if (x.dims[axis] < 1 || x.dims[axis] > kMostPixels || dims[axis] < 1 || dims[axis] > kMostPixels) {
+      refuse("its image is empty or too large");
+    }
+  }
+  return x;
+}
+
+// How far one pixel of the result goes in the input; in float32, as PyTorch computes places.
+float step_of(std::int64_t extent, std::int64_t wanted, double factor) {
+  return factor > 0 ? static_cast<float>(1 / factor) : static_cast<float>(extent) / static_cast<float>(wanted);
+}
+
+Value take(Builder& b, const Value& x, std::size_t axis, const std::vector<std::int64_t>& places) {
+  const auto count = static_cast<std::int64_t>(places.size());
+  const Value indices = b.dense_ints(places, DType::kInt32, {count, 1});
+  Extents dims = x.dims;
+  Extents sizes = x.dims;
+  Extents offsets;
+  dims[axis] = count;
+  sizes[axis] = 1;
+  for (std::size_t other = 0; other < x.rank(); ++other) {
+    if (other != axis) offsets.push_back(static_cast<std::int64_t>(other));
+  }
+  const auto along = static_cast<std::int64_t>(axis);
+  return b.gather(x, indices, {offsets, {along}, {along}, 1}, sizes, dims);
+}
+
+void lower_nearest(Call& call) {
+  Builder& b = call.builder();
+  Value x = read_image(call);
+  for (std::size_t axis = 2; axis < 4; ++axis) {
+    const std::int64_t extent = x.dims[axis];
+    const std::int64_t wanted = call.type().dims[axis];
+    const float step = step_of(extent, wanted, read_factor(call, axis - 2));
+    std::vector<std::int64_t> places;
+    for (std::int64_t place = 0; place < wanted; ++place) {
+      const auto source = static_cast<std::int64_t>(std::floor(static_cast<float>(place) * step));
+      places.push_back(std::clamp<std::int64_t>(source, 0, extent - 1));
+    }
+    x = take(b, x, axis, places);
+  }
+  call.set(x);
+}
+
+void lower_bilinear(Call& call) {
+  Builder& b = call.builder();
+  const Value image = read_image(call);
+  Value x = b.convert(image, math_dtype(image.dtype));
+  const bool aligned = call.flag("align_corners", false);
+  for (std::size_t axis = 2; axis < 4; ++axis) {
+    const std::int64_t extent = x.dims[axis];
+    const std::int64_t wanted = call.type().dims[axis];
+    float step = step_of(extent, wanted, read_factor(call, axis - 2));
+    if (aligned) step = wanted > 1 ? static_cast<float>(extent - 1) / static_cast<float>(wanted - 1) : 0;
+    std::vector<std::int64_t> below;
+    std::vector<std::int64_t> above;
+    std::vector<double> parts;
+    for (std::int64_t place = 0; place < wanted; ++place) {
+      const auto at = static_cast<float>(place);
+      const float source = aligned ? at * step : std::max(0.0F, (at + 0.5F) * step - 0.5F);
+      const auto first = std::min<std::int64_t>(static_cast<std::int64_t>(source), extent - 1);
+      below.push_back(first);
+      above.push_back(std::min<std::int64_t>(first + 1, extent - 1));
+      parts.push_back(std::clamp<double>(static_cast<double>(source) - static_cast<double>(first), 0, 1));
+    }
+    const Value low = take(b, x, axis, below);
+    const Value high = take(b, x, axis, above);
+    const Value row = b.dense_reals(parts, x.dtype, {wanted});
+    const Value part = b.broadcast_in_dim(row, low.dims, {static_cast<std::int64_t>(axis)});
+    x = b.binary("add", low, b.binary("multiply", part, b.binary("subtract", high, low)));
+  }
+  call.set(x);
+}
+
+constexpr Rule kRules[] = {
+    {"aten.upsample_bilinear2d.default", lower_bilinear},
+    {"aten.upsample_bilinear2d.vec", lower_bilinear},
+    {"aten.upsample_nearest2d.default", lower_nearest},
+    {"aten.upsample_nearest2d.vec", lower_nearest},
+};
+
+}  // namespace
+
+std::span<const Rule> resize_rules() { return kRules; }
+
+}  // namespace kpt::xla

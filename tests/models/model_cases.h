@@ -1,0 +1,33 @@
+// The files of exported test models (README.md): their cases, and which rule holds for an output.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "kpt/status.h"
+#include "kpt/tensor.h"
+#include "numerics/accuracy.h"
+
+namespace kpt::model_cases {
+
+using Json = nlohmann::json;
+using Tensors = std::map<std::string, Tensor>;
+
+// index.json; for a folder without one: every X.pt2 with its X.cases.safetensors.
+Json read_index(const std::string& folder);
+
+// The tensors of one part of one case: "case0/input/" → {"ids": …}.
+Tensors select(const std::vector<NamedTensor>& all, const std::string& prefix);
+std::size_t count_cases(const std::vector<NamedTensor>& tensors);
+
+// Random graphs also take views: the file holds the storage and index.json how to look at it.
+void add_views(const Json& entry, std::size_t index, const Tensors& bases, Tensors& inputs);
+
+// Which row of the accuracy rule holds for an output: "fp32", "fp16", "bf16", or "exact".
+std::string tolerance_of(const Json& entry, const std::string& output);
+Result<Comparison> judge(const Json& entry, const NamedTensor& output, const Tensor& baseline, const Tensor& reference);
+
+}  // namespace kpt::model_cases

@@ -1,0 +1,106 @@
+// Every model of a folder that export_models.py or random_graphs.py made, lowered and run on XLA's CPU plugin, held
+// against PyTorch eager and fp64 by the accuracy rule. Models must be lowered whole; of the random graphs, which draw
+// from far more operators, what has no lowering is cut off and named. Usage: kpt_xla_models_test FOLDER [flags].
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "archive/mapped_file.h"
+#include "graph_run.h"
+#include "importer/model_file.h"
+#include "model_cases.h"
+#include "numerics/accuracy.h"
+#include "passes/promote_to_fp64.h"
+#include "tensor_files/safetensors.h"
+
+namespace kpt {
+namespace {
+
+using model_cases::Json;
+using model_cases::Tensors;
+
+xla_test::ModuleRunner* runner() {
+  static const auto opened = xla_test::ModuleRunner::open();
+  return opened.ok() ? opened->get() : nullptr;
+}
+
+class XlaModelTest : public testing::Test {
+ public:
+  XlaModelTest(std::string folder, Json entry) : folder_(std::move(folder)), entry_(std::move(entry)) {}
+
+  void TestBody() override {
+    const auto file = MappedFile::open(folder_ + "/" + entry_["cases_file"].get<std::string>());
+    ASSERT_TRUE(file.ok()) << file.status().message();
+    const auto tensors = read_safetensors(*file);
+    ASSERT_TRUE(tensors.ok()) << tensors.status().message();
+    auto model = import_model(folder_ + "/" + entry_["file"].get<std::string>());
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    const std::size_t all = model->graph.outputs.size();
+    if (entry_.contains("graphs")) {
+      for (const std::string& reason : xla_test::cut_unsupported(model->graph)) std::printf("  %s\n", reason.c_str());
+      std::printf("  %zu of %zu outputs\n", model->graph.outputs.size(), all);
+      // A rule that refuses what it used to lower must not go unseen.
+      EXPECT_GE(model->graph.outputs.size() * 10, all * 8) << "too many outputs without lowering";
+    }
+    xla_test::GraphRun run(*runner(), model->graph, model->weights);
+    for (std::size_t index = 0; index < model_cases::count_cases(*tensors) && !HasFatalFailure(); ++index) {
+      SCOPED_TRACE(testing::Message() << "case " << index);
+      run_case(run, *tensors, index);
+    }
+    EXPECT_GT(compared_, 0U) << "nothing was compared";
+  }
+
+ private:
+  void run_case(xla_test::GraphRun& run, const std::vector<NamedTensor>& tensors, std::size_t index) {
+    const std::string prefix = "case" + std::to_string(index) + "/";
+    Tensors inputs = model_cases::select(tensors, prefix + "input/");
+    model_cases::add_views(entry_, index, model_cases::select(tensors, prefix + "base/"), inputs);
+    const auto outputs = run.run(inputs);
+    ASSERT_TRUE(outputs.ok()) << outputs.status().message();
+    const Tensors eager = model_cases::select(tensors, prefix + "eager/");
+    const Tensors exact = model_cases::select(tensors, prefix + "fp64/");
+    for (const NamedTensor& output : *outputs) {
+      const auto baseline = eager.find(output.name);
+      ASSERT_NE(baseline, eager.end()) << "PyTorch gave no output '" << output.name << "'";
+      const auto reference = exact.find(output.name);
+      const bool absent = reference == exact.end() || reference->second.dtype() != DType::kFloat64;
+      const Tensor reference_tensor = absent ? *promote_to_fp64(baseline->second) : reference->second;
+      ++compared_;
+      const auto verdict = model_cases::judge(entry_, output, baseline->second, reference_tensor);
+      ASSERT_TRUE(verdict.ok()) << output.name << ": " << verdict.status().message();
+      EXPECT_TRUE(verdict->passed) << output.name << ": " << verdict->reason;
+    }
+  }
+
+  std::string folder_;
+  Json entry_;
+  std::size_t compared_ = 0;
+};
+
+}  // namespace
+}  // namespace kpt
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: kpt_xla_models_test FOLDER\n");
+    return 2;
+  }
+  if (kpt::runner() == nullptr) {
+    std::printf("skipped: %s\n", kpt::xla_test::ModuleRunner::open().status().message().c_str());
+    return 0;
+  }
+  const std::string folder = argv[1];
+  const auto index = kpt::model_cases::read_index(folder);
+  std::printf("seed %s, torch %s\n", index["seed"].dump().c_str(), index["torch"].dump().c_str());
+  for (const auto& entry : index["models"]) {
+    testing::RegisterTest("XlaModels", entry["name"].get<std::string>().c_str(), nullptr, nullptr, __FILE__, __LINE__,
+                          [folder, entry]() -> testing::Test* { return new kpt::XlaModelTest(folder, entry); });
+  }
+  return RUN_ALL_TESTS();
+}
