@@ -3,7 +3,7 @@
 include(CMakePackageConfigHelpers)
 
 install(TARGETS kpt RUNTIME DESTINATION bin)
-install(TARGETS kpt-probe RUNTIME DESTINATION libexec/kpt)
+install(TARGETS kpt-probe kpt-pjrt-compile RUNTIME DESTINATION libexec/kpt)
 install(TARGETS kernelpytorch EXPORT KernelPyTorchTargets LIBRARY DESTINATION lib)
 install(DIRECTORY include/kpt DESTINATION include FILES_MATCHING PATTERN "*.h")
 install(FILES README.md CHANGELOG.md LICENSE SECURITY.md DESTINATION share/doc/kpt)
