@@ -36,7 +36,9 @@ class PluginRunner : public ModuleRunner {
   Result<std::shared_ptr<const pjrt::LoadedExecutable>> compile(const std::string& text) {
     const auto found = compiled_.find(text);
     if (found != compiled_.end()) return found->second;
-    KPT_ASSIGN_OR_RETURN(auto executable, client_->compile(text, pjrt::encode_compile_options({})));
+    pjrt::CompileSettings settings;
+    settings.flags.emplace_back("xla_cpu_enable_fast_min_max", false);  // lower.h says why
+    KPT_ASSIGN_OR_RETURN(auto executable, client_->compile(text, pjrt::encode_compile_options(settings)));
     if (compiled_.size() >= 8) compiled_.clear();
     compiled_.emplace(text, executable);
     return executable;
