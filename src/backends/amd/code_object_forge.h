@@ -82,7 +82,7 @@ inline std::string make_code_object(const std::string& metadata, std::uint16_t m
   append_little_endian(file, std::uint64_t{64});  // program headers
   append_little_endian(file, std::uint64_t{0});   // sections
   append_little_endian(file, std::uint32_t{0});
-  for (const std::uint16_t word : {64, 56, 1, 64, 0, 0}) append_little_endian(file, word);
+  for (const unsigned word : {64U, 56U, 1U, 64U, 0U, 0U}) append_little_endian(file, static_cast<std::uint16_t>(word));
   append_little_endian(file, std::uint32_t{4});
   append_little_endian(file, std::uint32_t{4});
   for (const std::uint64_t word : {std::uint64_t{120}, std::uint64_t{120}, std::uint64_t{120},
