@@ -9,6 +9,7 @@ set(KPT_LAYER_TABLE
   "device          2"
   "tensor_files    2"
   "kernels/cpu     2"
+  "kernels/gpu     2"
   "artifact        3"
   "compile_cache   3"
   "importer        3"

@@ -1,35 +1,57 @@
 #!/usr/bin/env bash
 # Makes sure that the system packages of packages_debian.txt are installed.
 # As root (or with sudo that asks no password) it installs what is missing; otherwise it prints the one line to run.
+# A line with ? at its end is a wish: installed where that is possible and the system has such a package, else left out.
 # With KPT_PYTHON set it installs nothing: the machine is taken as it is, and CMake names what it misses.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
 [ -n "${KPT_PYTHON:-}" ] && exit 0
-mapfile -t packages <"$here/packages_debian.txt"
+mapfile -t packages < <(grep -v '?$' "$here/packages_debian.txt")
+mapfile -t wishes < <(sed -n 's/?$//p' "$here/packages_debian.txt")
 
 if ! command -v dpkg-query >/dev/null; then
   echo "setup: no Debian package manager here; these (by their Debian names) must be installed: ${packages[*]}" >&2
   exit 0
 fi
+is_missing() {
+  [[ $(dpkg-query -W -f='${Status}' "$1" 2>/dev/null || true) != "install ok installed" ]]
+}
 missing=()
 for package in "${packages[@]}"; do
-  state=$(dpkg-query -W -f='${Status}' "$package" 2>/dev/null || true)
-  [[ $state == "install ok installed" ]] || missing+=("$package")
+  if is_missing "$package"; then missing+=("$package"); fi
 done
-[ ${#missing[@]} -eq 0 ] && exit 0
 
+may_install=yes
 sudo=()
 if [ "$(id -u)" -ne 0 ]; then
   if command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
     sudo=(sudo env DEBIAN_FRONTEND=noninteractive)
   else
+    may_install=no
+  fi
+fi
+export DEBIAN_FRONTEND=noninteractive
+install() {
+  "${sudo[@]}" apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+
+if [ ${#missing[@]} -gt 0 ]; then
+  if [ $may_install = no ]; then
     echo "setup: these packages are missing and this user may not install them. Run:" >&2
     echo "  sudo apt-get update && sudo apt-get install -y --no-install-recommends ${missing[*]}" >&2
     exit 1
   fi
+  echo "setup: installing ${#missing[@]} system packages: ${missing[*]}"
+  "${sudo[@]}" apt-get update -qq
+  install "${missing[@]}"
 fi
-echo "setup: installing ${#missing[@]} system packages: ${missing[*]}"
-export DEBIAN_FRONTEND=noninteractive
-"${sudo[@]}" apt-get update -qq
-"${sudo[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+
+[ $may_install = yes ] || exit 0
+wanted=()
+for wish in "${wishes[@]}"; do
+  if is_missing "$wish" && apt-cache show "$wish" >/dev/null 2>&1; then wanted+=("$wish"); fi
+done
+[ ${#wanted[@]} -eq 0 ] && exit 0
+echo "setup: installing ${wanted[*]}"
+install "${wanted[@]}" || echo "setup: ${wanted[*]} could not be installed; what needs them is left out" >&2

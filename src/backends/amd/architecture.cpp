@@ -21,40 +21,107 @@ constexpr std::array kRdna4 = {kFp16, kBf16, kFp8, kInt8, kInt4};
 constexpr std::size_t k64KiB = 64U << 10U;
 constexpr std::size_t k160KiB = 160U << 10U;
 
-constexpr AmdArchitecture without_matrix_cores(std::string_view target, std::string_view name, int wavefront_size) {
-  return {target, name, wavefront_size, AmdMatrixUnit::kNone, {}, k64KiB, Fp8Flavour::kNone};
+// Register files as LLVM's AMDGPU target describes them. From CDNA2 on, accumulation registers are part of the 512.
+constexpr AmdRegisterFile kGcn{256, 4, 256, 10, 4, true};
+constexpr AmdRegisterFile kUnified{512, 8, 512, 8, 4, true};
+constexpr AmdRegisterFile kRdna1Registers{1024, 8, 256, 20, 2, false};
+constexpr AmdRegisterFile kRdna2Registers{1024, 16, 256, 16, 2, false};
+constexpr AmdRegisterFile kLargeRdna3{1536, 24, 256, 16, 2, false};
+
+// Those that compilers accept for the target (clang 19 and 22 were asked).
+constexpr std::array kMfma908 = {
+    AmdMatrixInstruction{kFp32, "mfma_f32_16x16x4f32", 16, 16, 4},
+    AmdMatrixInstruction{kFp16, "mfma_f32_16x16x16f16", 16, 16, 16},
+    AmdMatrixInstruction{kFp16, "mfma_f32_32x32x8f16", 32, 32, 8},
+    AmdMatrixInstruction{kInt8, "mfma_i32_16x16x16i8", 16, 16, 16},
+};
+constexpr std::array kMfma90a = {
+    AmdMatrixInstruction{kFp64, "mfma_f64_16x16x4f64", 16, 16, 4},
+    AmdMatrixInstruction{kFp32, "mfma_f32_16x16x4f32", 16, 16, 4},
+    AmdMatrixInstruction{kFp16, "mfma_f32_16x16x16f16", 16, 16, 16},
+    AmdMatrixInstruction{kFp16, "mfma_f32_32x32x8f16", 32, 32, 8},
+    AmdMatrixInstruction{kBf16, "mfma_f32_16x16x16bf16_1k", 16, 16, 16},
+    AmdMatrixInstruction{kBf16, "mfma_f32_32x32x8bf16_1k", 32, 32, 8},
+    AmdMatrixInstruction{kInt8, "mfma_i32_16x16x16i8", 16, 16, 16},
+};
+constexpr std::array kMfma942 = {
+    AmdMatrixInstruction{kFp64, "mfma_f64_16x16x4f64", 16, 16, 4},
+    AmdMatrixInstruction{kFp32, "mfma_f32_16x16x4f32", 16, 16, 4},
+    AmdMatrixInstruction{kTf32, "mfma_f32_16x16x8_xf32", 16, 16, 8},
+    AmdMatrixInstruction{kFp16, "mfma_f32_16x16x16f16", 16, 16, 16},
+    AmdMatrixInstruction{kFp16, "mfma_f32_32x32x8f16", 32, 32, 8},
+    AmdMatrixInstruction{kBf16, "mfma_f32_16x16x16bf16_1k", 16, 16, 16},
+    AmdMatrixInstruction{kBf16, "mfma_f32_32x32x8bf16_1k", 32, 32, 8},
+    AmdMatrixInstruction{kFp8, "mfma_f32_16x16x32_fp8_fp8", 16, 16, 32},
+    AmdMatrixInstruction{kInt8, "mfma_i32_16x16x32_i8", 16, 16, 32},
+};
+constexpr std::array kMfma950 = {
+    AmdMatrixInstruction{kFp64, "mfma_f64_16x16x4f64", 16, 16, 4},
+    AmdMatrixInstruction{kFp32, "mfma_f32_16x16x4f32", 16, 16, 4},
+    AmdMatrixInstruction{kFp16, "mfma_f32_16x16x32_f16", 16, 16, 32},
+    AmdMatrixInstruction{kBf16, "mfma_f32_32x32x16_bf16", 32, 32, 16},
+    AmdMatrixInstruction{kFp8, "mfma_f32_16x16x32_fp8_fp8", 16, 16, 32},
+    AmdMatrixInstruction{kFp8, "mfma_scale_f32_16x16x128_f8f6f4", 16, 16, 128},
+    AmdMatrixInstruction{kFp6, "mfma_scale_f32_16x16x128_f8f6f4", 16, 16, 128},
+    AmdMatrixInstruction{kFp4, "mfma_scale_f32_16x16x128_f8f6f4", 16, 16, 128},
+    AmdMatrixInstruction{kInt8, "mfma_i32_16x16x64_i8", 16, 16, 64},
+};
+constexpr std::array kWmma11 = {
+    AmdMatrixInstruction{kFp16, "wmma_f32_16x16x16_f16_w32", 16, 16, 16},
+    AmdMatrixInstruction{kBf16, "wmma_f32_16x16x16_bf16_w32", 16, 16, 16},
+    AmdMatrixInstruction{kInt8, "wmma_i32_16x16x16_iu8_w32", 16, 16, 16},
+};
+constexpr std::array kWmma12 = {
+    AmdMatrixInstruction{kFp16, "wmma_f32_16x16x16_f16_w32_gfx12", 16, 16, 16},
+    AmdMatrixInstruction{kBf16, "wmma_f32_16x16x16_bf16_w32_gfx12", 16, 16, 16},
+    AmdMatrixInstruction{kFp8, "wmma_f32_16x16x16_fp8_fp8_w32_gfx12", 16, 16, 16},
+};
+
+constexpr AmdArchitecture without_matrix_cores(std::string_view target, std::string_view name, int wavefront_size,
+                                               const AmdRegisterFile& registers) {
+  return {target, name, wavefront_size, AmdMatrixUnit::kNone, {}, k64KiB, Fp8Flavour::kNone, registers, {}};
 }
 
-constexpr AmdArchitecture rdna3(std::string_view target, std::string_view name) {
-  return {target, name, 32, AmdMatrixUnit::kWmma, kRdna3, k64KiB, Fp8Flavour::kNone};
+constexpr AmdArchitecture cdna(std::string_view target, std::string_view name, std::span<const Precision> precisions,
+                               std::size_t lds_bytes, Fp8Flavour flavour, const AmdRegisterFile& registers,
+                               std::span<const AmdMatrixInstruction> instructions) {
+  return {target, name, 64, AmdMatrixUnit::kMfma, precisions, lds_bytes, flavour, registers, instructions};
+}
+
+constexpr AmdArchitecture rdna3(std::string_view target, std::string_view name, const AmdRegisterFile& registers) {
+  return {target, name, 32, AmdMatrixUnit::kWmma, kRdna3, k64KiB, Fp8Flavour::kNone, registers, kWmma11};
+}
+
+constexpr AmdArchitecture rdna4(std::string_view target) {
+  return {target, "RDNA4", 32, AmdMatrixUnit::kWmma, kRdna4, k64KiB, Fp8Flavour::kOcp, kLargeRdna3, kWmma12};
 }
 
 constexpr std::array kTable = {
-    without_matrix_cores("gfx900", "GCN5", 64),
-    without_matrix_cores("gfx906", "GCN5", 64),
-    AmdArchitecture{"gfx908", "CDNA1", 64, AmdMatrixUnit::kMfma, kCdna1, k64KiB, Fp8Flavour::kNone},
-    AmdArchitecture{"gfx90a", "CDNA2", 64, AmdMatrixUnit::kMfma, kCdna2, k64KiB, Fp8Flavour::kNone},
-    AmdArchitecture{"gfx942", "CDNA3", 64, AmdMatrixUnit::kMfma, kCdna3, k64KiB, Fp8Flavour::kFnuz},
-    AmdArchitecture{"gfx950", "CDNA4", 64, AmdMatrixUnit::kMfma, kCdna4, k160KiB, Fp8Flavour::kOcp},
-    without_matrix_cores("gfx1010", "RDNA1", 32),
-    without_matrix_cores("gfx1011", "RDNA1", 32),
-    without_matrix_cores("gfx1012", "RDNA1", 32),
-    without_matrix_cores("gfx1030", "RDNA2", 32),
-    without_matrix_cores("gfx1031", "RDNA2", 32),
-    without_matrix_cores("gfx1032", "RDNA2", 32),
-    without_matrix_cores("gfx1033", "RDNA2", 32),
-    without_matrix_cores("gfx1034", "RDNA2", 32),
-    without_matrix_cores("gfx1035", "RDNA2", 32),
-    without_matrix_cores("gfx1036", "RDNA2", 32),
-    rdna3("gfx1100", "RDNA3"),
-    rdna3("gfx1101", "RDNA3"),
-    rdna3("gfx1102", "RDNA3"),
-    rdna3("gfx1103", "RDNA3"),
-    rdna3("gfx1150", "RDNA3.5"),
-    rdna3("gfx1151", "RDNA3.5"),
-    rdna3("gfx1152", "RDNA3.5"),
-    AmdArchitecture{"gfx1200", "RDNA4", 32, AmdMatrixUnit::kWmma, kRdna4, k64KiB, Fp8Flavour::kOcp},
-    AmdArchitecture{"gfx1201", "RDNA4", 32, AmdMatrixUnit::kWmma, kRdna4, k64KiB, Fp8Flavour::kOcp},
+    without_matrix_cores("gfx900", "GCN5", 64, kGcn),
+    without_matrix_cores("gfx906", "GCN5", 64, kGcn),
+    cdna("gfx908", "CDNA1", kCdna1, k64KiB, Fp8Flavour::kNone, kGcn, kMfma908),
+    cdna("gfx90a", "CDNA2", kCdna2, k64KiB, Fp8Flavour::kNone, kUnified, kMfma90a),
+    cdna("gfx942", "CDNA3", kCdna3, k64KiB, Fp8Flavour::kFnuz, kUnified, kMfma942),
+    cdna("gfx950", "CDNA4", kCdna4, k160KiB, Fp8Flavour::kOcp, kUnified, kMfma950),
+    without_matrix_cores("gfx1010", "RDNA1", 32, kRdna1Registers),
+    without_matrix_cores("gfx1011", "RDNA1", 32, kRdna1Registers),
+    without_matrix_cores("gfx1012", "RDNA1", 32, kRdna1Registers),
+    without_matrix_cores("gfx1030", "RDNA2", 32, kRdna2Registers),
+    without_matrix_cores("gfx1031", "RDNA2", 32, kRdna2Registers),
+    without_matrix_cores("gfx1032", "RDNA2", 32, kRdna2Registers),
+    without_matrix_cores("gfx1033", "RDNA2", 32, kRdna2Registers),
+    without_matrix_cores("gfx1034", "RDNA2", 32, kRdna2Registers),
+    without_matrix_cores("gfx1035", "RDNA2", 32, kRdna2Registers),
+    without_matrix_cores("gfx1036", "RDNA2", 32, kRdna2Registers),
+    rdna3("gfx1100", "RDNA3", kLargeRdna3),
+    rdna3("gfx1101", "RDNA3", kLargeRdna3),
+    rdna3("gfx1102", "RDNA3", kRdna2Registers),
+    rdna3("gfx1103", "RDNA3", kRdna2Registers),
+    rdna3("gfx1150", "RDNA3.5", kRdna2Registers),
+    rdna3("gfx1151", "RDNA3.5", kLargeRdna3),
+    rdna3("gfx1152", "RDNA3.5", kRdna2Registers),
+    rdna4("gfx1200"),
+    rdna4("gfx1201"),
 };
 
 }  // namespace

@@ -16,6 +16,23 @@ namespace kpt {
 // kMfma: CDNA's instructions, wavefronts of 64. kWmma: RDNA's, wavefronts of 32.
 enum class AmdMatrixUnit { kNone, kMfma, kWmma };
 
+// A matrix instruction by the compiler's name of it, without "__builtin_amdgcn_": m x n results of k products each.
+struct AmdMatrixInstruction {
+  Precision precision = Precision::kFp32;
+  std::string_view name;
+  int m = 0, n = 0, k = 0;
+};
+
+// What decides how many waves a SIMD holds, at the architecture's own wavefront size.
+struct AmdRegisterFile {
+  int registers = 0;           // vector registers of a lane over all waves of a SIMD
+  int granule = 0;             // a wave gets a multiple of this
+  int most = 0;                // that one wave may have
+  int max_waves = 0;           // of a SIMD, however few registers they use
+  int simds = 0;               // of a compute unit
+  bool scalar_limits = false;  // scalar registers limit the waves too
+};
+
 struct AmdArchitecture {
   std::string_view gfx_target;
   std::string_view name;   // "CDNA3"
@@ -24,6 +41,8 @@ struct AmdArchitecture {
   std::span<const Precision> matrix_precisions;
   std::size_t lds_bytes = 0;  // local memory that one workgroup may use
   Fp8Flavour fp8_flavour = Fp8Flavour::kNone;
+  AmdRegisterFile registers;
+  std::span<const AmdMatrixInstruction> matrix_instructions;
 };
 
 // The row of a target ("gfx942"); nullptr when this release does not know it. A neighbour's row is never given instead.

@@ -54,6 +54,21 @@ TEST(AmdArchitecture, RowsAgreeWithThemselves) {
       EXPECT_EQ(row.wavefront_size, row.matrix_unit == AmdMatrixUnit::kMfma ? 64 : 32);
     }
     EXPECT_EQ(row.lds_bytes, row.gfx_target == "gfx950" ? 163840U : 65536U);
+    EXPECT_GT(row.registers.max_waves, 0);
+    EXPECT_EQ(row.registers.registers % row.registers.granule, 0);
+    EXPECT_EQ(row.matrix_instructions.empty(), row.matrix_unit == AmdMatrixUnit::kNone);
+    for (const AmdMatrixInstruction& instruction : row.matrix_instructions) {
+      EXPECT_THAT(row.matrix_precisions, Contains(instruction.precision)) << instruction.name;
+      EXPECT_TRUE(instruction.name.starts_with(row.matrix_unit == AmdMatrixUnit::kMfma ? "mfma_" : "wmma_"));
+      EXPECT_GT(instruction.m * instruction.n * instruction.k, 0);
+    }
+  }
+}
+
+TEST(AmdArchitecture, EveryTargetOfTheReleaseHasARow) {
+  for (const char* target : {"gfx908", "gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100", "gfx1101", "gfx1102",
+                             "gfx1103", "gfx1150", "gfx1151", "gfx1200", "gfx1201"}) {
+    EXPECT_NE(find_amd_architecture(target), nullptr) << target;
   }
 }
 

@@ -1,0 +1,287 @@
+#include "backends/amd/hip_compiler.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <filesystem>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "backends/amd/architecture.h"
+#include "backends/amd/code_object.h"
+#include "base/child_process.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "kernels/gpu/kernel_sources.h"
+
+namespace kpt {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::chrono::milliseconds kQuestionLimit{10000};
+constexpr std::size_t kMaxCodeObject = 256U << 20U;
+
+Result<const AmdArchitecture*> get_architecture(std::string_view gfx_target) {
+  const AmdArchitecture* row = find_amd_architecture(gfx_target);
+  if (row != nullptr) return row;
+  return Status(StatusCode::kInvalidArchitecture,
+                fmt::format("there is no AMD target {} in this release", printable(gfx_target, 64)), Vendor::kAmd);
+}
+
+// A folder for one compilation, gone with the object.
+class WorkFolder {
+ public:
+  static Result<WorkFolder> make() {
+    static std::atomic<unsigned> counter = 0;
+    std::error_code error;
+    const fs::path base = fs::temp_directory_path(error);
+    if (error) return Status(StatusCode::kIo, "there is no folder for temporary files: " + error.message());
+    std::string pattern = (base / fmt::format("kpt-hip-{}-XXXXXX", counter++)).string();
+    if (::mkdtemp(pattern.data()) == nullptr) return file_failure("cannot make", pattern, errno);
+    return WorkFolder(pattern);
+  }
+  WorkFolder(const WorkFolder&) = delete;
+  WorkFolder& operator=(const WorkFolder&) = delete;
+  WorkFolder(WorkFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  WorkFolder& operator=(WorkFolder&&) = delete;
+  ~WorkFolder() {
+    std::error_code error;
+    if (!path_.empty()) fs::remove_all(path_, error);
+  }
+  const fs::path& path() const { return path_; }
+
+ private:
+  explicit WorkFolder(fs::path path) : path_(std::move(path)) {}
+  fs::path path_;
+};
+
+// A path that stays below the folder it is put into.
+bool is_plain_path(std::string_view path) {
+  if (path.empty() || path.starts_with('/')) return false;
+  for (const std::string_view part : split(path, '/')) {
+    if (part.empty() || part == "." || part == "..") return false;
+  }
+  return true;
+}
+
+Status write_sources(const HipSource& source, const fs::path& folder) {
+  if (!is_plain_path(source.name) || source.name.find('/') != std::string::npos) {
+    return {StatusCode::kInvalidArgument,
+            fmt::format("'{}' is no name for a kernel source", printable(source.name, 100))};
+  }
+  for (const HipFile& file : source.headers) {
+    if (!is_plain_path(file.path)) {
+      return {StatusCode::kInvalidArgument, fmt::format("'{}' is no path for a header", printable(file.path, 100))};
+    }
+    KPT_RETURN_IF_ERROR(write_file_atomically(folder / "include" / file.path, file.text));
+  }
+  return write_file_atomically(folder / source.name, source.text);
+}
+
+std::vector<std::string> base_arguments(const std::string& compiler, std::string_view gfx_target) {
+  return {compiler,
+          "-x",
+          "hip",
+          "--cuda-device-only",
+          "-nogpulib",
+          "-nogpuinc",
+          fmt::format("--offload-arch={}", gfx_target)};
+}
+
+std::vector<std::string> compile_arguments(const HipCompiler& compiler, const HipSource& source,
+                                           const AmdArchitecture& architecture, const fs::path& folder) {
+  std::vector<std::string> arguments = base_arguments(compiler.path, architecture.gfx_target);
+  for (const char* option : {"-std=c++20", "-O3", "-mcode-object-version=5", "--no-gpu-bundle-output",
+                             "-fno-color-diagnostics", "-fno-caret-diagnostics", "-ferror-limit=5"}) {
+    arguments.emplace_back(option);
+  }
+  // One compute unit for a workgroup: its barrier then needs no invalidation of caches.
+  if (architecture.wavefront_size == 32) arguments.emplace_back("-mcumode");
+  arguments.push_back(fmt::format("-DKPT_WAVE={}", architecture.wavefront_size));
+  arguments.push_back("-I" + (folder / "include").string());
+  arguments.insert(arguments.end(), {"-o", (folder / "code_object").string(), (folder / source.name).string()});
+  return arguments;
+}
+
+// "norm.hip:12:5: error: use of undeclared identifier" as a Status; paths lose the folder they were in.
+Status compiler_error(const HipSource& source, std::string_view gfx_target, const std::string& output,
+                      const std::string& outcome, const fs::path& folder) {
+  const std::string fallback = fmt::format("the compiler ended with {} and no error", outcome);
+  for (const std::string_view line : split(output, '\n')) {
+    const std::size_t at = line.find("error: ");
+    if (at == std::string_view::npos) continue;
+    const std::string text = printable(line.substr(at + 7), 400);
+    std::string_view place = line.substr(0, at);
+    for (const std::string& prefix : {(folder / "include").string() + "/", folder.string() + "/"}) {
+      if (place.starts_with(prefix)) {
+        place.remove_prefix(prefix.size());
+        break;
+      }
+    }
+    const auto parts = split(place, ':');
+    if (parts.size() >= 3 && parse_uint(parts[1])) {
+      return Status(StatusCode::kKernelCompilation,
+                    fmt::format("{} line {} does not compile for {}: {}", printable(parts[0], 200), parts[1],
+                                gfx_target, text),
+                    Vendor::kAmd)
+          .with("file", printable(parts[0], 200))
+          .with("line", std::string(parts[1]))
+          .with("text", text);
+    }
+    return {StatusCode::kKernelCompilation,
+            fmt::format("{} does not compile for {}: {}", source.name, gfx_target, text), Vendor::kAmd};
+  }
+  return {StatusCode::kKernelCompilation,
+          fmt::format("{} does not compile for {}: {}", source.name, gfx_target, fallback), Vendor::kAmd};
+}
+
+std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
+
+Status check_target(const std::string& object, std::string_view gfx_target) {
+  const auto read = read_code_object(bytes_of(object));
+  if (!read.ok()) return read.status();
+  if (read->gfx_target == gfx_target) return {};
+  return {StatusCode::kCorruptData,
+          fmt::format("a code object for {} came where one for {} was asked for", read->gfx_target, gfx_target)};
+}
+
+bool accepts_target(const std::string& compiler, std::string_view gfx_target) {
+  ChildCommand command;
+  command.arguments = base_arguments(compiler, gfx_target);
+  command.arguments.insert(command.arguments.end(), {"-fsyntax-only", "/dev/null"});
+  command.time_limit = kQuestionLimit;
+  const auto outcome = run_child(command);
+  return outcome.ok() && outcome->succeeded();
+}
+
+// Empty when it does not answer.
+std::string version_of(const std::string& compiler) {
+  ChildCommand command;
+  command.arguments = {compiler, "--version"};
+  command.time_limit = kQuestionLimit;
+  const auto outcome = run_child(command);
+  if (!outcome.ok() || !outcome->succeeded()) return "";
+  const auto lines = split(outcome->standard_output, '\n');
+  return lines.empty() ? "" : printable(trim(lines.front()), 200);
+}
+
+std::vector<std::string> compiler_paths(const Environment& environment) {
+  constexpr std::array kSystemNames = {"amdclang++", "clang++-22", "clang++-21", "clang++-20", "clang++-19", "clang++"};
+  std::vector<std::string> paths;
+  if (const auto rocm = environment.find("ROCM_PATH")) paths.push_back(*rocm + "/llvm/bin/clang++");
+  paths.emplace_back("/opt/rocm/llvm/bin/clang++");
+  const std::string searched = environment.find("PATH").value_or("");
+  for (const std::string_view name : kSystemNames) {
+    for (const std::string_view folder : split(searched, ':')) {
+      // A relative entry would run what lies in the current folder.
+      if (folder.starts_with('/')) paths.push_back(fmt::format("{}/{}", folder, name));
+    }
+  }
+  return paths;
+}
+
+}  // namespace
+
+Result<HipSource> own_kernels(std::string_view family) {
+  HipSource source;
+  source.name = std::string(family) + ".hip";
+  source.text = gpu::hip_source(family);
+  if (source.text.empty()) {
+    return Status(StatusCode::kNotFound, fmt::format("there is no family of kernels '{}'", printable(family, 64)));
+  }
+  for (const gpu::SourceFile& file : gpu::kernel_sources()) {
+    source.headers.push_back({std::string(file.path), std::string(file.text)});
+  }
+  return source;
+}
+
+Result<HipCompiler> find_hip_compiler(const Environment& environment, std::string_view gfx_target) {
+  KPT_RETURN_IF_ERROR(get_architecture(gfx_target).status());
+  std::string refused;
+  for (const std::string& path : compiler_paths(environment)) {
+    std::error_code error;
+    if (!fs::is_regular_file(path, error)) continue;
+    std::string version = version_of(path);
+    if (!version.empty() && accepts_target(path, gfx_target)) return HipCompiler{path, std::move(version)};
+    if (refused.empty()) refused = path;
+  }
+  const std::string reason = refused.empty() ? "there is none here" : fmt::format("{} does not know it", refused);
+  return Status(StatusCode::kUnsupported,
+                fmt::format("no compiler for {}: {}; install clang-22 and lld-22, or ROCm", gfx_target, reason),
+                Vendor::kAmd);
+}
+
+Result<std::string> compile_hip(const HipCompiler& compiler, const HipSource& source, std::string_view gfx_target,
+                                std::chrono::milliseconds time_limit) {
+  KPT_ASSIGN_OR_RETURN(const AmdArchitecture* architecture, get_architecture(gfx_target));
+  KPT_ASSIGN_OR_RETURN(const WorkFolder folder, WorkFolder::make());
+  KPT_RETURN_IF_ERROR(write_sources(source, folder.path()));
+  ChildCommand command;
+  command.arguments = compile_arguments(compiler, source, *architecture, folder.path());
+  command.time_limit = time_limit;
+  KPT_ASSIGN_OR_RETURN(const ChildOutcome outcome, run_child(command));
+  if (outcome.timed_out) {
+    return Status(StatusCode::kCompilationTimeout,
+                  fmt::format("{} for {}: {}", source.name, gfx_target, outcome.describe(time_limit)), Vendor::kAmd);
+  }
+  if (!outcome.succeeded()) {
+    return compiler_error(source, gfx_target, outcome.standard_error, outcome.describe(time_limit), folder.path());
+  }
+  KPT_ASSIGN_OR_RETURN(std::string object, read_text_file(folder.path() / "code_object", kMaxCodeObject));
+  if (const Status status = check_target(object, gfx_target); !status.ok()) {
+    return Status(StatusCode::kKernelCompilation,
+                  fmt::format("{} made of {} what cannot be used: {}", compiler.path, source.name, status.message()),
+                  Vendor::kAmd);
+  }
+  return object;
+}
+
+std::optional<std::string> HipCompileCache::find_kept(const CacheKey& key, std::string_view gfx_target) {
+  if (cache_ == nullptr) return std::nullopt;
+  auto kept = cache_->get(key);
+  if (!kept.ok()) {
+    log::warn(kept.status().to_string());
+    return std::nullopt;
+  }
+  if (!kept->has_value()) return std::nullopt;
+  if (const Status status = check_target(**kept, gfx_target); !status.ok()) {
+    log::warn(status.to_string());
+    return std::nullopt;
+  }
+  return std::move(**kept);
+}
+
+Result<std::string> HipCompileCache::compile(const HipSource& source, std::string_view gfx_target) {
+  CacheKey key("amd-kernel");
+  key.add("format", std::uint64_t{1}).add("compiler", compiler_.version).add("target", gfx_target);
+  key.add("name", source.name).add("text", source.text);
+  for (const HipFile& file : source.headers) key.add(file.path, file.text);
+  auto kept = find_kept(key, gfx_target);
+  {
+    const std::lock_guard lock(mutex_);
+    ++(kept ? statistics_.hits : statistics_.misses);
+    if (!kept) ++statistics_.compilations;
+  }
+  if (kept) return std::move(*kept);
+  auto object = compile_hip(compiler_, source, gfx_target, time_limit_);
+  if (!object.ok()) {
+    const std::lock_guard lock(mutex_);
+    ++statistics_.errors;
+    return object;
+  }
+  if (cache_ != nullptr) {
+    if (const Status status = cache_->put(key, *object); !status.ok()) log::warn(status.to_string());
+  }
+  return object;
+}
+
+HipCompileStatistics HipCompileCache::statistics() const {
+  const std::lock_guard lock(mutex_);
+  return statistics_;
+}
+
+}  // namespace kpt

@@ -1,0 +1,88 @@
+// HIP source → a code object for one gfx target, by a clang that knows the target, in a child process.
+//
+// The source includes nothing but the files it brings along: no header and no library of ROCm is needed, so a clang of
+// the distribution is enough (clang 19 for all targets but gfx950, which needs 22).
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/environment.h"
+#include "compile_cache/compile_cache.h"
+#include "kpt/status.h"
+
+namespace kpt {
+
+struct HipFile {
+  std::string path;  // as it is included, "kernels/gpu/simt.h"; without ".."
+  std::string text;
+};
+
+struct HipSource {
+  std::string name;  // "norm.hip": what errors name; a plain file name
+  std::string text;
+  std::vector<HipFile> headers;
+};
+
+// Our own kernels of one family (kernels/gpu/kernel_sources.h). Fails with kNotFound.
+Result<HipSource> own_kernels(std::string_view family);
+
+struct HipCompiler {
+  std::string path;
+  std::string version;  // the first line of --version: part of every cache key
+};
+
+// The first compiler that accepts the target: ROCm's (ROCM_PATH, /opt/rocm, PATH), then clang++-22, -21, -20, -19 of
+// the system, then clang++. Fails with kUnsupported and what to install, kInvalidArchitecture for a target that the
+// table does not have.
+Result<HipCompiler> find_hip_compiler(const Environment& environment, std::string_view gfx_target);
+
+// Compiles in a folder of its own below the system's temporary one. Fails with
+//   kKernelCompilation    file, line and the compiler's text are in the message and in the details
+//   (HipCompilationError) kCompilationTimeout   killed at the limit kInvalidArchitecture  no such target in the table
+//   kIo, kNotFound        no place to write, no such compiler
+// The kernel sees KPT_WAVE, the target's wavefront size. What comes back was read by read_code_object().
+Result<std::string> compile_hip(const HipCompiler& compiler, const HipSource& source, std::string_view gfx_target,
+                                std::chrono::milliseconds time_limit);
+
+struct HipCompileStatistics {
+  std::uint64_t compilations = 0;  // that the compiler was started for
+  std::uint64_t hits = 0;          // of the cache
+  std::uint64_t misses = 0;
+  std::uint64_t errors = 0;
+  double hit_rate() const {
+    return hits + misses == 0 ? 0.0 : static_cast<double>(hits) / static_cast<double>(hits + misses);
+  }
+};
+
+// compile_hip() with results kept between processes. Safe to call from several threads; two that ask for the same thing
+// at once compile it twice.
+class HipCompileCache {
+ public:
+  // `cache` may be null (nothing is kept) and must outlive this object.
+  HipCompileCache(HipCompiler compiler, CompileCache* cache, std::chrono::milliseconds time_limit)
+      : compiler_(std::move(compiler)), cache_(cache), time_limit_(time_limit) {}
+
+  // An entry that is not a sound code object for the target is compiled anew. Trouble with the cache is logged and
+  // costs time only.
+  Result<std::string> compile(const HipSource& source, std::string_view gfx_target);
+  HipCompileStatistics statistics() const;
+  const HipCompiler& compiler() const { return compiler_; }
+
+ private:
+  std::optional<std::string> find_kept(const CacheKey& key, std::string_view gfx_target);
+
+  HipCompiler compiler_;
+  CompileCache* cache_;
+  std::chrono::milliseconds time_limit_;
+  mutable std::mutex mutex_;
+  HipCompileStatistics statistics_;
+};
+
+}  // namespace kpt

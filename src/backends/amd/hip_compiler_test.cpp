@@ -1,0 +1,159 @@
+#include "backends/amd/hip_compiler.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "backends/amd/code_object.h"
+#include "backends/amd/code_object_forge.h"
+#include "base/files.h"
+#include "kpt/errors.h"
+
+namespace kpt {
+namespace {
+
+using ::testing::HasSubstr;
+namespace fs = std::filesystem;
+
+constexpr std::chrono::milliseconds kLimit{120000};
+
+class HipCompilerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() /
+              ("kpt_hip_test_" + std::to_string(::getpid()) + "_" + std::to_string(std::random_device{}()));
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  // A compiler that is a script; $out is the file it should write.
+  HipCompiler script(const std::string& text) {
+    const fs::path path = folder_ / "clang++-22";
+    const std::string head = "#!/bin/sh\nout=\nfor a; do [ \"$last\" = -o ] && out=$a; last=$a; done\n";
+    EXPECT_TRUE(write_file_atomically(path, head + text).ok());
+    fs::permissions(path, fs::perms::owner_all);
+    return {path.string(), "script 1"};
+  }
+  CompileCache cache() { return std::move(CompileCache::open(folder_ / "cache", 1U << 30U)).value(); }
+
+  fs::path folder_;
+  HipSource source_{"kernel.hip", "text", {{"a/b.h", "header"}}};
+};
+
+TEST_F(HipCompilerTest, ErrorsCarryFileLineAndText) {
+  const HipCompiler compiler = script("echo \"$last:12:5: error: use of 'undeclared'\" >&2; exit 1");
+  const auto object = compile_hip(compiler, source_, "gfx942", kLimit);
+  EXPECT_EQ(object.status().code(), StatusCode::kKernelCompilation);
+  EXPECT_EQ(object.status().vendor(), Vendor::kAmd);
+  EXPECT_EQ(object.status().message(), "kernel.hip line 12 does not compile for gfx942: use of 'undeclared'");
+  EXPECT_THAT(object.status().details(), ::testing::Contains(StatusDetail{"line", "12"}));
+  EXPECT_THROW(throw_status(object.status()), HipCompilationError);
+}
+
+TEST_F(HipCompilerTest, ErrorsWithoutAPlaceAndSilentFailuresAreTold) {
+  const auto driver = compile_hip(script("echo \"clang: error: unsupported HIP gpu architecture\" >&2; exit 1"),
+                                  source_, "gfx942", kLimit);
+  EXPECT_EQ(driver.status().message(), "kernel.hip does not compile for gfx942: unsupported HIP gpu architecture");
+  const auto silent = compile_hip(script("exit 3"), source_, "gfx942", kLimit);
+  EXPECT_THAT(silent.status().message(), HasSubstr("exit code 3"));
+  const auto garbage = compile_hip(script("echo garbage >\"$out\""), source_, "gfx942", kLimit);
+  EXPECT_THAT(garbage.status().message(), HasSubstr("what cannot be used"));
+  EXPECT_EQ(compile_hip({"/no/such/clang", "1"}, source_, "gfx942", kLimit).status().code(), StatusCode::kNotFound);
+}
+
+TEST_F(HipCompilerTest, ACompilerThatHangsIsKilled) {
+  const auto object = compile_hip(script("sleep 100"), source_, "gfx942", std::chrono::milliseconds(300));
+  EXPECT_EQ(object.status().code(), StatusCode::kCompilationTimeout);
+  EXPECT_THAT(object.status().message(), HasSubstr("no answer within 0.3 s"));
+}
+
+TEST_F(HipCompilerTest, BadTargetsAndPathsAreRefused) {
+  const HipCompiler compiler = script("exit 0");
+  EXPECT_EQ(compile_hip(compiler, source_, "gfx943", kLimit).status().code(), StatusCode::kInvalidArchitecture);
+  for (const char* path : {"../b.h", "/etc/b.h", "a//b.h", ""}) {
+    HipSource bad = source_;
+    bad.headers[0].path = path;
+    EXPECT_EQ(compile_hip(compiler, bad, "gfx942", kLimit).status().code(), StatusCode::kInvalidArgument) << path;
+  }
+  HipSource bad = source_;
+  bad.name = "a/b.hip";
+  EXPECT_EQ(compile_hip(compiler, bad, "gfx942", kLimit).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(own_kernels("nothing").status().code(), StatusCode::kNotFound);
+}
+
+TEST_F(HipCompilerTest, TheFirstCompilerThatKnowsTheTargetIsTaken) {
+  const HipCompiler compiler = script("case \"$*\" in *--version*) echo 'clang 22';; *gfx950*) exit 1;; esac");
+  const Environment environment =
+      Environment::from_map({{"PATH", "relative:" + folder_.string()}, {"ROCM_PATH", "/no/such"}});
+  const auto found = find_hip_compiler(environment, "gfx942");
+  ASSERT_TRUE(found.ok()) << found.status().to_string();
+  EXPECT_EQ(found->path, compiler.path);
+  EXPECT_EQ(found->version, "clang 22");
+  const auto missing = find_hip_compiler(environment, "gfx950");
+  EXPECT_EQ(missing.status().code(), StatusCode::kUnsupported);
+  EXPECT_THAT(missing.status().message(), HasSubstr("does not know it; install clang-22 and lld-22"));
+  EXPECT_EQ(find_hip_compiler(environment, "gfx1").status().code(), StatusCode::kInvalidArchitecture);
+}
+
+TEST_F(HipCompilerTest, ResultsAreKeptAndDamagedOnesAreMadeAnew) {
+  const std::string good = testing::make_code_object(testing::make_metadata({{"kernel", {}}}));
+  ASSERT_TRUE(write_file_atomically(folder_ / "good", good).ok());
+  const HipCompiler compiler =
+      script("echo x >>" + (folder_ / "calls").string() + "; cp " + (folder_ / "good").string() + " \"$out\"");
+  CompileCache kept = cache();
+  HipCompileCache first(compiler, &kept, kLimit);
+  ASSERT_EQ(first.compile(source_, "gfx942").value_or(""), good);
+  EXPECT_EQ(first.statistics().compilations, 1U);
+  EXPECT_EQ(first.statistics().misses, 1U);
+
+  CompileCache again = cache();  // as another process would open it
+  HipCompileCache second(compiler, &again, kLimit);
+  ASSERT_EQ(second.compile(source_, "gfx942").value_or(""), good);
+  EXPECT_EQ(second.statistics().compilations, 0U);
+  EXPECT_EQ(second.statistics().hits, 1U);
+  EXPECT_EQ(second.statistics().hit_rate(), 1.0);
+
+  HipSource other = source_;
+  other.headers[0].text += " ";
+  ASSERT_TRUE(second.compile(other, "gfx942").ok());
+  EXPECT_EQ(second.statistics().misses, 1U);
+
+  for (const auto& entry : fs::directory_iterator(folder_ / "cache")) {
+    if (entry.path().extension() == ".entry") fs::resize_file(entry.path(), fs::file_size(entry.path()) - 1);
+  }
+  CompileCache damaged = cache();
+  HipCompileCache third(compiler, &damaged, kLimit);
+  ASSERT_EQ(third.compile(source_, "gfx942").value_or(""), good);
+  EXPECT_EQ(third.statistics().compilations, 1U);
+  EXPECT_EQ(std::move(read_text_file(folder_ / "calls", 100)).value(), "x\nx\nx\n");
+}
+
+TEST_F(HipCompilerTest, ErrorsAreCountedAndNotKept) {
+  CompileCache kept = cache();
+  HipCompileCache compiler(script("exit 1"), &kept, kLimit);
+  EXPECT_FALSE(compiler.compile(source_, "gfx942").ok());
+  EXPECT_FALSE(compiler.compile(source_, "gfx942").ok());
+  EXPECT_EQ(compiler.statistics().errors, 2U);
+  EXPECT_EQ(compiler.statistics().compilations, 2U);
+  EXPECT_EQ(compiler.statistics().hits, 0U);
+}
+
+TEST_F(HipCompilerTest, ARealCompilerNamesTheLine) {
+  const auto compiler = find_hip_compiler(Environment::from_process(), "gfx942");
+  if (!compiler.ok()) GTEST_SKIP() << compiler.status().message();
+  HipSource source{"broken.hip", "#include \"a/b.h\"\nint x = nothing;\n", {{"a/b.h", "\n"}}};
+  const auto object = compile_hip(*compiler, source, "gfx942", kLimit);
+  EXPECT_THAT(object.status().message(), HasSubstr("broken.hip line 2 does not compile for gfx942"));
+  EXPECT_THAT(object.status().message(), HasSubstr("nothing"));
+  source.text = "#include \"a/b.h\"\n";
+  source.headers[0].text = "\n\nint y = missing;\n";
+  const auto header = compile_hip(*compiler, source, "gfx942", kLimit);
+  EXPECT_THAT(header.status().message(), HasSubstr("a/b.h line 3"));
+}
+
+}  // namespace
+}  // namespace kpt

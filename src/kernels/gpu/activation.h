@@ -1,0 +1,39 @@
+// Gated activations, and bias with activation, on a GPU: what a caller fills in. activation_kernels.h has the kernels.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/gpu/launch.h"
+
+namespace kpt::gpu {
+
+enum class Activation : std::int32_t;  // device_math.h; in the order of ir::Activation
+
+// output = activation(gate) · up: SwiGLU with silu, GeGLU with gelu. float32, float16, bfloat16. Where both are halves
+// of one tensor's rows: up = gate + width, both strides 2 · width.
+struct GatedCall {
+  DType dtype = DType::kFloat32;
+  Activation activation{};
+  const void* gate = nullptr;
+  const void* up = nullptr;
+  void* output = nullptr;  // contiguous
+  std::int64_t rows = 0, width = 0;
+  std::int64_t gate_stride = 0, up_stride = 0;  // elements between rows
+};
+Result<Plan> plan_gated(const GatedCall& call, const DeviceShape& device);
+
+// output = activation(input + bias) + residual.
+struct BiasCall {
+  DType dtype = DType::kFloat32;
+  Activation activation{};
+  const void* input = nullptr;
+  const void* bias = nullptr;  // [width], of `bias_dtype`; null: none
+  DType bias_dtype = DType::kFloat32;
+  const void* residual = nullptr;  // null: none
+  void* output = nullptr;          // contiguous; may be the input when that is contiguous
+  std::int64_t rows = 0, width = 0;
+  std::int64_t input_stride = 0, residual_stride = 0;
+};
+Result<Plan> plan_bias_activation(const BiasCall& call, const DeviceShape& device);
+
+}  // namespace kpt::gpu

@@ -1,0 +1,34 @@
+// The kernels of each family as functions of the host. Made from host_kernels.cpp.in, one source for each family.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "kernels/gpu/host_block.h"
+#include "kernels/gpu/launch.h"
+
+namespace kpt::gpu {
+
+struct HostEntry {
+  KernelInfo info;
+  HostKernel wave_32;
+  HostKernel wave_64;
+};
+
+// A family is a file <family>_kernels.h; this list and that of CMakeLists.txt are all there is to a new one.
+#define KPT_GPU_FAMILIES(X) \
+  X(activation)             \
+  X(convert)                \
+  X(embedding)              \
+  X(norm)                   \
+  X(norm_backward)          \
+  X(quantize)               \
+  X(rotary)                 \
+  X(softmax)                \
+  X(transpose)
+
+#define KPT_DECLARE_FAMILY(family) std::span<const HostEntry> host_##family##_kernels();
+KPT_GPU_FAMILIES(KPT_DECLARE_FAMILY)
+#undef KPT_DECLARE_FAMILY
+
+}  // namespace kpt::gpu

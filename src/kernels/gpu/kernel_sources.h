@@ -1,0 +1,23 @@
+// The text of the kernels, for compilers that run when a model is compiled.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace kpt::gpu {
+
+struct SourceFile {
+  std::string_view path;  // "kernels/gpu/simt.h": as it is included
+  std::string_view text;
+};
+
+// All headers that device code includes.
+std::span<const SourceFile> kernel_sources();
+// "activation", "convert", …
+std::span<const std::string_view> kernel_families();
+// A HIP source that defines every kernel of a family by its name; includes files of kernel_sources(). The compiler must
+// be given -DKPT_WAVE=32 or 64. Empty for an unknown family.
+std::string hip_source(std::string_view family);
+
+}  // namespace kpt::gpu

@@ -1,0 +1,59 @@
+// LayerNorm and RMSNorm on a GPU: what a caller fills in. norm_kernels.h has the kernels and what limits them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/gpu/launch.h"
+
+namespace kpt::gpu {
+
+enum class NormKind : std::uint8_t { kLayer, kRms };
+
+// sum = input + residual; normed = norm(sum) · weight + bias. Memory is the device's; nothing is owned. Tensors of
+// float32, float16 or bfloat16, all of `dtype`; weight and bias may be float32. Sums are in float32.
+struct NormCall {
+  DType dtype = DType::kFloat32;
+  NormKind kind = NormKind::kLayer;
+  const void* input = nullptr;
+  const void* residual = nullptr;  // null: none
+  const void* weight = nullptr;    // [width]; null: ones
+  const void* bias = nullptr;      // [width]; null: zeros
+  DType weight_dtype = DType::kFloat32;
+  DType bias_dtype = DType::kFloat32;
+  void* normed = nullptr;  // contiguous; null: not wanted
+  void* sum = nullptr;     // contiguous; null: not wanted
+  float* mean = nullptr;   // [rows], for the backward pass; null: not wanted
+  float* scale = nullptr;  // [rows], 1 / deviation; null: not wanted
+  std::int64_t rows = 0;
+  std::int64_t width = 0;
+  std::int64_t input_stride = 0;  // elements between rows
+  std::int64_t residual_stride = 0;
+  float epsilon = 0;
+};
+
+Result<Plan> plan_norm(const NormCall& call, const DeviceShape& device);
+
+// The gradients of normed and sum come in, those of input (the residual's is the same), weight and bias go out.
+struct NormBackwardCall {
+  DType dtype = DType::kFloat32;
+  NormKind kind = NormKind::kLayer;
+  const void* gradient = nullptr;  // of normed, contiguous
+  const void* input = nullptr;     // the norm's input: the sum, contiguous
+  const void* weight = nullptr;    // null: ones
+  DType weight_dtype = DType::kFloat32;
+  const float* mean = nullptr;  // as plan_norm() left them
+  const float* scale = nullptr;
+  const void* sum_gradient = nullptr;  // of sum, contiguous; null: none
+  void* input_gradient = nullptr;      // contiguous
+  void* weight_gradient = nullptr;     // [width], of weight_dtype; null: not wanted
+  void* bias_gradient = nullptr;       // [width], of weight_dtype; null: not wanted
+  std::int64_t rows = 0;
+  std::int64_t width = 0;
+  void* workspace = nullptr;  // norm_backward_workspace() bytes, aligned to 16
+};
+
+std::size_t norm_backward_workspace(const NormBackwardCall& call, const DeviceShape& device);
+Result<Plan> plan_norm_backward(const NormBackwardCall& call, const DeviceShape& device);
+
+}  // namespace kpt::gpu

@@ -1,0 +1,144 @@
+#include <cmath>
+
+#include "kernels/gpu/gpu_testing.h"
+#include "kernels/gpu/norm.h"
+
+namespace kpt::gpu::testing {
+namespace {
+
+class NormBackward : public KernelTest {
+ protected:
+  void check_case(DType dtype, std::int64_t rows, std::int64_t width, std::int64_t offset);
+};
+
+void check_columns(const Buffer& got, const std::vector<double>& wanted, const std::vector<double>& sizes,
+                   DType dtype) {
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    ASSERT_TRUE(is_near(got.get(static_cast<std::int64_t>(i)), wanted[i], dtype, 1e-6 * sizes[i])) << i;
+  }
+}
+
+void NormBackward::check_case(DType dtype, std::int64_t rows, std::int64_t width, std::int64_t offset) {
+  SCOPED_TRACE(std::to_string(rows) + "x" + std::to_string(width) + " " + std::string(to_string(dtype)));
+  const DType weight_dtype = pick({dtype, DType::kFloat32});
+  Buffer gradient(*device_, dtype, rows * width, offset);
+  Buffer input(*device_, dtype, rows * width);
+  Buffer sum_gradient(*device_, dtype, rows * width);
+  Buffer weight(*device_, weight_dtype, width);
+  Buffer mean(*device_, DType::kFloat32, rows);
+  Buffer scale(*device_, DType::kFloat32, rows);
+  Buffer input_gradient(*device_, dtype, rows * width);
+  Buffer weight_gradient(*device_, weight_dtype, width);
+  Buffer bias_gradient(*device_, weight_dtype, width);
+  gradient.fill(random_);
+  input.fill(random_, 1, 0.5);
+  sum_gradient.fill(random_);
+  weight.fill(random_, 0.3, 1);
+  mean.fill(random_, 0.2, 0.5);
+  scale.fill(random_, 0.1, 1);
+  NormBackwardCall call;
+  call.dtype = dtype;
+  call.kind = pick({NormKind::kLayer, NormKind::kRms});
+  call.gradient = gradient.data();
+  call.input = input.data();
+  if (draw(0, 2) != 0) call.weight = weight.data();
+  call.weight_dtype = weight_dtype;
+  if (call.kind == NormKind::kLayer) call.mean = mean.floats();
+  call.scale = scale.floats();
+  if (draw(0, 1) == 0) call.sum_gradient = sum_gradient.data();
+  call.input_gradient = input_gradient.data();
+  if (draw(0, 2) != 0) call.weight_gradient = weight_gradient.data();
+  if (draw(0, 1) == 0) call.bias_gradient = bias_gradient.data();
+  call.rows = rows;
+  call.width = width;
+  Buffer workspace(*device_, DType::kFloat32, static_cast<std::int64_t>(norm_backward_workspace(call, shape()) / 4));
+  call.workspace = workspace.data();
+  const auto plan = plan_norm_backward(call, shape());
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  SCOPED_TRACE(plan->front().kernel);
+  run(plan);
+
+  std::vector<double> weight_sum(static_cast<std::size_t>(width)), bias_sum(weight_sum), size_sum(weight_sum);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    std::vector<double> g, y;
+    double average = 0, average_product = 0;
+    const double center = call.kind == NormKind::kLayer ? mean.get(row) : 0.0;
+    for (std::int64_t column = 0; column < width; ++column) {
+      const double dy = gradient.get(row * width + column);
+      y.push_back((input.get(row * width + column) - center) * scale.get(row));
+      g.push_back(dy * (call.weight == nullptr ? 1.0 : weight.get(column)));
+      average += g.back() / static_cast<double>(width);
+      average_product += g.back() * y.back() / static_cast<double>(width);
+      const auto i = static_cast<std::size_t>(column);
+      weight_sum[i] += dy * y.back();
+      bias_sum[i] += dy;
+      size_sum[i] += std::abs(dy) * (1 + std::abs(y.back()));
+    }
+    if (call.kind == NormKind::kRms) average = 0;
+    for (std::int64_t column = 0; column < width; ++column) {
+      const auto i = static_cast<std::size_t>(column);
+      double wanted = scale.get(row) * (g[i] - average - y[i] * average_product);
+      if (call.sum_gradient != nullptr) wanted += sum_gradient.get(row * width + column);
+      ASSERT_TRUE(is_near(input_gradient.get(row * width + column), wanted, dtype, 1e-5)) << row << ", " << column;
+    }
+  }
+  if (call.weight_gradient != nullptr) check_columns(weight_gradient, weight_sum, size_sum, weight_dtype);
+  if (call.bias_gradient != nullptr) check_columns(bias_gradient, bias_sum, size_sum, weight_dtype);
+}
+
+TEST_P(NormBackward, RandomShapesAndTypes) {
+  for (int round = 0; round < 25; ++round) {
+    check_case(draw_type(), draw(1, 24), draw_width(), draw(0, 3) == 0 ? 1 : 0);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(NormBackward, WideRowsNeedTheGeneralKernel) { check_case(DType::kFloat32, 3, 4100, 0); }
+
+TEST_P(NormBackward, OverNoRowsTheParametersGradientsAreZeros) {
+  Buffer weight_gradient(*device_, DType::kFloat32, 40);
+  NormBackwardCall call;
+  call.width = 40;
+  call.weight_gradient = weight_gradient.data();
+  run(plan_norm_backward(call, shape()));
+  for (std::int64_t column = 0; column < 40; ++column) EXPECT_EQ(weight_gradient.get(column), 0.0);
+}
+
+TEST_P(NormBackward, TheSameBitsInEveryRun) {
+  const std::int64_t rows = 9, width = 264;
+  Buffer gradient(*device_, DType::kFloat32, rows * width), input(*device_, DType::kFloat32, rows * width);
+  Buffer scale(*device_, DType::kFloat32, rows), out(*device_, DType::kFloat32, rows * width);
+  Buffer first(*device_, DType::kFloat32, width), second(*device_, DType::kFloat32, width);
+  gradient.fill(random_);
+  input.fill(random_);
+  scale.fill(random_);
+  NormBackwardCall call;
+  call.kind = NormKind::kRms;
+  call.gradient = gradient.data();
+  call.input = input.data();
+  call.scale = scale.floats();
+  call.input_gradient = out.data();
+  call.rows = rows;
+  call.width = width;
+  call.weight_gradient = first.data();
+  Buffer workspace(*device_, DType::kFloat32, static_cast<std::int64_t>(norm_backward_workspace(call, shape()) / 4));
+  call.workspace = workspace.data();
+  run(plan_norm_backward(call, shape()));
+  call.weight_gradient = second.data();
+  run(plan_norm_backward(call, shape()));
+  for (std::int64_t column = 0; column < width; ++column) ASSERT_EQ(first.code(column), second.code(column));
+}
+
+TEST_P(NormBackward, BadCallsAreRefused) {
+  NormBackwardCall call;
+  call.rows = call.width = 4;
+  EXPECT_EQ(plan_norm_backward(call, shape()).status().code(), StatusCode::kInvalidArgument);
+  call.weight_dtype = DType::kInt8;
+  EXPECT_EQ(plan_norm_backward(call, shape()).status().message(),
+            "norm_backward: the weight must be of the input's type or float32");
+}
+
+KPT_KERNEL_TESTS(NormBackward);
+
+}  // namespace
+}  // namespace kpt::gpu::testing

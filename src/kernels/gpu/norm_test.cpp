@@ -1,0 +1,193 @@
+#include "kernels/gpu/norm.h"
+
+#include <cmath>
+
+#include "kernels/gpu/gpu_testing.h"
+
+namespace kpt::gpu::testing {
+namespace {
+
+class Norm : public KernelTest {
+ protected:
+  void check_random_case();
+};
+
+struct Wanted {
+  double mean = 0, scale = 0;
+  std::vector<double> sum, normed;
+};
+
+Wanted reference(const NormCall& call, const std::vector<double>& sum, const Buffer* weight, const Buffer* bias) {
+  Wanted wanted;
+  wanted.sum = sum;
+  const auto width = static_cast<double>(sum.size());
+  if (call.kind == NormKind::kLayer) {
+    for (const double x : sum) wanted.mean += x / width;
+  }
+  double squares = 0;
+  for (const double x : sum) squares += (x - wanted.mean) * (x - wanted.mean);
+  wanted.scale = 1 / std::sqrt(squares / width + static_cast<double>(call.epsilon));
+  for (std::size_t i = 0; i < sum.size(); ++i) {
+    const auto column = static_cast<std::int64_t>(i);
+    double y = (sum[i] - wanted.mean) * wanted.scale;
+    if (weight != nullptr) y *= weight->get(column);
+    if (bias != nullptr) y += bias->get(column);
+    wanted.normed.push_back(y);
+  }
+  return wanted;
+}
+
+void Norm::check_random_case() {
+  const DType dtype = draw_type();
+  const DType parameter_dtype = pick({dtype, DType::kFloat32});
+  const std::int64_t rows = draw(1, 6);
+  const std::int64_t width = draw_width();
+  const std::int64_t offset = draw(0, 3) == 0 ? draw(1, 3) : 0;
+  NormCall call;
+  call.dtype = dtype;
+  call.kind = pick({NormKind::kLayer, NormKind::kRms});
+  call.rows = rows;
+  call.width = width;
+  call.input_stride = width + pick<std::int64_t>({0, 0, 8, 3});
+  call.residual_stride = width + pick<std::int64_t>({0, 16, 1});
+  call.epsilon = 1e-5F;
+  Buffer input(*device_, dtype, (rows - 1) * call.input_stride + width, offset);
+  Buffer residual(*device_, dtype, (rows - 1) * call.residual_stride + width);
+  Buffer weight(*device_, parameter_dtype, width);
+  Buffer bias(*device_, parameter_dtype, width);
+  Buffer normed(*device_, dtype, rows * width);
+  Buffer sum(*device_, dtype, rows * width);
+  Buffer mean(*device_, DType::kFloat32, rows);
+  Buffer scale(*device_, DType::kFloat32, rows);
+  input.fill(random_, 1.5, 3);
+  residual.fill(random_);
+  weight.fill(random_, 0.5, 1);
+  bias.fill(random_);
+  call.input = input.data();
+  if (draw(0, 1) == 0) call.residual = residual.data();
+  if (call.residual == nullptr) call.residual_stride = 0;
+  if (draw(0, 3) != 0) call.weight = weight.data();
+  if (draw(0, 2) != 0) call.bias = bias.data();
+  call.weight_dtype = call.bias_dtype = parameter_dtype;
+  if (draw(0, 4) != 0) call.normed = normed.data();
+  if (draw(0, 1) == 0 || call.normed == nullptr) call.sum = sum.data();
+  call.mean = mean.floats();
+  call.scale = scale.floats();
+  const auto plan = plan_norm(call, shape());
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  SCOPED_TRACE(plan->front().kernel + " of " + std::to_string(rows) + "x" + std::to_string(width));
+  run(plan);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    std::vector<double> values;
+    for (std::int64_t column = 0; column < width; ++column) {
+      const double more = call.residual == nullptr ? 0.0 : residual.get(row * call.residual_stride + column);
+      values.push_back(input.get(row * call.input_stride + column) + more);
+    }
+    const Wanted wanted =
+        reference(call, values, call.weight == nullptr ? nullptr : &weight, call.bias == nullptr ? nullptr : &bias);
+    ASSERT_TRUE(is_near(mean.get(row), wanted.mean, DType::kFloat32, 4e-6));
+    ASSERT_TRUE(is_near(scale.get(row), wanted.scale, DType::kFloat32, 4e-6 * wanted.scale));
+    for (std::int64_t column = 0; column < width; ++column) {
+      const auto i = static_cast<std::size_t>(column);
+      if (call.normed != nullptr) {
+        const double slack = 2e-5 * (1 + std::abs(values[i]) * wanted.scale);
+        ASSERT_TRUE(is_near(normed.get(row * width + column), wanted.normed[i], dtype, slack)) << row << ", " << column;
+      }
+      if (call.sum != nullptr) {
+        ASSERT_TRUE(is_near(sum.get(row * width + column), values[i], dtype, 1e-6));
+      }
+    }
+  }
+}
+
+TEST_P(Norm, RandomShapesTypesAndStrides) {
+  for (int round = 0; round < 40; ++round) {
+    check_random_case();
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(Norm, EveryKernelIsChosenSomewhere) {
+  alignas(16) static float memory[16];
+  NormCall call;
+  call.rows = 1;
+  call.input = memory;
+  for (const auto& [width, name] :
+       std::vector<std::pair<std::int64_t, std::string>>{{4, "norm_wave_f32"},
+                                                         {4 * 4 * shape().wave + 4, "norm_block_f32"},
+                                                         {16388, "norm_streamed_f32"},
+                                                         {5, "norm_scalar_f32"}}) {
+    call.width = call.input_stride = width;
+    const auto plan = plan_norm(call, shape());
+    ASSERT_TRUE(plan.ok());
+    EXPECT_EQ(plan->front().kernel, name) << width;
+    EXPECT_EQ(plan->front().threads % static_cast<unsigned>(shape().wave), 0U);
+  }
+}
+
+TEST_P(Norm, LongRowsAreStreamed) {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    const std::int64_t width = 33000;
+    Buffer input(*device_, dtype, width);
+    Buffer normed(*device_, dtype, width);
+    input.fill(random_, 2, 100);  // far from zero: the sum of squares would cancel
+    NormCall call;
+    call.dtype = dtype;
+    call.input = input.data();
+    call.normed = normed.data();
+    call.rows = 1;
+    call.width = call.input_stride = width;
+    call.epsilon = 1e-5F;
+    run(plan_norm(call, shape()));
+    std::vector<double> values;
+    for (std::int64_t column = 0; column < width; ++column) values.push_back(input.get(column));
+    const Wanted wanted = reference(call, values, nullptr, nullptr);
+    for (std::int64_t column = 0; column < width; ++column) {
+      const double exact = wanted.normed[static_cast<std::size_t>(column)];
+      ASSERT_TRUE(is_near(normed.get(column), exact, dtype, 5e-5)) << column;
+    }
+  }
+}
+
+TEST_P(Norm, ZerosStayZerosAndNanStaysInItsRow) {
+  const std::int64_t width = 72;
+  Buffer input(*device_, DType::kFloat16, 3 * width);
+  Buffer normed(*device_, DType::kFloat16, 3 * width);
+  input.fill(random_);
+  for (std::int64_t column = 0; column < width; ++column) input.set(column, 0);
+  input.set(width + 3, std::nan(""));
+  NormCall call;
+  call.dtype = DType::kFloat16;
+  call.input = input.data();
+  call.normed = normed.data();
+  call.rows = 3;
+  call.width = call.input_stride = width;
+  call.epsilon = 1e-6F;
+  run(plan_norm(call, shape()));
+  for (std::int64_t column = 0; column < width; ++column) {
+    EXPECT_EQ(normed.get(column), 0.0);
+    EXPECT_TRUE(std::isnan(normed.get(width + column)));
+    EXPECT_FALSE(std::isnan(normed.get(2 * width + column)));
+  }
+}
+
+TEST_P(Norm, NothingToDoIsNoLaunchAndBadCallsAreRefused) {
+  NormCall call;
+  call.width = 8;
+  EXPECT_TRUE(plan_norm(call, shape())->empty());
+  call.rows = 2;
+  EXPECT_EQ(plan_norm(call, shape()).status().code(), StatusCode::kInvalidArgument);
+  call.rows = -1;
+  EXPECT_EQ(plan_norm(call, shape()).status().message(), "norm: a size is -1");
+  call.rows = std::int64_t{1} << 40;
+  call.width = std::int64_t{1} << 30;
+  EXPECT_FALSE(plan_norm(call, shape()).ok());
+  call.rows = call.width = 1;
+  call.dtype = DType::kInt32;
+  EXPECT_EQ(plan_norm(call, shape()).status().message(), "norm: no kernel for int32");
+}
+
+KPT_KERNEL_TESTS(Norm);
+
+}  // namespace
+}  // namespace kpt::gpu::testing

@@ -1,0 +1,151 @@
+// Numbers of 8 bits with scales found from the values: for each row, or for the whole tensor.
+//
+// Intensity: about 25 operations an element against 3 bytes of 16-bit input (a row is read twice, the second time from
+// L1 or L2): memory is the limit.
+//
+// Scale: largest magnitude of the finite values, divided by the largest number of the type; 1 where all are zero. Real
+// value = stored · scale. Infinities saturate. NaN stays NaN in FP8; int8 has none, so the row's scale becomes NaN and
+// nothing of the row passes for a number.
+#pragma once
+
+#include "kernels/gpu/device_math.h"
+#include "kernels/gpu/vectors.h"
+
+namespace kpt::gpu {
+
+struct QuantizeRowsArgs {
+  const void* input;
+  void* output;  // rows without gaps
+  float* scale;  // [rows]
+  Int64 width;
+  Int64 input_stride;  // elements between rows
+  Int32 vectors;       // width and stride are multiples of 8, addresses of 16 bytes
+  Int32 threads;
+};
+
+inline constexpr int kQuantizeVector = 8;
+
+// The magnitude, 0 for infinities and NaN.
+KPT_DEVICE float finite_magnitude(float x) {
+  const float size = magnitude_of(x);
+  return size < infinity() ? size : 0.0F;
+}
+
+// scale for the type T, and never one that is 0: the smallest normal number where the division underflows.
+template <typename T>
+KPT_DEVICE float scale_for(float greatest) {
+  if (greatest == 0) return 1.0F;
+  const float scale = greatest / largest_of<T>();
+  return scale < 1.17549435e-38F ? 1.17549435e-38F : scale;
+}
+
+template <typename T, typename Q, int V, typename L>
+KPT_DEVICE void quantize_row(const QuantizeRowsArgs& a, L& lane, float* scratch) {
+  const Int64 row = lane.block();
+  const T* input = static_cast<const T*>(a.input) + row * a.input_stride;
+  Q* output = static_cast<Q*>(a.output) + row * a.width;
+  const Int64 first = static_cast<Int64>(lane.thread()) * V;
+  const Int64 step = static_cast<Int64>(a.threads) * V;
+  float x[V];
+  float greatest = 0;
+  float nans = 0;
+  for (Int64 column = first; column < a.width; column += step) {
+    load_floats<V>(input + column, x);
+    KPT_UNROLL
+    for (int i = 0; i < V; ++i) {
+      greatest = greater_of(greatest, finite_magnitude(x[i]));
+      nans += x[i] != x[i] ? 1.0F : 0.0F;
+    }
+  }
+  float scale = scale_for<Q>(block_max(lane, greatest, scratch, a.threads));
+  const bool has_nan = block_sum(lane, nans, scratch + kMaxWaves, a.threads) > 0;
+  for (Int64 column = first; column < a.width; column += step) {
+    load_floats<V>(input + column, x);
+    KPT_UNROLL
+    for (int i = 0; i < V; ++i) x[i] /= scale;
+    store_floats<V>(output + column, x);
+  }
+  if (lane.thread() != 0) return;
+  if constexpr (__is_same(Q, Int8)) scale = has_nan ? nan_float() : scale;
+  a.scale[row] = scale;
+}
+
+template <typename T, typename Q, typename L>
+KPT_DEVICE void quantize_rows(const QuantizeRowsArgs& a, L& lane) {
+  KPT_SHARED(lane, float, scratch, 2 * kMaxWaves);
+  if (a.vectors != 0) {
+    quantize_row<T, Q, kQuantizeVector>(a, lane, scratch);
+  } else {
+    quantize_row<T, Q, 1>(a, lane, scratch);
+  }
+}
+
+// The largest finite magnitude: each block's share, then of all shares. FP8 only, so NaN needs no scale of its own.
+struct LargestArgs {
+  const void* input;
+  float* shares;  // [blocks]
+  Int64 count;
+  Int64 blocks;
+  Int32 vectors;
+  Int32 threads;
+};
+
+template <typename T, typename L>
+KPT_DEVICE void largest_shares(const LargestArgs& a, L& lane) {
+  KPT_SHARED(lane, float, scratch, kMaxWaves);
+  const T* input = static_cast<const T*>(a.input);
+  const Int64 thread = lane.block() * a.threads + lane.thread();
+  const Int64 threads = a.blocks * a.threads;
+  const Int64 whole = a.vectors != 0 ? a.count / kQuantizeVector : 0;
+  float greatest = 0;
+  for (Int64 item = thread; item < whole; item += threads) {
+    float x[kQuantizeVector];
+    load_floats<kQuantizeVector>(input + item * kQuantizeVector, x);
+    KPT_UNROLL
+    for (int i = 0; i < kQuantizeVector; ++i) greatest = greater_of(greatest, finite_magnitude(x[i]));
+  }
+  for (Int64 index = whole * kQuantizeVector + thread; index < a.count; index += threads) {
+    greatest = greater_of(greatest, finite_magnitude(to_float(input[index])));
+  }
+  greatest = block_max(lane, greatest, scratch, a.threads);
+  if (lane.thread() == 0) a.shares[lane.block()] = greatest;
+}
+
+struct TensorScaleArgs {
+  const float* shares;
+  float* largest;  // null: not wanted
+  float* scale;    // null: not wanted
+  Int64 blocks;
+  float type_largest;
+  Int32 threads;
+};
+
+template <typename L>
+KPT_DEVICE void tensor_scale(const TensorScaleArgs& a, L& lane) {
+  KPT_SHARED(lane, float, scratch, kMaxWaves);
+  float greatest = 0;
+  for (Int64 block = lane.thread(); block < a.blocks; block += a.threads)
+    greatest = greater_of(greatest, a.shares[block]);
+  greatest = block_max(lane, greatest, scratch, a.threads);
+  if (lane.thread() != 0) return;
+  if (a.largest != nullptr) *a.largest = greatest;
+  if (a.scale == nullptr) return;
+  const float scale = greatest / a.type_largest;
+  *a.scale = greatest == 0 ? 1.0F : (scale < 1.17549435e-38F ? 1.17549435e-38F : scale);
+}
+
+// X(name, arguments, most threads in a block, body)
+#define KPT_QUANTIZE_KERNELS_OF(X, T, type)                                             \
+  X(quantize_rows_##type##_i8, QuantizeRowsArgs, 512, quantize_rows<T, Int8>)           \
+  X(quantize_rows_##type##_e4m3, QuantizeRowsArgs, 512, quantize_rows<T, E4M3>)         \
+  X(quantize_rows_##type##_e4m3fnuz, QuantizeRowsArgs, 512, quantize_rows<T, E4M3Fnuz>) \
+  X(quantize_rows_##type##_e5m2, QuantizeRowsArgs, 512, quantize_rows<T, E5M2>)         \
+  X(quantize_rows_##type##_e5m2fnuz, QuantizeRowsArgs, 512, quantize_rows<T, E5M2Fnuz>) \
+  X(largest_##type, LargestArgs, 256, largest_shares<T>)
+#define KPT_QUANTIZE_KERNELS(X)            \
+  KPT_QUANTIZE_KERNELS_OF(X, float, f32)   \
+  KPT_QUANTIZE_KERNELS_OF(X, Half, f16)    \
+  KPT_QUANTIZE_KERNELS_OF(X, BFloat, bf16) \
+  X(tensor_scale_f32, TensorScaleArgs, 256, tensor_scale)
+
+}  // namespace kpt::gpu
