@@ -40,6 +40,10 @@ void lower_conv2d(Call& call) {
   shape.stride = call.ints("stride", {1, 1});
   shape.low = call.ints("padding", {0, 0});
   shape.high = shape.low;
+  if (shape.low.size() == 4) {  // above, left, below, right
+    shape.high = {shape.low[2], shape.low[3]};
+    shape.low.resize(2);
+  }
   shape.dilation = call.ints("dilation", {1, 1});
   shape.groups = call.integer("groups", 1);
   if (shape.stride.size() != 2 || shape.low.size() != 2 || shape.dilation.size() != 2)
