@@ -80,10 +80,10 @@ TEST(OptionEffect, PjrtPluginsAreLookedAtAndAMissingOneFails) {
 }
 
 TEST(OptionEffect, PjrtCompileTimeoutStopsACompilerThatHangs) {
-  const ProgramRun run = run_kpt({"run", KPT_SOURCE_DIR "/tests/golden/pt2/2.15.0/kwargs.pt2", "--device", "xla:fake",
-                                  "--set", "pjrt.plugins=fake=" KPT_BUILD_DIR "/fakes/pjrt/fake_pjrt_plugin.so",
-                                  "--set", "pjrt.compile_timeout_ms=300"},
-                                 {"FAKE_PJRT=hang PJRT_Client_Compile"});
+  const ProgramRun run = run_kpt(
+      {"run", KPT_SOURCE_DIR "/tests/golden/pt2/2.15.0/kwargs.pt2", "--device", "xla:fake", "--set",
+       "pjrt.plugins=fake=" KPT_BUILD_DIR "/fakes/pjrt/fake_pjrt_plugin.so", "--set", "pjrt.compile_timeout_ms=300"},
+      {"FAKE_PJRT=hang PJRT_Client_Compile"});
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_THAT(run.err, HasSubstr("was stopped after 0.3 s"));
 }
