@@ -55,7 +55,9 @@ void lower_permute(Call& call) {
 void swap_axes(Call& call, std::int64_t first, std::int64_t second) {
   const std::size_t rank = call.tensor("self").rank();
   Extents permutation = identity_permutation(rank);
-  if (rank > 0) std::swap(permutation[normalize_axis(first, rank)], permutation[normalize_axis(second, rank)]);
+  const std::size_t from = normalize_axis(first, rank);
+  const std::size_t to = normalize_axis(second, rank);
+  if (rank > 0) std::swap(permutation[from], permutation[to]);
   const ViewStep step = permute_to(permutation);
   call.set_view("self", {&step, 1});
 }
