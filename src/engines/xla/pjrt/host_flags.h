@@ -1,7 +1,9 @@
-// What XLA's CPU compiler must be told about this host before its plugin is opened.
+// What XLA must be told through the environment before a plugin is opened; its interface has no other way in.
 //
-// LLVM takes an Arm core's name for its instructions: on a machine whose kernel or hypervisor hides SVE it still
-// vectorises with it, and the program dies of an illegal instruction. The kernel's list of features knows better.
+// LLVM takes an Arm core's name for its instructions: on a machine whose kernel or hypervisor hides SVE it still emits
+// them for vectors (integer division among them, even of fixed width), and the process dies of an illegal instruction.
+// The kernel's list of features knows better. XLA's own limit on instruction sets does not help: it filters only what
+// the kernel lists. So the compiler is kept from vectorising there: slower, and right.
 #pragma once
 
 #include <string>
@@ -12,10 +14,11 @@
 namespace kpt::pjrt {
 
 // The value for XLA_FLAGS: `given` (what the user set), and where `cpuinfo` is of an Arm processor without SVE, the
-// flag that keeps the compiler from using it. A user's own xla_backend_extra_options stand.
+// flag that keeps the CPU compiler from using it. A user's own xla_backend_extra_options stand.
 std::string add_host_flags(std::string_view given, std::string_view cpuinfo);
 
-// Sets XLA_FLAGS in this process. A plugin reads it once, when its first program is compiled.
-void set_host_flags();
+// Sets XLA_FLAGS (for a plugin that computes on the CPU) and, unless the user has set it, TF_CPP_MIN_LOG_LEVEL so that
+// plugins print warnings and errors only. Both are read by a plugin once.
+void set_xla_environment(bool computes_on_cpu);
 
 }  // namespace kpt::pjrt

@@ -5,7 +5,8 @@
 namespace kpt::pjrt {
 namespace {
 
-constexpr const char* kFlag = "--xla_backend_extra_options=-scalable-vectorization=off";
+constexpr const char* kFlag =
+    "--xla_backend_extra_options=-scalable-vectorization=off,-force-vector-width=1,-vectorize-slp=false";
 
 TEST(HostFlags, AnArmProcessorWithoutSveIsSaidSo) {
   EXPECT_EQ(add_host_flags("", "processor\t: 0\nFeatures\t: fp asimd i8mm bf16\nCPU part\t: 0xd40\n"), kFlag);
