@@ -58,7 +58,11 @@ constexpr std::array kMfma942 = {
 constexpr std::array kMfma950 = {
     AmdMatrixInstruction{kFp64, "mfma_f64_16x16x4f64", 16, 16, 4},
     AmdMatrixInstruction{kFp32, "mfma_f32_16x16x4f32", 16, 16, 4},
+    AmdMatrixInstruction{kFp16, "mfma_f32_16x16x16f16", 16, 16, 16},
+    AmdMatrixInstruction{kFp16, "mfma_f32_32x32x8f16", 32, 32, 8},
     AmdMatrixInstruction{kFp16, "mfma_f32_16x16x32_f16", 16, 16, 32},
+    AmdMatrixInstruction{kBf16, "mfma_f32_16x16x16bf16_1k", 16, 16, 16},
+    AmdMatrixInstruction{kBf16, "mfma_f32_32x32x8bf16_1k", 32, 32, 8},
     AmdMatrixInstruction{kBf16, "mfma_f32_32x32x16_bf16", 32, 32, 16},
     AmdMatrixInstruction{kFp8, "mfma_f32_16x16x32_fp8_fp8", 16, 16, 32},
     AmdMatrixInstruction{kFp8, "mfma_scale_f32_16x16x128_f8f6f4", 16, 16, 128},

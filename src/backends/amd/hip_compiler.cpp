@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <filesystem>
@@ -103,7 +104,7 @@ std::vector<std::string> compile_arguments(const HipCompiler& compiler, const Hi
   if (architecture.wavefront_size == 32) arguments.emplace_back("-mcumode");
   arguments.push_back(fmt::format("-DKPT_WAVE={}", architecture.wavefront_size));
   arguments.push_back("-I" + (folder / "include").string());
-  arguments.insert(arguments.end(), {"-o", (folder / "code_object").string(), (folder / source.name).string()});
+  arguments.insert(arguments.end(), {"-o", (folder / "result").string(), (folder / source.name).string()});
   return arguments;
 }
 
@@ -215,13 +216,24 @@ Result<HipCompiler> find_hip_compiler(const Environment& environment, std::strin
                 Vendor::kAmd);
 }
 
-Result<std::string> compile_hip(const HipCompiler& compiler, const HipSource& source, std::string_view gfx_target,
-                                std::chrono::milliseconds time_limit) {
+bool runs_family(const AmdArchitecture& architecture, const gpu::KernelFamily& family) {
+  return std::ranges::all_of(family.matrix_instructions, [&](std::string_view name) {
+    return std::ranges::find(architecture.matrix_instructions, name, &AmdMatrixInstruction::name) !=
+           architecture.matrix_instructions.end();
+  });
+}
+
+namespace {
+
+// What the compiler wrote: a code object, or assembly with `more` = {"-S"}.
+Result<std::string> run_compiler(const HipCompiler& compiler, const HipSource& source, std::string_view gfx_target,
+                                 std::chrono::milliseconds time_limit, const std::vector<std::string>& more) {
   KPT_ASSIGN_OR_RETURN(const AmdArchitecture* architecture, get_architecture(gfx_target));
   KPT_ASSIGN_OR_RETURN(const WorkFolder folder, WorkFolder::make());
   KPT_RETURN_IF_ERROR(write_sources(source, folder.path()));
   ChildCommand command;
   command.arguments = compile_arguments(compiler, source, *architecture, folder.path());
+  command.arguments.insert(command.arguments.end(), more.begin(), more.end());
   command.time_limit = time_limit;
   KPT_ASSIGN_OR_RETURN(const ChildOutcome outcome, run_child(command));
   if (outcome.timed_out) {
@@ -231,13 +243,25 @@ Result<std::string> compile_hip(const HipCompiler& compiler, const HipSource& so
   if (!outcome.succeeded()) {
     return compiler_error(source, gfx_target, outcome.standard_error, outcome.describe(time_limit), folder.path());
   }
-  KPT_ASSIGN_OR_RETURN(std::string object, read_text_file(folder.path() / "code_object", kMaxCodeObject));
+  return read_text_file(folder.path() / "result", kMaxCodeObject);
+}
+
+}  // namespace
+
+Result<std::string> compile_hip(const HipCompiler& compiler, const HipSource& source, std::string_view gfx_target,
+                                std::chrono::milliseconds time_limit) {
+  KPT_ASSIGN_OR_RETURN(std::string object, run_compiler(compiler, source, gfx_target, time_limit, {}));
   if (const Status status = check_target(object, gfx_target); !status.ok()) {
     return Status(StatusCode::kKernelCompilation,
                   fmt::format("{} made of {} what cannot be used: {}", compiler.path, source.name, status.message()),
                   Vendor::kAmd);
   }
   return object;
+}
+
+Result<std::string> hip_assembly(const HipCompiler& compiler, const HipSource& source, std::string_view gfx_target,
+                                 std::chrono::milliseconds time_limit) {
+  return run_compiler(compiler, source, gfx_target, time_limit, {"-S"});
 }
 
 std::optional<std::string> HipCompileCache::find_kept(const CacheKey& key, std::string_view gfx_target) {

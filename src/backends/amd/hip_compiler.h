@@ -13,8 +13,10 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/amd/architecture.h"
 #include "base/environment.h"
 #include "compile_cache/compile_cache.h"
+#include "kernels/gpu/kernel_sources.h"
 #include "kpt/status.h"
 
 namespace kpt {
@@ -32,6 +34,8 @@ struct HipSource {
 
 // Our own kernels of one family (kernels/gpu/kernel_sources.h). Fails with kNotFound.
 Result<HipSource> own_kernels(std::string_view family);
+// Whether the target has the matrix instructions that the family needs.
+bool runs_family(const AmdArchitecture& architecture, const gpu::KernelFamily& family);
 
 struct HipCompiler {
   std::string path;
@@ -50,6 +54,10 @@ Result<HipCompiler> find_hip_compiler(const Environment& environment, std::strin
 // The kernel sees KPT_WAVE, the target's wavefront size. What comes back was read by read_code_object().
 Result<std::string> compile_hip(const HipCompiler& compiler, const HipSource& source, std::string_view gfx_target,
                                 std::chrono::milliseconds time_limit);
+
+// The same as assembly text: what instructions a kernel became. Fails as compile_hip() does.
+Result<std::string> hip_assembly(const HipCompiler& compiler, const HipSource& source, std::string_view gfx_target,
+                                 std::chrono::milliseconds time_limit);
 
 struct HipCompileStatistics {
   std::uint64_t compilations = 0;  // that the compiler was started for

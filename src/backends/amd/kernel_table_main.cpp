@@ -1,5 +1,5 @@
-// kpt_write_amd_kernels <folder> [--check]: writes amd_kernels.md there, or says whether the one there is current. For
-// developers; not installed.
+// kpt_write_amd_kernels <folder> <cache folder> [--check]: writes amd_kernels.md there, or says whether the one there
+// is current. For developers; not installed.
 #include <filesystem>
 #include <string_view>
 
@@ -18,16 +18,18 @@ int fail(const kpt::Status& status) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const bool check = argc == 3 && std::string_view(argv[2]) == "--check";
-  if (argc != 2 && !check) {
-    kpt::log::error("usage: kpt_write_amd_kernels <folder, normally docs/reference> [--check]");
+  const bool check = argc == 4 && std::string_view(argv[3]) == "--check";
+  if (argc != 3 && !check) {
+    kpt::log::error("usage: kpt_write_amd_kernels <folder, normally docs/reference> <cache folder> [--check]");
     return 2;
   }
   const std::filesystem::path path = std::filesystem::path(argv[1]) / "amd_kernels.md";
   // gfx950 is the target that the fewest compilers know.
   const auto compiler = kpt::find_hip_compiler(kpt::Environment::from_process(), "gfx950");
   if (!compiler.ok()) return fail(compiler.status());
-  kpt::HipCompileCache compilations(*compiler, nullptr, std::chrono::minutes(5));
+  auto cache = kpt::CompileCache::open(argv[2], 1U << 30U);
+  if (!cache.ok()) return fail(cache.status());
+  kpt::HipCompileCache compilations(*compiler, &*cache, std::chrono::minutes(5));
   const auto page = kpt::kernel_table_page(compilations);
   if (!page.ok()) return fail(page.status());
   if (!check) {

@@ -29,8 +29,10 @@ TEST_P(AmdKernels, CompileWithoutSpillsWithinTheLimits) {
   CompileCache cache = open_cache();
   HipCompileCache compilations(*compiler, &cache, kLimit);
   const AmdArchitecture& architecture = *find_amd_architecture(target);
-  for (const std::string_view family : gpu::kernel_families()) {
+  for (const gpu::KernelFamily& entry : gpu::kernel_families()) {
+    const std::string_view family = entry.name;
     SCOPED_TRACE(family);
+    if (!runs_family(architecture, entry)) continue;  // WMMA and no matrix cores have other instructions
     const auto source = own_kernels(family);
     ASSERT_TRUE(source.ok());
     const auto bytes = compilations.compile(*source, target);
@@ -56,6 +58,24 @@ TEST_P(AmdKernels, CompileWithoutSpillsWithinTheLimits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Targets, AmdKernels, ::testing::Values("gfx942", "gfx950", "gfx1100"));
+
+TEST(AmdMatrixKernels, HaveTheMatrixInstruction) {
+  for (const std::string target : {"gfx90a", "gfx942", "gfx950"}) {
+    const auto compiler = find_hip_compiler(Environment::from_process(), target);
+    if (!compiler.ok()) GTEST_SKIP() << compiler.status().message();
+    const auto source = own_kernels("matrix");
+    ASSERT_TRUE(source.ok());
+    const auto assembly = hip_assembly(*compiler, *source, target, kLimit);
+    ASSERT_TRUE(assembly.ok()) << assembly.status().to_string();
+    for (const char* kernel : {"matrix_mfma_f16:", "matrix_mfma_bf16:"}) {
+      const std::size_t begin = assembly->find(kernel);
+      ASSERT_NE(begin, std::string::npos) << kernel;
+      const std::string body = assembly->substr(begin, assembly->find(".Lfunc_end", begin) - begin);
+      EXPECT_NE(body.find("v_mfma_f32_16x16x16"), std::string::npos) << kernel << " on " << target;
+      EXPECT_EQ(body.find("scratch_"), std::string::npos) << kernel << " on " << target;
+    }
+  }
+}
 
 TEST(AmdKernelTable, ThePageIsCurrent) {
   const auto page = read_text_file(std::string(KPT_SOURCE_DIR) + "/docs/reference/amd_kernels.md", 1U << 20U);

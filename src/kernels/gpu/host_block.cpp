@@ -37,6 +37,8 @@ namespace {
 // Sanitizers put red zones between locals.
 constexpr std::size_t kStackBytes = 256U << 10U;
 
+constexpr std::size_t kPlaces = 16;  // values of a lane in exchanged_
+
 }  // namespace
 
 struct HostBlock::Fiber {
@@ -199,7 +201,7 @@ Status HostBlock::run(std::string_view name, HostKernel kernel, const void* args
   shared_.clear();
   shared_bytes_.clear();
   shared_differs_ = false;
-  exchanged_.assign(2 * threads_, 0.0F);
+  exchanged_.assign(kPlaces * threads_, 0.0F);
   if (order_.size() != threads_) {
     order_.resize(threads_);
     for (std::size_t index = 0; index < threads_; ++index) order_[index] = index;
@@ -234,13 +236,22 @@ void HostLane::wait_for_block() {
   block_->suspend(*block_->fibers_[static_cast<std::size_t>(thread)], HostBlock::State::kWaitsForBlock);
 }
 
-float HostLane::exchange(float value, std::int32_t partner) {
-  // Two places in turn: a lane writes the same one again only after all others have read it, because they have been to
-  // the next exchange in between.
-  const std::size_t place = exchanges_++ % 2;
-  block_->exchanged_[2 * static_cast<std::size_t>(thread) + place] = value;
+// Two places in turn: a lane writes the same one again only after all others have read it, because they have been to
+// the next exchange in between.
+void HostLane::publish(const float (&values)[8]) {
+  const std::size_t place = kPlaces * static_cast<std::size_t>(thread) + 8 * (++exchanges_ % 2);
+  for (std::size_t i = 0; i < 8; ++i) block_->exchanged_[place + i] = values[i];
   block_->suspend(*block_->fibers_[static_cast<std::size_t>(thread)], HostBlock::State::kWaitsForWave);
-  return block_->exchanged_[2 * static_cast<std::size_t>(partner) + place];
+}
+
+float HostLane::published(std::int32_t lane_of_block, std::int32_t index) const {
+  const std::size_t place = kPlaces * static_cast<std::size_t>(lane_of_block) + 8 * (exchanges_ % 2);
+  return block_->exchanged_[place + static_cast<std::size_t>(index)];
+}
+
+float HostLane::exchange(float value, std::int32_t partner) {
+  publish({value, 0, 0, 0, 0, 0, 0, 0});
+  return published(partner, 0);
 }
 
 void* HostLane::shared_bytes(std::size_t bytes) {

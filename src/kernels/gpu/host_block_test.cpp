@@ -118,9 +118,10 @@ TEST(KernelList, NamesAreUniqueAndEveryFamilyHasASource) {
   const auto& list = list_kernels();
   EXPECT_GT(list.size(), 90U);
   for (std::size_t index = 1; index < list.size(); ++index) EXPECT_LT(list[index - 1].name, list[index].name);
-  for (const std::string_view family : kernel_families()) {
+  for (const auto& [family, instructions] : kernel_families()) {
     EXPECT_THAT(hip_source(family), HasSubstr("KPT_HIP_KERNEL"));
-    EXPECT_TRUE(std::ranges::any_of(list, [&](const KernelInfo& info) { return info.family == family; })) << family;
+    EXPECT_TRUE(std::ranges::any_of(list, [name = family](const KernelInfo& info) { return info.family == name; }))
+        << family;
     const std::string path = "kernels/gpu/" + std::string(family) + "_kernels.h";
     EXPECT_TRUE(std::ranges::any_of(kernel_sources(), [&](const SourceFile& file) { return file.path == path; }));
   }

@@ -11,7 +11,7 @@ namespace kpt::gpu {
 
 struct HostEntry {
   KernelInfo info;
-  HostKernel wave_32;
+  HostKernel wave_32;  // null where the kernel is for waves of 64 only
   HostKernel wave_64;
 };
 
@@ -27,8 +27,12 @@ struct HostEntry {
   X(softmax)                \
   X(transpose)
 
-#define KPT_DECLARE_FAMILY(family) std::span<const HostEntry> host_##family##_kernels();
+// For AMD's CDNA alone: waves of 64 and their matrix instructions. X(family, the instructions it is made of)
+#define KPT_CDNA_FAMILIES(X) X(matrix, "mfma_f32_16x16x16f16", "mfma_f32_16x16x16bf16_1k")
+
+#define KPT_DECLARE_FAMILY(family, ...) std::span<const HostEntry> host_##family##_kernels();
 KPT_GPU_FAMILIES(KPT_DECLARE_FAMILY)
+KPT_CDNA_FAMILIES(KPT_DECLARE_FAMILY)
 #undef KPT_DECLARE_FAMILY
 
 }  // namespace kpt::gpu

@@ -14,8 +14,13 @@ struct SourceFile {
 
 // All headers that device code includes.
 std::span<const SourceFile> kernel_sources();
-// "activation", "convert", …
-std::span<const std::string_view> kernel_families();
+struct KernelFamily {
+  std::string_view name;  // "norm": what norm_kernels.h holds
+  // The matrix instructions without which it does not compile, by the compiler's names; such a family is for waves
+  // of 64.
+  std::span<const std::string_view> matrix_instructions;
+};
+std::span<const KernelFamily> kernel_families();
 // A HIP source that defines every kernel of a family by its name; includes files of kernel_sources(). The compiler must
 // be given -DKPT_WAVE=32 or 64. Empty for an unknown family.
 std::string hip_source(std::string_view family);

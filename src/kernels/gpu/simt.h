@@ -64,7 +64,7 @@ struct Lane {
   KPT_DEVICE static float shuffle_xor(float value, Int32 mask) { return __shfl_xor_sync(0xffffffffU, value, mask); }
 };
 
-#define KPT_SHARED(lane, type, name, count) __shared__ type name[count]
+#define KPT_SHARED(lane, type, name, count) __shared__ __align__(16) type name[count]
 
 #elif defined(KPT_SIMT_HIP)
 
@@ -87,7 +87,7 @@ struct Lane {
   }
 };
 
-#define KPT_SHARED(lane, type, name, count) __attribute__((shared)) type name[count]
+#define KPT_SHARED(lane, type, name, count) __attribute__((shared, aligned(16))) type name[count]
 
 #else
 
@@ -102,6 +102,7 @@ class Lane {
   Int32 wave() const { return thread() / W; }
   void barrier() { host_.wait_for_block(); }
   float shuffle_xor(float value, Int32 mask) { return host_.exchange(value, thread() ^ mask); }
+  HostLane& host() { return host_; }
   // Memory of `count` elements that all lanes of the block share; every lane asks in the same order.
   template <typename T>
   T* shared_array(int count) {
