@@ -5,6 +5,8 @@
 
 namespace kpt::pjrt::abi {
 
+struct MemoryLayout;  // pjrt_client_calls.h
+
 struct ExecutableDestroyArgs {
   KPT_PJRT_ARGS(kExecutableDestroy)
   Executable* executable;
