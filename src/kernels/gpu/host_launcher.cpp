@@ -21,8 +21,8 @@ std::vector<HostEntry> make_entries() {
 }
 
 const std::vector<HostEntry>& host_entries() {
-  static const std::vector<HostEntry> entries = make_entries();
-  return entries;
+  static const std::vector<HostEntry> kEntries = make_entries();
+  return kEntries;
 }
 
 std::vector<KernelInfo> make_list() {
@@ -34,8 +34,8 @@ std::vector<KernelInfo> make_list() {
 }  // namespace
 
 const std::vector<KernelInfo>& list_kernels() {
-  static const std::vector<KernelInfo> list = make_list();
-  return list;
+  static const std::vector<KernelInfo> kList = make_list();
+  return kList;
 }
 
 HostLauncher::HostLauncher(int wave, std::uint64_t order_seed, int multiprocessors)
