@@ -276,7 +276,7 @@ std::optional<std::string> HipCompileCache::find_kept(const CacheKey& key, std::
     log::warn(status.to_string());
     return std::nullopt;
   }
-  return std::move(**kept);
+  return *std::move(kept);
 }
 
 Result<std::string> HipCompileCache::compile(const HipSource& source, std::string_view gfx_target) {

@@ -19,10 +19,11 @@ Result<ShapePrograms::Program> ShapePrograms::get(const Key& key, const Make& ma
     }
   }
   if (waiting.valid()) return waiting.get();
-  Result<Program> made = Status(StatusCode::kOutOfMemory, "there is no memory left to compile a program");
+  Result<Program> made = Status();
   try {
     made = make();
   } catch (const std::bad_alloc&) {  // those who wait must hear of it
+    made = Status(StatusCode::kOutOfMemory, "there is no memory left to compile a program");
   }
   promise.set_value(made);
   if (!made.ok()) {

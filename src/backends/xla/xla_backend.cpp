@@ -60,9 +60,9 @@ std::vector<pjrt::ClientOption> client_options(std::string_view device) {
 Result<std::shared_ptr<const pjrt::Client>> shared_client(const PjrtPlugin& plugin,
                                                           const std::vector<pjrt::ClientOption>& options) {
   static std::mutex mutex;
-  static auto* const clients = new std::map<std::string, std::weak_ptr<const pjrt::Client>>();
+  static auto* const kClients = new std::map<std::string, std::weak_ptr<const pjrt::Client>>();
   const std::lock_guard lock(mutex);
-  std::weak_ptr<const pjrt::Client>& place = (*clients)[plugin.path];
+  std::weak_ptr<const pjrt::Client>& place = (*kClients)[plugin.path];
   if (auto client = place.lock()) return client;
   KPT_ASSIGN_OR_RETURN(auto opened, pjrt::Plugin::open(plugin.path, plugin.name));
   KPT_ASSIGN_OR_RETURN(auto client, pjrt::Client::create(std::move(opened), options));

@@ -355,7 +355,7 @@ Status XlaExecutable::run(RunContext& context, std::span<const Tensor> inputs, s
   KPT_RETURN_IF_ERROR(check_limits(context));
   const std::vector<std::vector<const pjrt::DeviceBuffer*>> lists = {arguments.buffers};
   auto execution = program->executable->execute(lists, arguments.given_away);
-  const Status executed = execution.ok() ? execution->wait() : execution.status();
+  Status executed = execution.ok() ? execution->wait() : execution.status();
   if (!executed.ok()) {
     if (!arguments.given_away.empty()) state->mark_lost();
     return executed;

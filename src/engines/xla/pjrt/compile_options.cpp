@@ -44,7 +44,8 @@ std::string encode_assignment(const CompileSettings& settings) {
   for (int partition = 0; partition < settings.partitions; ++partition) {
     std::vector<std::uint64_t> ids;
     for (int replica = 0; replica < settings.replicas; ++replica) {
-      const auto index = static_cast<std::size_t>(replica * settings.partitions + partition);
+      const auto index = static_cast<std::size_t>(replica) * static_cast<std::size_t>(settings.partitions) +
+                         static_cast<std::size_t>(partition);
       ids.push_back(static_cast<std::uint64_t>(settings.device_ids[index]));
     }
     ProtoWriter computation;

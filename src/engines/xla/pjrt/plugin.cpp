@@ -129,8 +129,8 @@ struct Registry {
 
 // Never destroyed, as plugins are never unloaded.
 Registry& registry() {
-  static auto* const instance = new Registry();
-  return *instance;
+  static auto* const kInstance = new Registry();
+  return *kInstance;
 }
 
 Status no_plugin(const std::string& name, const std::string& what) {

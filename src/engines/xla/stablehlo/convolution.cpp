@@ -140,7 +140,7 @@ Value convolve(Builder& b, const Value& input, const Value& weight, const std::o
   }
   const std::vector<std::string> reversal(axes, "false");
   const std::string_view precision = input.dtype == DType::kFloat32 ? "HIGHEST" : "DEFAULT";
-  const Value value = b.emit(
+  Value value = b.emit(
       "stablehlo.convolution", {input, weight}, math_dtype(input.dtype), dims,
       fmt::format(
           "window_strides = {}, padding = dense<[{}]> : tensor<{}x2xi64>, lhs_dilation = {}, rhs_dilation = {}, "

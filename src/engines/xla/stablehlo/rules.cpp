@@ -12,15 +12,15 @@ std::vector<std::span<const Rule>> rule_families() {
 }
 
 const Rule* find_rule(std::string_view target) {
-  static const std::vector<Rule> rules = [] {
+  static const std::vector<Rule> kRules = [] {
     std::vector<Rule> all;
     for (const std::span<const Rule> family : rule_families()) all.insert(all.end(), family.begin(), family.end());
     std::sort(all.begin(), all.end(), [](const Rule& a, const Rule& b) { return a.target < b.target; });
     return all;
   }();
-  const auto found = std::lower_bound(rules.begin(), rules.end(), target,
+  const auto found = std::lower_bound(kRules.begin(), kRules.end(), target,
                                       [](const Rule& rule, std::string_view name) { return rule.target < name; });
-  return found != rules.end() && found->target == target ? &*found : nullptr;
+  return found != kRules.end() && found->target == target ? &*found : nullptr;
 }
 
 }  // namespace kpt::xla

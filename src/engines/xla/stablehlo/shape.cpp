@@ -60,7 +60,7 @@ void lower_copy(Call& call) {
   call.set(b.broadcast_to(b.convert(call.tensor("src"), call.type().dtype), call.type().dims));
 }
 
-void join(Call& call, std::vector<Value> parts, std::size_t axis) {
+void join(Call& call, const std::vector<Value>& parts, std::size_t axis) {
   Builder& b = call.builder();
   std::vector<Value> used;
   for (const Value& part : parts) {

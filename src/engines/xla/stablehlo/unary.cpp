@@ -120,7 +120,7 @@ void lower_trunc(Call& call) {
 void lower_sign(Call& call) {
   plain_unary(call, [](Builder& b, const Value& x) {
     const Value zero = b.splat(std::int64_t{0}, x.dtype, x.dims);
-    const Value above = b.compare("GT", x, zero);
+    Value above = b.compare("GT", x, zero);
     if (x.dtype == DType::kBool) return above;
     return b.binary("subtract", b.convert(above, x.dtype), b.convert(b.compare("LT", x, zero), x.dtype));
   });
