@@ -19,7 +19,7 @@ Result<ShapePrograms::Program> ShapePrograms::get(const Key& key, const Make& ma
     }
   }
   if (waiting.valid()) return waiting.get();
-  Result<Program> made = Status();
+  Result<Program> made = Status(StatusCode::kInternal, "no program was made");
   try {
     made = make();
   } catch (const std::bad_alloc&) {  // those who wait must hear of it
