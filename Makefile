@@ -83,8 +83,8 @@ gpu-test: | build ## build with the CUDA parts and run all tests, those for GPUs
 	@grep -q 'cuda:0 float32' build/gpu-doctor.txt || { echo "gpu-test: no GPU computed anything here" >&2; exit 1; }
 
 .PHONY: cuda-compile
-cuda-compile: | build ## compile the CUDA parts and open them; needs no GPU and no CUDA toolkit
-	$(call configure_and_build,cuda-release,-DKPT_BENCHMARKS=OFF,kpt_engines_aten_test)
+cuda-compile: | build ## compile the CUDA parts and open them; needs no GPU, and nvcc only for our own kernels
+	$(call configure_and_build,cuda-release,-DKPT_BENCHMARKS=OFF,kpt_engines_aten_test kpt_cuda_kernels)
 	@ctest --test-dir build/cuda-release$(SUFFIX) --no-tests=error -R '^Torch(Cuda)?Module' --output-on-failure
 
 # What `make bench` compares with PyTorch eager; BENCH_SIZE=small for the sizes of the tests.
