@@ -8,6 +8,7 @@
 #include "backends/nvidia/detect_nvidia.h"
 #include "backends/tpu/detect_tpu.h"
 #include "backends/xla/find_plugins.h"
+#include "backends/xla/plugin_names.h"
 #include "base/text.h"
 #include "device/hardware.h"
 #include "kpt/device.h"
@@ -77,9 +78,12 @@ VendorDevices tpu_devices(const DetectionContext& context) {
 
 VendorDevices xla_devices(const DetectionContext& context) {
   VendorDevices found{{}, "no PJRT plugin of that name was found"};
-  for (const PjrtPlugin& plugin : detect_plugins(context)) {
+  const std::vector<PjrtPlugin> plugins = detect_plugins(context);
+  const std::vector<std::string> names = name_xla_devices(plugins);
+  for (std::size_t i = 0; i < plugins.size(); ++i) {
+    const PjrtPlugin& plugin = plugins[i];
     const std::string reason = reason_of(plugin.finding);
-    found.devices.push_back({"xla:" + plugin.name, "PJRT plugin " + plugin.path,
+    found.devices.push_back({names[i], "PJRT plugin " + plugin.path,
                              fmt::format("PJRT {}.{}", plugin.api_major, plugin.api_minor), 0, reason.empty(), reason});
   }
   return found;

@@ -6,8 +6,10 @@
 #include "api/backend_list.h"
 #include "api/detection.h"
 #include "api/model_loading.h"
+#include "compile_cache/configured_cache.h"
 #include "config/automatic.h"
 #include "config/config.h"
+#include "config/options.h"
 #include "runtime/loaded_model.h"
 
 namespace kpt {
@@ -38,6 +40,9 @@ Result<BackendContext> make_backend_context(const Config& config, const Environm
   SystemFiles files(environment.find("KPT_SYSTEM_ROOT").value_or("/"));
   context.threads = thread_count(config, files, environment);
   context.torch_dir = torch_folder(config, environment);
+  context.compile_cache_folder = compile_cache_folder(config, environment);
+  context.compile_cache_bytes = static_cast<std::uint64_t>(config.get(options::kCacheBudgetBytes));
+  context.compile_time_limit = std::chrono::milliseconds(config.get(options::kPjrtCompileTimeoutMs));
   context.detection = make_detection_context(config, environment, std::move(files));
   return context;
 }

@@ -40,6 +40,7 @@ constexpr std::array kTable = {
     EnvironmentVariable{"PJRT_NAMES_AND_LIBRARY_PATHS", "pjrt", "PJRT plugins as name:path,name:path"},
     EnvironmentVariable{"ROCM_PATH", "amd", "ROCm installation; searched for compilers and the version file"},
     EnvironmentVariable{"ROCR_VISIBLE_DEVICES", "amd", "GPUs that the ROCm runtime shows to this process"},
+    EnvironmentVariable{"TF_CPP_MIN_LOG_LEVEL", "pjrt", "least severe message that XLA prints; 1 unless set: warnings"},
     EnvironmentVariable{"TPU_ACCELERATOR_TYPE", "tpu", "slice of a TPU VM, e.g. v5litepod-8"},
     EnvironmentVariable{"TPU_CHIPS_PER_HOST_BOUNDS", "tpu", "chips of this host as x,y,z"},
     EnvironmentVariable{"TPU_HOST_BOUNDS", "tpu", "hosts of the slice as x,y,z"},
@@ -50,6 +51,7 @@ constexpr std::array kTable = {
     EnvironmentVariable{"VIRTUAL_ENV", "system", "active Python environment; searched for libtorch and PJRT plugins"},
     EnvironmentVariable{"XDG_CACHE_HOME", "system", "parent of the default cache folder"},
     EnvironmentVariable{"XDG_CONFIG_HOME", "system", "parent of the default configuration folder"},
+    EnvironmentVariable{"XLA_FLAGS", "pjrt", "XLA's own options; we add one on Arm processors without SVE"},
 };
 
 bool in_table(std::string_view name) {

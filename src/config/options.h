@@ -80,6 +80,10 @@ inline constexpr OptionDomain named_paths() { return {OptionKind::kNamedPaths}; 
     domain::any_of(kProbeBackendWords), "KPT_PROBE_BACKENDS", "vendor stacks that detection may open")                \
   X(kPjrtPlugins, std::vector<std::string>, "pjrt.plugins", "", domain::named_paths(), "KPT_PJRT_PLUGINS",            \
     "further PJRT plugins to look at")                                                                                \
+  X(kPjrtCompileTimeoutMs, std::int64_t, "pjrt.compile_timeout_ms", "0", domain::range(0, 86400000),                  \
+    "KPT_PJRT_COMPILE_TIMEOUT_MS",                                                                                    \
+    "time limit, in milliseconds, for a PJRT plugin to compile one program, in a process of its own that is killed "  \
+    "there; 0 means none, and the plugin compiles in this process")                                                   \
   X(kStrict, bool, "strict", "false", domain::truth(), "KPT_STRICT", "warnings count as failures")                    \
   X(kThreadsCount, std::int64_t, "threads.count", "0", domain::range(0, 4096), "KPT_THREADS",                         \
     "worker threads; 0 means automatic: as many as the machine, its container and OMP_NUM_THREADS allow")             \

@@ -1,6 +1,8 @@
 // What a backend is made with.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -12,6 +14,10 @@ struct BackendContext {
   DetectionContext detection;
   std::filesystem::path torch_dir;  // option torch.dir; empty: search
   int threads = 1;                  // for one run: option threads.count
+  // Where compiled programs are kept between processes (options cache.dir, cache.budget_bytes); empty: nowhere.
+  std::filesystem::path compile_cache_folder;
+  std::uint64_t compile_cache_bytes = 0;
+  std::chrono::milliseconds compile_time_limit{0};  // option pjrt.compile_timeout_ms; 0: none
 };
 
 }  // namespace kpt

@@ -79,6 +79,15 @@ TEST(OptionEffect, PjrtPluginsAreLookedAtAndAMissingOneFails) {
   EXPECT_THAT(line.at("message"), HasSubstr("/no/such/plugin.so"));
 }
 
+TEST(OptionEffect, PjrtCompileTimeoutStopsACompilerThatHangs) {
+  const ProgramRun run = run_kpt({"run", KPT_SOURCE_DIR "/tests/golden/pt2/2.15.0/kwargs.pt2", "--device", "xla:fake",
+                                  "--set", "pjrt.plugins=fake=" KPT_BUILD_DIR "/fakes/pjrt/fake_pjrt_plugin.so",
+                                  "--set", "pjrt.compile_timeout_ms=300"},
+                                 {"FAKE_PJRT=hang PJRT_Client_Compile"});
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.err, HasSubstr("was stopped after 0.3 s"));
+}
+
 TEST(OptionEffect, StrictTurnsWarningsIntoFailure) {
   // More threads than cores is a warning on any machine.
   const std::vector<std::string> crowded = {"doctor", "--json", "--category", "cpu", "--set", "threads.count=4096"};

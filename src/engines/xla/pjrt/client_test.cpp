@@ -5,6 +5,7 @@
 #include <cstring>
 #include <random>
 #include <thread>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -76,6 +77,58 @@ TEST(PjrtClient, RunsAModuleWithSeveralResults) {
   for (std::size_t i = 0; i < 6; ++i) {
     EXPECT_EQ((*outputs)[0].elements<float>()[i], x.elements<float>()[i] + y.elements<float>()[i]);
     EXPECT_EQ((*outputs)[1].elements<float>()[i], x.elements<float>()[i] * y.elements<float>()[i]);
+  }
+}
+
+// Long enough to be vectorised: what the compiler uses, this processor must have.
+TEST(PjrtClient, LongVectorsOfEveryWidthAreComputed) {
+  KPT_NEEDS_CPU_PLUGIN();
+  for (const auto& [type, dtype] :
+       {std::pair{"f32", DType::kFloat32}, std::pair{"f64", DType::kFloat64}, std::pair{"i8", DType::kInt8},
+        std::pair{"i32", DType::kInt32}, std::pair{"i64", DType::kInt64}, std::pair{"bf16", DType::kBFloat16}}) {
+    SCOPED_TRACE(type);
+    std::string text = R"(
+module @m {
+  func.func public @main(%x: tensor<1031xT>) -> (tensor<1031xT>, tensor<T>) {
+    %z = "stablehlo.constant"() <{value = dense<0ZERO> : tensor<T>}> : () -> tensor<T>
+    %p = "stablehlo.multiply"(%x, %x) : (tensor<1031xT>, tensor<1031xT>) -> tensor<1031xT>
+    %s = "stablehlo.subtract"(%p, %x) : (tensor<1031xT>, tensor<1031xT>) -> tensor<1031xT>
+    %d = "stablehlo.divide"(%s, %x) : (tensor<1031xT>, tensor<1031xT>) -> tensor<1031xT>
+    %r = "stablehlo.reduce"(%d, %z) ({
+      ^bb0(%a: tensor<T>, %b: tensor<T>):
+        %c = "stablehlo.maximum"(%a, %b) : (tensor<T>, tensor<T>) -> tensor<T>
+        "stablehlo.return"(%c) : (tensor<T>) -> ()
+    }) {dimensions = array<i64: 0>} : (tensor<1031xT>, tensor<T>) -> tensor<T>
+    return %d, %r : tensor<1031xT>, tensor<T>
+  }
+})";
+    const auto replace = [&text](const std::string& from, const std::string& to) {
+      for (auto at = text.find(from); at != std::string::npos; at = text.find(from)) text.replace(at, from.size(), to);
+    };
+    replace("ZERO", is_floating(dtype) ? ".0" : "");
+    replace("xT>", std::string("x") + type + ">");
+    replace("<T>", std::string("<") + type + ">");
+    Tensor x = Tensor::empty(dtype, Dims{1031}).value();
+    for (std::size_t i = 0; i < 1031; ++i) {
+      switch (dtype) {
+        case DType::kFloat32: x.elements<float>()[i] = 3; break;
+        case DType::kFloat64: x.elements<double>()[i] = 3; break;
+        case DType::kInt8: x.elements<std::int8_t>()[i] = 3; break;
+        case DType::kInt32: x.elements<std::int32_t>()[i] = 3; break;
+        case DType::kInt64: x.elements<std::int64_t>()[i] = 3; break;
+        default: x.elements<std::uint16_t>()[i] = 0x4040; break;  // 3 in bfloat16
+      }
+    }
+    const Tensor inputs[] = {x};
+    const auto outputs = kpt::testing::run_stablehlo(text, inputs);
+    ASSERT_TRUE(outputs.ok()) << outputs.status().message();
+    ASSERT_EQ(outputs->size(), 2U);
+    if (dtype == DType::kInt64) {
+      EXPECT_EQ((*outputs)[1].elements<std::int64_t>()[0], 2);
+    }
+    if (dtype == DType::kFloat32) {
+      EXPECT_EQ((*outputs)[0].elements<float>()[1030], 2);
+    }
   }
 }
 

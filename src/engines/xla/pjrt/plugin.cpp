@@ -12,6 +12,7 @@
 #include "base/dynamic_library.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "engines/xla/pjrt/host_flags.h"
 
 namespace kpt::pjrt {
 namespace {
@@ -180,6 +181,8 @@ bool Plugin::is_open(const std::string& path) {
 }
 
 Result<std::shared_ptr<const Plugin>> Plugin::open_first(const std::string& path, const std::string& name) {
+  const std::string file = to_lower(std::filesystem::path(path).filename().string());
+  set_xla_environment(file.find("cpu") != std::string::npos);
   KPT_ASSIGN_OR_RETURN(const ApiHead* head, find_table(path, name));
   std::shared_ptr<Plugin> plugin(new Plugin(path, name, head));
   KPT_RETURN_IF_ERROR(plugin->check_entries());

@@ -1,0 +1,17 @@
+// Buffers that a model writes need not be in memory twice: the module says that the new contents may take the old ones'
+// place, and a run then says for each whether it may.
+#pragma once
+
+#include <string>
+
+#include "engines/xla/stablehlo/lower.h"
+#include "ir/graph.h"
+
+namespace kpt {
+
+// The module's text, in which every argument that is a written weight of the same type and shape as its new contents is
+// marked as aliased to that result. Arguments of other forms than "%argN: tensor<…>" are left as they are: an alias
+// only saves memory.
+std::string mark_donated_buffers(const ir::Graph& graph, const xla::LoweredModule& module);
+
+}  // namespace kpt

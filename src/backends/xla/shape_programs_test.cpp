@@ -1,0 +1,59 @@
+#include "backends/xla/shape_programs.h"
+
+#include <atomic>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+namespace kpt {
+namespace {
+
+TEST(ShapePrograms, OneIsMadePerKeyAndTheOldestGoes) {
+  ShapePrograms programs(2);
+  int made = 0;
+  const auto make = [&made]() -> Result<ShapePrograms::Program> {
+    ++made;
+    return std::make_shared<const ShapeProgram>();
+  };
+  const auto first = programs.get({1}, make).value();
+  EXPECT_EQ(programs.get({1}, make).value(), first);
+  EXPECT_EQ(made, 1);
+  EXPECT_TRUE(programs.get({2}, make).ok());
+  EXPECT_EQ(programs.get({1}, make).value(), first);  // now {2} is the oldest
+  EXPECT_TRUE(programs.get({3}, make).ok());
+  EXPECT_EQ(programs.count(), 2U);
+  EXPECT_EQ(made, 3);
+  EXPECT_EQ(programs.get({1}, make).value(), first);
+  EXPECT_TRUE(programs.get({2}, make).ok());
+  EXPECT_EQ(made, 4);
+}
+
+TEST(ShapePrograms, AFailureIsNotKept) {
+  ShapePrograms programs(2);
+  const auto fail = []() -> Result<ShapePrograms::Program> { return Status(StatusCode::kCompilation, "no"); };
+  EXPECT_EQ(programs.get({1}, fail).status().code(), StatusCode::kCompilation);
+  EXPECT_EQ(programs.count(), 0U);
+  EXPECT_TRUE(
+      programs.get({1}, [] { return Result<ShapePrograms::Program>(std::make_shared<const ShapeProgram>()); }).ok());
+  const auto throws = []() -> Result<ShapePrograms::Program> { throw std::bad_alloc(); };
+  EXPECT_EQ(programs.get({2}, throws).status().code(), StatusCode::kOutOfMemory);
+}
+
+TEST(ShapePrograms, ThreadsThatNeedTheSameWaitForOne) {
+  ShapePrograms programs(4);
+  std::atomic<int> made{0};
+  const auto make = [&made]() -> Result<ShapePrograms::Program> {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    ++made;
+    return std::make_shared<const ShapeProgram>();
+  };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] { EXPECT_TRUE(programs.get({7}, make).ok()); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(made, 1);
+}
+
+}  // namespace
+}  // namespace kpt

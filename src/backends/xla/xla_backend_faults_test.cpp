@@ -1,0 +1,113 @@
+// The backend with a plugin that fails as told: every failure is a typed error with a sentence, and none is a hang.
+#include <cstdlib>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "backends/xla/xla_backend.h"
+#include "ir/text.h"
+#include "support/hardware_fixture.h"
+
+namespace kpt {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr const char* kCounter = R"(kpt_graph 1
+buffer c: float32[3] "count"
+input x: float32[3]
+sum: float32[3] = aten.add.Tensor(self=%c, other=%x)
+buffer_mutation %sum "count"
+output %sum "y"
+)";
+
+void order(const std::string& text) {
+  ::setenv("FAKE_PJRT", text.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): one thread
+}
+
+class XlaBackendFaults : public ::testing::Test {
+ protected:
+  XlaBackendFaults() {
+    order("");
+    const std::string path = (folder_.path() / "fake.so").string();
+    std::filesystem::copy_file(KPT_BUILD_DIR "/fakes/pjrt/fake_pjrt_plugin.so", path);
+    context_.detection.environment = Environment::from_map({{"KPT_HELPER_DIR", KPT_BUILD_DIR "/libexec/kpt"}});
+    context_.detection.pjrt_plugins = {"fake=" + path};
+    host_ = Tensor::empty(DType::kFloat32, Dims{3}).value();
+    for (float& value : host_.elements<float>()) value = 3;
+  }
+  ~XlaBackendFaults() override { order(""); }
+
+  // From looking for the plugin to a second run.
+  Status run_twice() {
+    const auto backend = make_xla_backend(context_);
+    KPT_ASSIGN_OR_RETURN(const auto devices, backend->devices());
+    if (devices.empty()) return {StatusCode::kDeviceNotAvailable, "there is no device"};
+    KPT_ASSIGN_OR_RETURN(std::shared_ptr<const Program> program,
+                         devices[0]->target().compile(ir::read_graph(kCounter).value()));
+    KPT_ASSIGN_OR_RETURN(const auto executable, backend->load(program, {{"count", host_}}, devices));
+    KPT_ASSIGN_OR_RETURN(const auto state, executable->make_state());
+    RunContext context;
+    context.state = state.get();
+    std::vector<Tensor> outputs;
+    const Tensor inputs[] = {host_};
+    KPT_RETURN_IF_ERROR(executable->run(context, inputs, outputs));
+    KPT_RETURN_IF_ERROR(executable->run(context, inputs, outputs));
+    KPT_RETURN_IF_ERROR(state->read("count").status());
+    return devices[0]->upload(host_).status();
+  }
+
+  testing::TemporaryFolder folder_;
+  BackendContext context_;
+  Tensor host_;
+};
+
+TEST_F(XlaBackendFaults, ASoundPluginWorks) {
+  const Status status = run_twice();
+  EXPECT_TRUE(status.ok()) << status.message();
+}
+
+TEST_F(XlaBackendFaults, APluginThatEndsOrHangsIsNoDevice) {
+  context_.detection.probe_time_limit = std::chrono::milliseconds(1000);
+  for (const char* orders : {"crash", "abort", "hang", "null", "version 0 3"}) {
+    order(orders);
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_EQ(run_twice().code(), StatusCode::kDeviceNotAvailable) << orders;
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+  }
+}
+
+TEST_F(XlaBackendFaults, AnErrorOfEachCallComesThrough) {
+  ASSERT_TRUE(run_twice().ok());
+  for (const char* call : {"PJRT_Client_Create", "PJRT_Client_AddressableDevices", "PJRT_Client_Compile",
+                           "PJRT_LoadedExecutable_GetExecutable", "PJRT_Executable_NumOutputs",
+                           "PJRT_Client_BufferFromHostBuffer", "PJRT_LoadedExecutable_Execute", "PJRT_Event_Await",
+                           "PJRT_Buffer_ElementType", "PJRT_Buffer_Dimensions", "PJRT_Buffer_ToHostBuffer"}) {
+    order(std::string("fail ") + call + " 13 the board is on fire");
+    const Status status = run_twice();
+    EXPECT_FALSE(status.ok()) << call;
+    EXPECT_THAT(status.message(), AllOf(HasSubstr(call), HasSubstr("the board is on fire")));
+  }
+  order("");
+  EXPECT_TRUE(run_twice().ok());
+}
+
+TEST_F(XlaBackendFaults, AMissingEntryIsNamed) {
+  order("lack PJRT_LoadedExecutable_Execute");
+  EXPECT_THAT(run_twice().message(), HasSubstr("lacks PJRT_LoadedExecutable_Execute; install another release"));
+}
+
+TEST_F(XlaBackendFaults, AHangingCompilerEndsAtTheLimit) {
+  ASSERT_TRUE(run_twice().ok());
+  context_.compile_time_limit = std::chrono::milliseconds(500);
+  order("hang PJRT_Client_Compile");
+  const auto start = std::chrono::steady_clock::now();
+  const Status status = run_twice();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+  EXPECT_EQ(status.code(), StatusCode::kCompilationTimeout);
+  EXPECT_THAT(status.message(), HasSubstr("pjrt.compile_timeout_ms"));
+}
+
+}  // namespace
+}  // namespace kpt

@@ -1,0 +1,369 @@
+#include "backends/xla/xla_executable.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "backends/xla/donation.h"
+#include "backends/xla/xla_tensor.h"
+#include "base/log.h"
+#include "passes/memory_facts.h"
+
+namespace kpt {
+namespace {
+
+bool is_weight(const ir::GraphInput& input) {
+  return input.kind == ir::InputKind::kParameter || input.kind == ir::InputKind::kBuffer ||
+         input.kind == ir::InputKind::kConstant;
+}
+
+Status check_limits(const RunContext& context) {
+  if (context.cancelled != nullptr && context.cancelled->load(std::memory_order_relaxed)) {
+    return {StatusCode::kCancelled, "the run was cancelled"};
+  }
+  if (context.deadline && std::chrono::steady_clock::now() >= *context.deadline) {
+    return {StatusCode::kDeadlineExceeded, "the run passed its time limit"};
+  }
+  return {};
+}
+
+Status check_weight(const ir::Value& value, const ir::GraphInput& input, const Tensor& weight) {
+  bool fits = weight.dtype() == value.tensor.dtype && weight.dims().size() == value.tensor.dims.size();
+  for (std::size_t axis = 0; fits && axis < weight.dims().size(); ++axis) {
+    fits = value.tensor.dims[axis].constant() == weight.dims()[axis];
+  }
+  if (fits) return {};
+  return {StatusCode::kInvalidArgument,
+          fmt::format("weight '{}' is {}, which is not what the graph takes", input.name, weight.to_string())};
+}
+
+// What each symbol is, as the inputs show it.
+Status bind_symbols(const ir::Graph& graph, std::span<const Tensor> inputs, ir::Bindings& sizes) {
+  std::size_t position = 0;
+  for (const ir::GraphInput& input : graph.inputs) {
+    if (input.kind != ir::InputKind::kUser) continue;
+    const Tensor& given = inputs[position++];
+    const ir::Value& value = graph.at(input.value);
+    if (value.kind == ir::ValueKind::kInt && value.expression.is_symbol()) {
+      if (given.data() == nullptr || given.dtype() != DType::kInt64) {
+        return {StatusCode::kInvalidArgument,
+                fmt::format("input '{}' is a size and must be on the host as int64", input.name)};
+      }
+      sizes.set(value.expression.name(), *static_cast<const std::int64_t*>(given.data()));
+    }
+    if (value.kind != ir::ValueKind::kTensor) continue;
+    for (std::size_t axis = 0; axis < value.tensor.dims.size() && axis < given.dims().size(); ++axis) {
+      const ir::Expr& dim = value.tensor.dims[axis];
+      if (dim.is_symbol()) sizes.set(dim.name(), given.dims()[axis]);
+    }
+  }
+  return {};
+}
+
+// Sizes to try, for a look at what a graph with symbols writes.
+ir::Bindings trial_sizes(const ir::Graph& graph, std::int64_t wish) {
+  ir::Bindings sizes;
+  for (const ir::SymbolRange& symbol : graph.symbols) {
+    const std::int64_t least = std::max<std::int64_t>(symbol.min.value_or(2), 1);
+    sizes.set(symbol.name, std::min(std::max(wish, least), std::max(least, symbol.max.value_or(wish))));
+  }
+  return sizes;
+}
+
+// Inputs that the graph writes: from a lowered form where some sizes allow one, else from the operators' names.
+std::vector<std::uint32_t> list_written(const XlaProgram& program, const Weights& weights) {
+  const ir::Graph& graph = program.graph();
+  std::optional<xla::LoweredModule> trial;
+  for (const std::int64_t wish : {2, 8, 64}) {
+    if (program.module() || trial) break;
+    if (auto lowered = xla::lower(graph, trial_sizes(graph, wish)); lowered.ok()) trial = std::move(*lowered);
+  }
+  std::vector<std::uint32_t> written;
+  if (const auto& module = program.module() ? program.module() : trial) {
+    for (std::size_t i = module->output_count; i < module->results.size(); ++i) {
+      written.push_back(module->results[i].index);
+    }
+    return written;
+  }
+  const MemoryFacts facts(graph, weights);
+  for (std::uint32_t i = 0; i < graph.inputs.size(); ++i) {
+    const ir::GraphInput& input = graph.inputs[i];
+    const bool replaced = std::ranges::any_of(graph.outputs, [&](const ir::GraphOutput& output) {
+      return output.kind != ir::OutputKind::kUser && output.name == input.name;
+    });
+    if (input.value != ir::kNoValue && (replaced || facts.is_written(input.value))) written.push_back(i);
+  }
+  return written;
+}
+
+bool can_reuse(const Tensor& tensor, DType dtype, std::span<const std::int64_t> dims) {
+  return tensor.defined() && tensor.dtype() == dtype && std::ranges::equal(tensor.dims(), dims) &&
+         tensor.is_contiguous() && tensor.device() == "cpu" && tensor.data() != nullptr &&
+         tensor.buffer()->writable() && tensor.buffer().use_count() == 1;
+}
+
+std::span<std::byte> bytes_of(const Tensor& tensor) { return {static_cast<std::byte*>(tensor.data()), tensor.bytes()}; }
+
+// Element by element into a tensor whose elements lie at strides.
+void scatter(const Tensor& target, const Tensor& source) {
+  const std::size_t width = element_bytes(target.dtype());
+  const Dims& dims = target.dims();
+  std::vector<std::int64_t> place(dims.size(), 0);
+  const auto* from = static_cast<const std::byte*>(source.data());
+  auto* to = static_cast<std::byte*>(target.data());
+  for (std::int64_t count = target.element_count(); count > 0; --count, from += width) {
+    std::int64_t offset = 0;
+    for (std::size_t axis = 0; axis < dims.size(); ++axis) offset += place[axis] * target.strides()[axis];
+    std::memcpy(to + offset * static_cast<std::int64_t>(width), from, width);
+    for (std::size_t axis = dims.size(); axis-- > 0;) {
+      if (++place[axis] < dims[axis]) break;
+      place[axis] = 0;
+    }
+  }
+}
+
+}  // namespace
+
+XlaExecutable::XlaExecutable(std::shared_ptr<const XlaProgram> program, std::string device,
+                             std::shared_ptr<const ModuleCompiler> compiler)
+    : program_(std::move(program)), device_(std::move(device)), compiler_(std::move(compiler)) {
+  user_position_.resize(graph().inputs.size());
+  weights_.resize(graph().inputs.size());
+  is_written_.resize(graph().inputs.size(), false);
+  std::size_t position = 0;
+  for (std::size_t i = 0; i < graph().inputs.size(); ++i) {
+    if (graph().inputs[i].kind == ir::InputKind::kUser) user_position_[i] = position++;
+  }
+}
+
+Result<std::unique_ptr<Executable>> XlaExecutable::load(std::shared_ptr<const XlaProgram> program,
+                                                        const Weights& weights, std::string device,
+                                                        std::shared_ptr<const ModuleCompiler> compiler) {
+  std::unique_ptr<XlaExecutable> made(new XlaExecutable(std::move(program), std::move(device), std::move(compiler)));
+  KPT_RETURN_IF_ERROR(made->find_written(weights));
+  KPT_RETURN_IF_ERROR(made->upload_weights(weights));
+  if (made->program_->module()) {
+    XlaExecutable& self = *made;
+    KPT_RETURN_IF_ERROR(
+        made->programs_.get({}, [&self] { return self.compile(self.program_->module(), {}); }).status());
+  }
+  return std::unique_ptr<Executable>(std::move(made));
+}
+
+Status XlaExecutable::find_written(const Weights& weights) {
+  for (const std::uint32_t index : list_written(*program_, weights)) {
+    if (index >= graph().inputs.size()) return {StatusCode::kInternal, "a module writes an input that is not there"};
+    const ir::GraphInput& input = graph().inputs[index];
+    if (!is_weight(input)) continue;
+    written_.emplace(input.name, index);
+    is_written_[index] = true;
+  }
+  // What shares memory with a written weight would have to change with it, which separate buffers cannot.
+  for (const auto& [name, index] : written_) {
+    const auto own = weights.find(name);
+    for (const ir::GraphInput& other : graph().inputs) {
+      const auto found = is_weight(other) && other.name != name ? weights.find(other.name) : weights.end();
+      if (own == weights.end() || found == weights.end()) continue;
+      if (own->second.buffer() != found->second.buffer()) continue;
+      return {StatusCode::kUnsupported,
+              fmt::format("buffer '{}' is written and shares memory with '{}', which XLA cannot express", name,
+                          other.name)};
+    }
+  }
+  return {};
+}
+
+Status XlaExecutable::upload_weights(const Weights& weights) {
+  // Tied weights are one buffer on the device too.
+  struct Known {
+    Tensor host;
+    std::shared_ptr<pjrt::DeviceBuffer> device;
+  };
+  std::vector<Known> known;
+  for (std::size_t i = 0; i < graph().inputs.size(); ++i) {
+    const ir::GraphInput& input = graph().inputs[i];
+    if (!is_weight(input)) continue;
+    const auto found = weights.find(input.name);
+    if (found == weights.end()) {
+      return {StatusCode::kInvalidArgument, fmt::format("weight '{}' is missing", input.name)};
+    }
+    const Tensor& host = found->second;
+    KPT_RETURN_IF_ERROR(check_weight(graph().at(input.value), input, host));
+    const auto same = std::ranges::find_if(known, [&host](const Known& other) {
+      return other.host.buffer() == host.buffer() && other.host.offset() == host.offset() &&
+             other.host.dtype() == host.dtype() && other.host.dims() == host.dims() &&
+             other.host.strides() == host.strides();
+    });
+    if (same != known.end()) {
+      weights_[i] = same->device;
+      continue;
+    }
+    // Weights lie in memory that nobody writes: where the plugin computes on the host, it may read them in place.
+    KPT_ASSIGN_OR_RETURN(weights_[i], client().upload(host, pjrt::HostMemory::kShared));
+    known.push_back({host, weights_[i]});
+  }
+  return {};
+}
+
+Status XlaExecutable::check_module(const xla::LoweredModule& module, std::size_t outputs) const {
+  bool sound = module.results.size() == outputs && module.output_count <= outputs;
+  for (const xla::ModulePlace& place : module.arguments) {
+    sound = sound && place.index < graph().inputs.size() &&
+            (weights_[place.index] != nullptr || user_position_[place.index].has_value());
+  }
+  for (std::size_t i = module.output_count; i < module.results.size() && sound; ++i) {
+    const std::uint32_t index = module.results[i].index;
+    sound = index < graph().inputs.size() && (is_written_[index] || user_position_[index].has_value());
+  }
+  if (sound) return {};
+  return {StatusCode::kInternal,
+          fmt::format("the module does not fit its graph: {} results, {} expected", outputs, module.results.size())};
+}
+
+Result<ShapePrograms::Program> XlaExecutable::compile(std::optional<xla::LoweredModule> module,
+                                                      const ir::Bindings& sizes) const {
+  const auto start = std::chrono::steady_clock::now();
+  auto made = std::make_shared<ShapeProgram>();
+  if (module) {
+    made->module = std::move(*module);
+  } else {
+    KPT_ASSIGN_OR_RETURN(made->module, xla::lower(graph(), sizes));
+  }
+  KPT_ASSIGN_OR_RETURN(CompiledModule compiled, compiler_->compile(mark_donated_buffers(graph(), made->module)));
+  KPT_RETURN_IF_ERROR(check_module(made->module, compiled.executable->output_count()));
+  made->executable = std::move(compiled.executable);
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+  log::info("XLA program ready", {{"device", device_},
+                                  {"from_cache", compiled.source == ModuleSource::kCache ? "true" : "false"},
+                                  {"milliseconds", fmt::format("{:.1f}", took.count())}});
+  return ShapePrograms::Program(std::move(made));
+}
+
+Result<ShapePrograms::Program> XlaExecutable::find_program(std::span<const Tensor> inputs) {
+  ir::Bindings sizes;
+  KPT_RETURN_IF_ERROR(bind_symbols(graph(), inputs, sizes));
+  ShapePrograms::Key key;
+  if (!program_->module()) {
+    for (const ir::SymbolRange& symbol : graph().symbols) key.push_back(sizes.find(symbol.name).value_or(-1));
+  }
+  KPT_ASSIGN_OR_RETURN(auto found, programs_.get(key, [&] { return compile(program_->module(), sizes); }));
+  return found;
+}
+
+Result<std::unique_ptr<State>> XlaExecutable::make_state() const {
+  std::map<std::string, std::shared_ptr<pjrt::DeviceBuffer>, std::less<>> originals;
+  for (const auto& [name, index] : written_) originals.emplace(name, weights_[index]);
+  return std::unique_ptr<State>(std::make_unique<XlaState>(this, compiler_->shared_client(), std::move(originals)));
+}
+
+std::vector<NodePlan> XlaExecutable::plan() const {
+  std::vector<NodePlan> plans;
+  for (const ir::Node& node : graph().nodes) {
+    plans.push_back({node.name, node.target, "compiled by XLA with the whole graph"});
+  }
+  return plans;
+}
+
+Result<XlaState*> XlaExecutable::find_state(const RunContext& context) const {
+  if (!is_stateful()) return static_cast<XlaState*>(nullptr);
+  auto* state = dynamic_cast<XlaState*>(context.state);
+  if (state == nullptr || state->owner() != this) {
+    return Status(StatusCode::kInvalidArgument, "the model writes buffers: a run needs a state made by this model");
+  }
+  KPT_RETURN_IF_ERROR(state->check_usable());
+  return state;
+}
+
+Result<XlaExecutable::Arguments> XlaExecutable::gather(const xla::LoweredModule& module, std::span<const Tensor> inputs,
+                                                       const XlaState* state) const {
+  Arguments arguments;
+  const bool on_host = client().platform_name() == "cpu";
+  for (std::size_t i = 0; i < module.arguments.size(); ++i) {
+    const xla::ModulePlace& place = module.arguments[i];
+    const ir::GraphInput& input = graph().inputs[place.index];
+    if (const auto position = user_position_[place.index]) {
+      const Tensor& given = inputs[*position];
+      KPT_ASSIGN_OR_RETURN(XlaTensorBuffer* const ours, find_xla_buffer(given, client()));
+      if (ours != nullptr) {
+        arguments.uploaded.push_back(ours->content());
+      } else {
+        // The run is over before the caller may touch its inputs again.
+        KPT_ASSIGN_OR_RETURN(auto uploaded,
+                             client().upload(given, on_host ? pjrt::HostMemory::kShared : pjrt::HostMemory::kBorrowed));
+        arguments.uploaded.push_back(std::move(uploaded));
+      }
+      arguments.buffers.push_back(arguments.uploaded.back().get());
+    } else if (is_written_[place.index]) {
+      arguments.buffers.push_back(state->current(input.name).get());
+      if (state->is_own(input.name)) arguments.given_away.push_back(i);
+    } else {
+      arguments.buffers.push_back(weights_[place.index].get());
+    }
+  }
+  return arguments;
+}
+
+Status XlaExecutable::fetch_outputs(const xla::LoweredModule& module, const pjrt::Execution& execution,
+                                    std::vector<Tensor>& outputs) const {
+  outputs.resize(module.output_count);
+  std::vector<pjrt::Completion> pending;
+  for (std::size_t i = 0; i < module.output_count; ++i) {
+    const pjrt::DeviceBuffer& result = *execution.outputs[0][i];
+    if (!can_reuse(outputs[i], result.dtype(), result.dims())) {
+      KPT_ASSIGN_OR_RETURN(outputs[i], Tensor::empty(result.dtype(), result.dims()));
+    }
+    KPT_ASSIGN_OR_RETURN(pjrt::Completion done, result.start_download(bytes_of(outputs[i])));
+    pending.push_back(std::move(done));
+  }
+  Status first;
+  for (pjrt::Completion& done : pending) {
+    Status status = done.wait();
+    if (first.ok()) first = std::move(status);
+  }
+  return first;
+}
+
+Status XlaExecutable::hand_back_written(const xla::LoweredModule& module, const pjrt::Execution& execution,
+                                        std::span<const Tensor> inputs, XlaState* state) const {
+  for (std::size_t i = module.output_count; i < module.results.size(); ++i) {
+    const std::uint32_t index = module.results[i].index;
+    const std::shared_ptr<pjrt::DeviceBuffer>& result = execution.outputs[0][i];
+    const auto position = user_position_[index];
+    if (!position) {
+      state->replace(graph().inputs[index].name, result);
+      continue;
+    }
+    const Tensor& given = inputs[*position];
+    KPT_ASSIGN_OR_RETURN(XlaTensorBuffer* const ours, find_xla_buffer(given, client()));
+    if (ours != nullptr) {
+      ours->replace(result);
+    } else if (given.buffer()->writable()) {
+      KPT_ASSIGN_OR_RETURN(const Tensor content, result->download());
+      scatter(given, content);
+    }
+  }
+  return {};
+}
+
+Status XlaExecutable::run(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
+                          Event* event) {
+  KPT_RETURN_IF_ERROR(check_limits(context));
+  KPT_ASSIGN_OR_RETURN(XlaState* const state, find_state(context));
+  KPT_ASSIGN_OR_RETURN(const ShapePrograms::Program program, find_program(inputs));
+  KPT_ASSIGN_OR_RETURN(Arguments arguments, gather(program->module, inputs, state));
+  KPT_RETURN_IF_ERROR(check_limits(context));
+  const std::vector<std::vector<const pjrt::DeviceBuffer*>> lists = {arguments.buffers};
+  auto execution = program->executable->execute(lists, arguments.given_away);
+  const Status executed = execution.ok() ? execution->wait() : execution.status();
+  if (!executed.ok()) {
+    if (!arguments.given_away.empty()) state->mark_lost();
+    return executed;
+  }
+  KPT_RETURN_IF_ERROR(hand_back_written(program->module, *execution, inputs, state));
+  KPT_RETURN_IF_ERROR(fetch_outputs(program->module, *execution, outputs));
+  if (event != nullptr) *event = Event();  // a run is over when it returns
+  return {};
+}
+
+}  // namespace kpt

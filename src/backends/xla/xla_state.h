@@ -1,0 +1,47 @@
+// The buffers that a model writes, in a plugin's memory: each run takes them and gives new ones.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "device/execution.h"
+#include "engines/xla/pjrt/client.h"
+
+namespace kpt {
+
+class XlaState final : public State {
+ public:
+  // `owner` tells states of different executables apart. `originals`: what the file holds, shared with all states.
+  XlaState(const void* owner, std::shared_ptr<const pjrt::Client> client,
+           std::map<std::string, std::shared_ptr<pjrt::DeviceBuffer>, std::less<>> originals);
+
+  Status reset() override;
+  std::vector<std::string> names() const override;
+  Result<Tensor> read(std::string_view name) const override;
+  Status write(std::string_view name, const Tensor& value) override;
+
+  const void* owner() const { return owner_; }
+  // Fails with kInvalidArgument after a run that failed once it had given the buffers away.
+  Status check_usable() const;
+  const std::shared_ptr<pjrt::DeviceBuffer>& current(const std::string& name) const;
+  // Whether nobody else has a share in the buffer: only then may a run overwrite it.
+  bool is_own(const std::string& name) const;
+  void replace(const std::string& name, std::shared_ptr<pjrt::DeviceBuffer> content);
+  // A run has been given buffers to overwrite and failed.
+  void mark_lost() { lost_ = true; }
+
+ private:
+  struct Entry {
+    std::shared_ptr<pjrt::DeviceBuffer> original;
+    std::shared_ptr<pjrt::DeviceBuffer> current;
+  };
+  const void* owner_;
+  std::shared_ptr<const pjrt::Client> client_;
+  std::map<std::string, Entry, std::less<>> entries_;
+  bool lost_ = false;
+};
+
+}  // namespace kpt

@@ -1,0 +1,24 @@
+// What XLA must be told through the environment before a plugin is opened; its interface has no other way in.
+//
+// LLVM takes an Arm core's name for its instructions: on a machine whose kernel or hypervisor hides SVE it still emits
+// them for vectors (integer division among them, even of fixed width), and the process dies of an illegal instruction.
+// The kernel's list of features knows better. XLA's own limit on instruction sets does not help: it filters only what
+// the kernel lists. So the compiler is kept from vectorising there: slower, and right.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "kpt/status.h"
+
+namespace kpt::pjrt {
+
+// The value for XLA_FLAGS: `given` (what the user set), and where `cpuinfo` is of an Arm processor without SVE, the
+// flag that keeps the CPU compiler from using it. A user's own xla_backend_extra_options stand.
+std::string add_host_flags(std::string_view given, std::string_view cpuinfo);
+
+// Sets XLA_FLAGS (for a plugin that computes on the CPU) and, unless the user has set it, TF_CPP_MIN_LOG_LEVEL so that
+// plugins print warnings and errors only. Both are read by a plugin once.
+void set_xla_environment(bool computes_on_cpu);
+
+}  // namespace kpt::pjrt

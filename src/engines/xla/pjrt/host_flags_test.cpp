@@ -1,0 +1,24 @@
+#include "engines/xla/pjrt/host_flags.h"
+
+#include <gtest/gtest.h>
+
+namespace kpt::pjrt {
+namespace {
+
+constexpr const char* kFlag =
+    "--xla_backend_extra_options=-scalable-vectorization=off,-force-vector-width=1,-vectorize-slp=false";
+
+TEST(HostFlags, AnArmProcessorWithoutSveIsSaidSo) {
+  EXPECT_EQ(add_host_flags("", "processor\t: 0\nFeatures\t: fp asimd i8mm bf16\nCPU part\t: 0xd40\n"), kFlag);
+  EXPECT_EQ(add_host_flags("--xla_dump_to=x", "Features : fp asimd svebf16"), std::string("--xla_dump_to=x ") + kFlag);
+}
+
+TEST(HostFlags, OthersAreLeftAlone) {
+  EXPECT_EQ(add_host_flags("", "Features\t: fp asimd sve i8mm\n"), "");
+  EXPECT_EQ(add_host_flags("--xla_x=1", "flags\t\t: fpu avx2\n"), "--xla_x=1");
+  EXPECT_EQ(add_host_flags("", ""), "");
+  EXPECT_EQ(add_host_flags("--xla_backend_extra_options=a", "Features : fp"), "--xla_backend_extra_options=a");
+}
+
+}  // namespace
+}  // namespace kpt::pjrt
