@@ -145,6 +145,15 @@ std::string type_name(DType dtype, const Extents& dims) {
   return text.append(element_name(dtype)).append(">");
 }
 
+std::string compare_attributes(std::string_view direction, DType dtype) {
+  const bool without_sign = dtype == DType::kBool || is_unsigned(dtype);
+  // Not left to the default: XLA 0.81 folds constants of signed integers as unsigned ones without it.
+  const std::string_view kind = is_floating(dtype) ? "FLOAT" : without_sign ? "UNSIGNED" : "SIGNED";
+  return fmt::format(
+      "comparison_direction = #stablehlo<comparison_direction {}>, compare_type = #stablehlo<comparison_type {}>",
+      direction, kind);
+}
+
 std::string list_text(std::span<const std::int64_t> items) { return fmt::format("[{}]", fmt::join(items, ", ")); }
 
 std::string array_text(std::span<const std::int64_t> items) {
@@ -183,8 +192,7 @@ Value Builder::binary(std::string_view operation, const Value& a, const Value& b
 }
 
 Value Builder::compare(std::string_view direction, const Value& a, const Value& b) {
-  return emit("stablehlo.compare", {a, b}, DType::kBool, a.dims,
-              fmt::format("comparison_direction = #stablehlo<comparison_direction {}>", direction));
+  return emit("stablehlo.compare", {a, b}, DType::kBool, a.dims, compare_attributes(direction, a.dtype));
 }
 
 Value Builder::select(const Value& condition, const Value& yes, const Value& no) {

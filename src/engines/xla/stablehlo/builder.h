@@ -45,6 +45,7 @@ inline constexpr std::int64_t kMaxNumber = std::int64_t{1} << 31;
 std::int64_t element_count(const Extents& dims);
 std::string array_text(std::span<const std::int64_t> items);  // "array<i64: 1, 2>"
 std::string list_text(std::span<const std::int64_t> items);   // "[1, 2]"
+std::string compare_attributes(std::string_view direction, DType dtype);
 
 struct DotDims {
   Extents lhs_batch, rhs_batch, lhs_contracting, rhs_contracting;

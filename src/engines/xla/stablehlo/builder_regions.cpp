@@ -133,8 +133,7 @@ std::pair<Value, Value> Builder::sort(const Value& keys, const Value& values, st
     return name;
   };
   const auto compare = [&](std::string_view direction, std::string_view a, std::string_view b) {
-    return line("compare", a, b, key,
-                fmt::format(" <{{comparison_direction = #stablehlo<comparison_direction {}>}}>", direction));
+    return line("compare", a, b, key, fmt::format(" <{{{}}}>", compare_attributes(direction, keys.dtype)));
   };
   const std::string& first = descending ? names[1] : names[0];
   const std::string& second = descending ? names[0] : names[1];

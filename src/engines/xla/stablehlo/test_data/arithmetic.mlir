@@ -17,10 +17,10 @@ module @kpt {
     %14 = "stablehlo.remainder"(%arg1, %13) : (tensor<3xi64>, tensor<3xi64>) -> tensor<3xi64>
     %15 = "stablehlo.constant"() <{value = dense<0> : tensor<i64>}> : () -> tensor<i64>
     %16 = "stablehlo.broadcast_in_dim"(%15) <{broadcast_dimensions = array<i64>}> : (tensor<i64>) -> tensor<3xi64>
-    %17 = "stablehlo.compare"(%14, %16) <{comparison_direction = #stablehlo<comparison_direction NE>}> : (tensor<3xi64>, tensor<3xi64>) -> tensor<3xi1>
-    %18 = "stablehlo.compare"(%14, %16) <{comparison_direction = #stablehlo<comparison_direction LT>}> : (tensor<3xi64>, tensor<3xi64>) -> tensor<3xi1>
-    %19 = "stablehlo.compare"(%13, %16) <{comparison_direction = #stablehlo<comparison_direction LT>}> : (tensor<3xi64>, tensor<3xi64>) -> tensor<3xi1>
-    %20 = "stablehlo.compare"(%18, %19) <{comparison_direction = #stablehlo<comparison_direction NE>}> : (tensor<3xi1>, tensor<3xi1>) -> tensor<3xi1>
+    %17 = "stablehlo.compare"(%14, %16) <{comparison_direction = #stablehlo<comparison_direction NE>, compare_type = #stablehlo<comparison_type SIGNED>}> : (tensor<3xi64>, tensor<3xi64>) -> tensor<3xi1>
+    %18 = "stablehlo.compare"(%14, %16) <{comparison_direction = #stablehlo<comparison_direction LT>, compare_type = #stablehlo<comparison_type SIGNED>}> : (tensor<3xi64>, tensor<3xi64>) -> tensor<3xi1>
+    %19 = "stablehlo.compare"(%13, %16) <{comparison_direction = #stablehlo<comparison_direction LT>, compare_type = #stablehlo<comparison_type SIGNED>}> : (tensor<3xi64>, tensor<3xi64>) -> tensor<3xi1>
+    %20 = "stablehlo.compare"(%18, %19) <{comparison_direction = #stablehlo<comparison_direction NE>, compare_type = #stablehlo<comparison_type UNSIGNED>}> : (tensor<3xi1>, tensor<3xi1>) -> tensor<3xi1>
     %21 = "stablehlo.and"(%17, %20) : (tensor<3xi1>, tensor<3xi1>) -> tensor<3xi1>
     %22 = "stablehlo.add"(%14, %13) : (tensor<3xi64>, tensor<3xi64>) -> tensor<3xi64>
     %23 = "stablehlo.select"(%21, %22, %14) : (tensor<3xi1>, tensor<3xi64>, tensor<3xi64>) -> tensor<3xi64>

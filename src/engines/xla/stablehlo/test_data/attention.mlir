@@ -29,7 +29,7 @@ module @kpt {
     %24 = "stablehlo.broadcast_in_dim"(%23) <{broadcast_dimensions = array<i64: 0, 1, 2, 3>}> : (tensor<1x4x3x1xf32>) -> tensor<1x4x3x5xf32>
     %25 = "stablehlo.divide"(%17, %24) : (tensor<1x4x3x5xf32>, tensor<1x4x3x5xf32>) -> tensor<1x4x3x5xf32>
     %26 = "stablehlo.broadcast_in_dim"(%7) <{broadcast_dimensions = array<i64>}> : (tensor<f32>) -> tensor<1x4x3x1xf32>
-    %27 = "stablehlo.compare"(%14, %26) <{comparison_direction = #stablehlo<comparison_direction EQ>}> : (tensor<1x4x3x1xf32>, tensor<1x4x3x1xf32>) -> tensor<1x4x3x1xi1>
+    %27 = "stablehlo.compare"(%14, %26) <{comparison_direction = #stablehlo<comparison_direction EQ>, compare_type = #stablehlo<comparison_type FLOAT>}> : (tensor<1x4x3x1xf32>, tensor<1x4x3x1xf32>) -> tensor<1x4x3x1xi1>
     %28 = "stablehlo.broadcast_in_dim"(%27) <{broadcast_dimensions = array<i64: 0, 1, 2, 3>}> : (tensor<1x4x3x1xi1>) -> tensor<1x4x3x5xi1>
     %29 = "stablehlo.broadcast_in_dim"(%18) <{broadcast_dimensions = array<i64>}> : (tensor<f32>) -> tensor<1x4x3x5xf32>
     %30 = "stablehlo.select"(%28, %29, %25) : (tensor<1x4x3x5xi1>, tensor<1x4x3x5xf32>, tensor<1x4x3x5xf32>) -> tensor<1x4x3x5xf32>

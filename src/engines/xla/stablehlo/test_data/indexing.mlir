@@ -4,11 +4,11 @@ module @kpt {
     %1 = "stablehlo.broadcast_in_dim"(%0) <{broadcast_dimensions = array<i64>}> : (tensor<i64>) -> tensor<2xi64>
     %2 = "stablehlo.constant"() <{value = dense<5> : tensor<i64>}> : () -> tensor<i64>
     %3 = "stablehlo.broadcast_in_dim"(%2) <{broadcast_dimensions = array<i64>}> : (tensor<i64>) -> tensor<2xi64>
-    %4 = "stablehlo.compare"(%arg1, %1) <{comparison_direction = #stablehlo<comparison_direction LT>}> : (tensor<2xi64>, tensor<2xi64>) -> tensor<2xi1>
+    %4 = "stablehlo.compare"(%arg1, %1) <{comparison_direction = #stablehlo<comparison_direction LT>, compare_type = #stablehlo<comparison_type SIGNED>}> : (tensor<2xi64>, tensor<2xi64>) -> tensor<2xi1>
     %5 = "stablehlo.add"(%arg1, %3) : (tensor<2xi64>, tensor<2xi64>) -> tensor<2xi64>
     %6 = "stablehlo.select"(%4, %5, %arg1) : (tensor<2xi1>, tensor<2xi64>, tensor<2xi64>) -> tensor<2xi64>
-    %7 = "stablehlo.compare"(%6, %1) <{comparison_direction = #stablehlo<comparison_direction GE>}> : (tensor<2xi64>, tensor<2xi64>) -> tensor<2xi1>
-    %8 = "stablehlo.compare"(%6, %3) <{comparison_direction = #stablehlo<comparison_direction LT>}> : (tensor<2xi64>, tensor<2xi64>) -> tensor<2xi1>
+    %7 = "stablehlo.compare"(%6, %1) <{comparison_direction = #stablehlo<comparison_direction GE>, compare_type = #stablehlo<comparison_type SIGNED>}> : (tensor<2xi64>, tensor<2xi64>) -> tensor<2xi1>
+    %8 = "stablehlo.compare"(%6, %3) <{comparison_direction = #stablehlo<comparison_direction LT>, compare_type = #stablehlo<comparison_type SIGNED>}> : (tensor<2xi64>, tensor<2xi64>) -> tensor<2xi1>
     %9 = "stablehlo.and"(%7, %8) : (tensor<2xi1>, tensor<2xi1>) -> tensor<2xi1>
     %10 = "stablehlo.constant"() <{value = dense<4> : tensor<i64>}> : () -> tensor<i64>
     %11 = "stablehlo.broadcast_in_dim"(%10) <{broadcast_dimensions = array<i64>}> : (tensor<i64>) -> tensor<2xi64>
@@ -23,11 +23,11 @@ module @kpt {
     %20 = "stablehlo.select"(%17, %16, %19) : (tensor<2x3xi1>, tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
     %21 = "stablehlo.reshape"(%arg2) : (tensor<1xi64>) -> tensor<i64>
     %22 = "stablehlo.constant"() <{value = dense<2> : tensor<i64>}> : () -> tensor<i64>
-    %23 = "stablehlo.compare"(%21, %0) <{comparison_direction = #stablehlo<comparison_direction LT>}> : (tensor<i64>, tensor<i64>) -> tensor<i1>
+    %23 = "stablehlo.compare"(%21, %0) <{comparison_direction = #stablehlo<comparison_direction LT>, compare_type = #stablehlo<comparison_type SIGNED>}> : (tensor<i64>, tensor<i64>) -> tensor<i1>
     %24 = "stablehlo.add"(%21, %22) : (tensor<i64>, tensor<i64>) -> tensor<i64>
     %25 = "stablehlo.select"(%23, %24, %21) : (tensor<i1>, tensor<i64>, tensor<i64>) -> tensor<i64>
-    %26 = "stablehlo.compare"(%25, %0) <{comparison_direction = #stablehlo<comparison_direction GE>}> : (tensor<i64>, tensor<i64>) -> tensor<i1>
-    %27 = "stablehlo.compare"(%25, %22) <{comparison_direction = #stablehlo<comparison_direction LT>}> : (tensor<i64>, tensor<i64>) -> tensor<i1>
+    %26 = "stablehlo.compare"(%25, %0) <{comparison_direction = #stablehlo<comparison_direction GE>, compare_type = #stablehlo<comparison_type SIGNED>}> : (tensor<i64>, tensor<i64>) -> tensor<i1>
+    %27 = "stablehlo.compare"(%25, %22) <{comparison_direction = #stablehlo<comparison_direction LT>, compare_type = #stablehlo<comparison_type SIGNED>}> : (tensor<i64>, tensor<i64>) -> tensor<i1>
     %28 = "stablehlo.and"(%26, %27) : (tensor<i1>, tensor<i1>) -> tensor<i1>
     %29 = "stablehlo.constant"() <{value = dense<1> : tensor<i64>}> : () -> tensor<i64>
     %30 = "stablehlo.maximum"(%25, %0) : (tensor<i64>, tensor<i64>) -> tensor<i64>

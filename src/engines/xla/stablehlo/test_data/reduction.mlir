@@ -20,8 +20,8 @@ module @kpt {
     }) : (tensor<2x3xbf16>, tensor<bf16>) -> tensor<2xbf16>
     %16 = "stablehlo.reshape"(%15) : (tensor<2xbf16>) -> tensor<2x1xbf16>
     %17 = "stablehlo.broadcast_in_dim"(%16) <{broadcast_dimensions = array<i64: 0, 1>}> : (tensor<2x1xbf16>) -> tensor<2x3xbf16>
-    %18 = "stablehlo.compare"(%arg0, %17) <{comparison_direction = #stablehlo<comparison_direction EQ>}> : (tensor<2x3xbf16>, tensor<2x3xbf16>) -> tensor<2x3xi1>
-    %19 = "stablehlo.compare"(%arg0, %arg0) <{comparison_direction = #stablehlo<comparison_direction NE>}> : (tensor<2x3xbf16>, tensor<2x3xbf16>) -> tensor<2x3xi1>
+    %18 = "stablehlo.compare"(%arg0, %17) <{comparison_direction = #stablehlo<comparison_direction EQ>, compare_type = #stablehlo<comparison_type FLOAT>}> : (tensor<2x3xbf16>, tensor<2x3xbf16>) -> tensor<2x3xi1>
+    %19 = "stablehlo.compare"(%arg0, %arg0) <{comparison_direction = #stablehlo<comparison_direction NE>, compare_type = #stablehlo<comparison_type FLOAT>}> : (tensor<2x3xbf16>, tensor<2x3xbf16>) -> tensor<2x3xi1>
     %20 = "stablehlo.or"(%18, %19) : (tensor<2x3xi1>, tensor<2x3xi1>) -> tensor<2x3xi1>
     %21 = "stablehlo.iota"() <{iota_dimension = 1 : i64}> : () -> tensor<2x3xi64>
     %22 = "stablehlo.constant"() <{value = dense<3> : tensor<i64>}> : () -> tensor<i64>
@@ -37,7 +37,7 @@ module @kpt {
     %31 = "stablehlo.reshape"(%30) : (tensor<2x1xi64>) -> tensor<2xi64>
     %32 = "stablehlo.constant"() <{value = dense<0x0000> : tensor<bf16>}> : () -> tensor<bf16>
     %33 = "stablehlo.broadcast_in_dim"(%32) <{broadcast_dimensions = array<i64>}> : (tensor<bf16>) -> tensor<2x3xbf16>
-    %34 = "stablehlo.compare"(%arg0, %33) <{comparison_direction = #stablehlo<comparison_direction NE>}> : (tensor<2x3xbf16>, tensor<2x3xbf16>) -> tensor<2x3xi1>
+    %34 = "stablehlo.compare"(%arg0, %33) <{comparison_direction = #stablehlo<comparison_direction NE>, compare_type = #stablehlo<comparison_type FLOAT>}> : (tensor<2x3xbf16>, tensor<2x3xbf16>) -> tensor<2x3xi1>
     %35 = "stablehlo.constant"() <{value = dense<false> : tensor<i1>}> : () -> tensor<i1>
     %39 = "stablehlo.reduce"(%34, %35) <{dimensions = array<i64: 0, 1>}> ({
     ^bb0(%36: tensor<i1>, %37: tensor<i1>):
