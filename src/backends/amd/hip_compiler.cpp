@@ -194,7 +194,10 @@ Result<HipSource> own_kernels(std::string_view family) {
   if (source.text.empty()) {
     return Status(StatusCode::kNotFound, fmt::format("there is no family of kernels '{}'", printable(family, 64)));
   }
+  const std::string own = fmt::format("kernels/gpu/{}_kernels.h", family);
   for (const gpu::SourceFile& file : gpu::kernel_sources()) {
+    // Other families' kernels would change the cache key and are not included.
+    if (file.path.ends_with("_kernels.h") && file.path != own) continue;
     source.headers.push_back({std::string(file.path), std::string(file.text)});
   }
   return source;

@@ -86,8 +86,10 @@ Result<std::string> kernel_table_page(HipCompileCache& compiler) {
       "holds with blocks of the most threads. Read from code objects that were compiled for each target; none spills "
       "a\n"
       "register. Not run on hardware.\n\n"
-      "{}{}. Made by `cmake --build <build folder> --target reference_amd_kernels`; a test with the same\n"
-      "compiler fails while it is old.\n",
+      "{}{}\n\n"
+      "Made by `cmake --build <build folder> --target reference_amd_kernels`; a test with the same compiler fails "
+      "while it\n"
+      "is old.\n",
       kCompilerMark, compiler.compiler().version);
   for (const gpu::KernelFamily& family : gpu::kernel_families()) page += family_table(family.name, rows);
   return page;
@@ -97,7 +99,7 @@ std::string_view compiler_line(std::string_view page) {
   const std::size_t at = page.find(kCompilerMark);
   if (at == std::string_view::npos) return "";
   const std::string_view rest = page.substr(at + kCompilerMark.size());
-  return rest.substr(0, rest.find(". Made by"));
+  return rest.substr(0, rest.find('\n'));
 }
 
 }  // namespace kpt

@@ -7,8 +7,9 @@
 // die), which they do for k up to 8192. Large products are then bound by matrix instructions and LDS: a wave reads 16
 // KiB of LDS for 32 instructions of 16x16x16.
 //
-// Two buffers of LDS: while one is multiplied, the next tile is on its way in registers. Rows in LDS are 40 elements
-// apart (80 bytes), so the 16 lanes that read 8 bytes of 16 rows touch all 32 banks once in each half.
+// Two buffers of LDS: while one is multiplied, the next tile is on its way in registers. Rows in LDS have no gaps, so
+// two blocks fit into the 64 KiB of a compute unit; their four pieces of 16 bytes change places from row pair to row
+// pair, so that 32 lanes which read 8 bytes of 16 rows touch every bank twice, the least there is.
 #pragma once
 
 #include "kernels/gpu/device_math.h"
@@ -33,9 +34,13 @@ struct MatrixArgs {
 
 inline constexpr int kMatrixTile = 128;  // rows and columns of a block
 inline constexpr int kMatrixDepth = 32;  // of one buffer
-inline constexpr int kMatrixPitch = 40;  // elements between rows in LDS
 inline constexpr int kMatrixPieces = 2;  // of 8 elements that a thread moves for each operand and buffer
-inline constexpr int kMatrixBuffer = 2 * kMatrixTile * kMatrixPitch;
+inline constexpr int kMatrixBuffer = 2 * kMatrixTile * kMatrixDepth;
+
+// Where element `depth` of a row stands in a buffer.
+KPT_DEVICE Int32 matrix_place(Int32 row, Int32 depth) {
+  return row * kMatrixDepth + ((depth / 8) ^ (row / 2 % 4)) * 8 + depth % 8;
+}
 
 // Pieces of both operands on their way from memory to LDS.
 template <typename T>
@@ -80,9 +85,9 @@ template <typename T>
 KPT_DEVICE void store_pieces(T* buffer, Int32 thread, const MatrixPieces<T>& pieces) {
   KPT_UNROLL
   for (int part = 0; part < kMatrixPieces; ++part) {
-    T* place = buffer + (thread / 4 + 64 * part) * kMatrixPitch + thread % 4 * 8;
+    T* place = buffer + matrix_place(thread / 4 + 64 * part, thread % 4 * 8);
     store_values<8>(place, pieces.input[part]);
-    store_values<8>(place + kMatrixTile * kMatrixPitch, pieces.weight[part]);
+    store_values<8>(place + kMatrixTile * kMatrixDepth, pieces.weight[part]);
   }
 }
 
@@ -96,8 +101,8 @@ KPT_DEVICE void multiply_buffer(const T* buffer, Int32 wave_row, Int32 wave_colu
     T rows[4][4], columns[4][4];
     KPT_UNROLL
     for (int i = 0; i < 4; ++i) {
-      load_values<4>(buffer + (wave_row + 16 * i + line) * kMatrixPitch + step + quarter, rows[i]);
-      load_values<4>(buffer + (kMatrixTile + wave_column + 16 * i + line) * kMatrixPitch + step + quarter, columns[i]);
+      load_values<4>(buffer + matrix_place(wave_row + 16 * i + line, step + quarter), rows[i]);
+      load_values<4>(buffer + matrix_place(kMatrixTile + wave_column + 16 * i + line, step + quarter), columns[i]);
     }
     KPT_UNROLL
     for (int i = 0; i < 4; ++i) {
