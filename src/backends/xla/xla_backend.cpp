@@ -15,6 +15,7 @@
 #include "backends/xla/xla_executable.h"
 #include "backends/xla/xla_program.h"
 #include "backends/xla/xla_tensor.h"
+#include "base/log.h"
 #include "device/hardware_json.h"
 #include "device/probe_process.h"
 
@@ -119,6 +120,13 @@ class XlaDevice final : public Device {
   std::shared_ptr<const pjrt::Client> client_;
 };
 
+// Only for a plugin that the user named: an environment may well hold one for hardware that is not here.
+void warn_about(const PjrtPlugin& plugin) {
+  if (plugin.source == "python environment") return;
+  log::warn("a PJRT plugin cannot be used",
+            {{"plugin", plugin.name}, {"reason", plugin.finding.reason}, {"remedy", plugin.finding.remedy}});
+}
+
 class XlaBackend final : public Backend {
  public:
   explicit XlaBackend(const BackendContext& context) : context_(context) {
@@ -186,7 +194,10 @@ class XlaBackend final : public Backend {
     const std::vector<PjrtPlugin> plugins = detect_plugins(context_.detection, ask);
     const std::vector<std::string> names = name_xla_devices(plugins);
     for (std::size_t i = 0; i < plugins.size(); ++i) {
-      if (plugins[i].finding.presence != Presence::kPresent) continue;
+      if (plugins[i].finding.presence != Presence::kPresent) {
+        warn_about(plugins[i]);
+        continue;
+      }
       auto target = std::ranges::find(targets_, names[i], &XlaTarget::name);
       if (target == targets_.end()) {
         targets_.emplace_back(names[i]);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/xla/xla_backend.h"
+#include "base/log.h"
 #include "ir/text.h"
 #include "support/hardware_fixture.h"
 
@@ -72,8 +73,11 @@ TEST_F(XlaBackendFaults, APluginThatEndsOrHangsIsNoDevice) {
   context_.detection.probe_time_limit = std::chrono::milliseconds(1000);
   for (const char* orders : {"crash", "abort", "hang", "null", "version 0 3"}) {
     order(orders);
+    std::string lines;
+    const auto capture = log::capture(&lines);
     const auto start = std::chrono::steady_clock::now();
     EXPECT_EQ(run_twice().code(), StatusCode::kDeviceNotAvailable) << orders;
+    EXPECT_THAT(lines, AllOf(HasSubstr("a PJRT plugin cannot be used"), HasSubstr("plugin=fake"))) << orders;
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
   }
 }
