@@ -6,12 +6,19 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 source tools/timed_steps.sh
-all=(lint test gate asan asan-full tsan clang torch-2.11 fuzz)
+all=(lint test gate xla asan asan-full tsan clang torch-2.11 fuzz)
 
 run_lint() { KPT_LINT_DEEP=1 make lint; }
 run_test() { make test; }
 # No false alarm over the exported models: all levels, 20 fresh seeds.
 run_gate() { build/cpu-release/test_bin/kpt_zoo_gate_test build/cpu-release/test_models/zoo 20; }
+run_xla() {
+  local python
+  python=$(tools/setup_python.sh)
+  cmake --preset cpu-release -DKPT_PYTHON="$python" -DKPT_TORCH=ON -DKPT_XLA_RUNS=ON >/dev/null
+  cmake --build build/cpu-release
+  ctest --test-dir build/cpu-release --output-on-failure -R 'models.xla|LoweringNumbers|models.export'
+}
 run_asan() { make asan; }
 run_asan-full() {
   local python

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "device/hardware_json.h"
 #include "device/probe_process.h"
+#include "engines/xla/pjrt/host_flags.h"
 
 namespace kpt {
 namespace {
@@ -106,6 +107,12 @@ class XlaDevice final : public Device {
 
   Result<std::shared_ptr<const pjrt::Client>> client() {
     const std::lock_guard lock(mutex_);
+    if (info_.name == "xla:cpu" && pjrt::hides_sve(SystemFiles().read("/proc/cpuinfo").value_or(""))) {
+      return Status(
+          StatusCode::kUnsupported,
+          "xla:cpu cannot be used here: the processor has SVE, this system hides it, and code of XLA's compiler "
+          "would use it and end the process");
+    }
     if (client_ == nullptr) {
       KPT_ASSIGN_OR_RETURN(client_, shared_client(plugin_, client_options(info_.name)));
     }
@@ -171,6 +178,9 @@ class XlaBackend final : public Backend {
     options.cache_bytes = context_.compile_cache_bytes;
     options.time_limit = context_.compile_time_limit;
     options.client_options = client_options(device->info().name);
+    if (client->platform_name() == "cpu") {  // stablehlo/lower.h says why
+      options.settings.flags.emplace_back("xla_cpu_enable_fast_min_max", false);
+    }
     if (context_.threads == 1 && client->platform_name() == "cpu") {
       options.settings.flags.emplace_back("xla_cpu_multi_thread_eigen", false);
     }

@@ -9,17 +9,23 @@
 
 namespace kpt::pjrt {
 
-std::string add_host_flags(std::string_view given, std::string_view cpuinfo) {
-  bool is_arm = false;
-  bool has_sve = false;
+bool hides_sve(std::string_view cpuinfo) {
+  constexpr std::string_view kParts[] = {"0xd40", "0xd49", "0xd4f", "0xd83", "0xd84", "0xd8e"};  // Neoverse V1 to N3
+  bool has_core = false;
   for (const std::string_view line : split(cpuinfo, '\n')) {
     const auto colon = line.find(':');
-    if (colon == std::string_view::npos || trim(line.substr(0, colon)) != "Features") continue;
-    is_arm = true;
-    has_sve = has_sve || std::ranges::count(split(line.substr(colon + 1), ' '), std::string_view("sve")) > 0;
+    if (colon == std::string_view::npos) continue;
+    const std::string_view name = trim(line.substr(0, colon));
+    const std::string_view value = trim(line.substr(colon + 1));
+    if (name == "Features" && std::ranges::count(split(value, ' '), std::string_view("sve")) > 0) return false;
+    has_core = has_core || (name == "CPU part" && std::ranges::find(kParts, value) != std::end(kParts));
   }
+  return has_core;
+}
+
+std::string add_host_flags(std::string_view given, std::string_view cpuinfo) {
   std::string flags(given);
-  if (!is_arm || has_sve || flags.find("xla_backend_extra_options") != std::string::npos) return flags;
+  if (!hides_sve(cpuinfo) || flags.find("xla_backend_extra_options") != std::string::npos) return flags;
   if (!flags.empty()) flags += ' ';
   return flags + "--xla_backend_extra_options=-scalable-vectorization=off,-force-vector-width=1,-vectorize-slp=false";
 }

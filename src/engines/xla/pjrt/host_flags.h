@@ -13,9 +13,13 @@
 
 namespace kpt::pjrt {
 
-// The value for XLA_FLAGS: `given` (what the user set), and where `cpuinfo` is of an Arm processor without SVE, the
-// flag that keeps the CPU compiler from using it. A user's own xla_backend_extra_options stand.
+// The value for XLA_FLAGS: `given` (what the user set), and where SVE is hidden, the flags that keep the CPU compiler
+// from using it. A user's own xla_backend_extra_options stand.
 std::string add_host_flags(std::string_view given, std::string_view cpuinfo);
+
+// Whether the cores have SVE while the kernel does not list it. The flags above keep most programs from it, not all: a
+// CPU plugin must not be used there.
+bool hides_sve(std::string_view cpuinfo);
 
 // Sets XLA_FLAGS (for a plugin that computes on the CPU) and, unless the user has set it, TF_CPP_MIN_LOG_LEVEL so that
 // plugins print warnings and errors only. Both are read by a plugin once.
