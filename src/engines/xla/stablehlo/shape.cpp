@@ -85,7 +85,7 @@ void lower_stack(Call& call) {
     dims.insert(dims.begin() + static_cast<std::ptrdiff_t>(axis), 1);
     part = call.builder().reshape(part, dims);
   }
-  join(call, std::move(parts), axis);
+  join(call, parts, axis);
 }
 
 // hstack joins along the second axis (the first of vectors), vstack along the first of matrices.
@@ -95,7 +95,7 @@ void lower_hstack(Call& call) {
     if (part.rank() == 0) part = call.builder().reshape(part, {1});
   }
   const std::size_t axis = parts.empty() || parts[0].rank() == 1 ? 0 : 1;
-  join(call, std::move(parts), axis);
+  join(call, parts, axis);
 }
 
 void lower_vstack(Call& call) {
@@ -104,7 +104,7 @@ void lower_vstack(Call& call) {
     if (part.rank() == 0) part = call.builder().reshape(part, {1, 1});
     if (part.rank() == 1) part = call.builder().reshape(part, {1, part.dims[0]});
   }
-  join(call, std::move(parts), 0);
+  join(call, parts, 0);
 }
 
 // Every axis of extent n becomes (count, n), broadcast, and is joined again.
