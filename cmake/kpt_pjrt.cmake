@@ -1,7 +1,9 @@
 # PJRT's CPU plugin in the Python environment, for tests: the package xla-cpu-pjrt holds the library and the interface's
-# header. Results: KPT_CPU_PLUGIN and KPT_PJRT_INCLUDE, both empty when the package is not there.
+# header. Results: KPT_CPU_PLUGIN and KPT_PJRT_INCLUDE, both empty when the package is not there, and KPT_NO_CPU_PLUGIN,
+# why the plugin cannot be used.
 set(KPT_CPU_PLUGIN "")
 set(KPT_PJRT_INCLUDE "")
+set(KPT_NO_CPU_PLUGIN "the Python environment (KPT_PYTHON) has no package xla-cpu-pjrt")
 set(pjrt_python "${KPT_PYTHON}")
 if(NOT pjrt_python)
   find_program(KPT_PYTHON_IN_PATH python3)
@@ -24,11 +26,10 @@ endif()
 if(KPT_CPU_PLUGIN AND EXISTS /proc/cpuinfo)
   file(READ /proc/cpuinfo cpuinfo)
   if(cpuinfo MATCHES "CPU part[^\n]*0xd(40|49|4f|83|84|8e)" AND NOT cpuinfo MATCHES "Features[^\n]* sve")
-    message(STATUS "this machine hides SVE from XLA's CPU compiler: tests that run XLA programs are skipped")
+    set(KPT_NO_CPU_PLUGIN "this machine hides SVE, which XLA's CPU compiler would use")
     set(KPT_CPU_PLUGIN "")
-    return()
   endif()
 endif()
 if(NOT KPT_CPU_PLUGIN)
-  message(STATUS "no package xla-cpu-pjrt in the Python environment: tests that run XLA programs are skipped")
+  message(STATUS "tests that run XLA programs are skipped: ${KPT_NO_CPU_PLUGIN}")
 endif()

@@ -188,7 +188,7 @@ class Optimizer {
     TuneOptions tuning;
     tuning.cache = options_.cache;
     tuning.surroundings = options_.surroundings;
-    KPT_ASSIGN_OR_RETURN(report_.kernels, tune_nodes(candidate.model, timed_draw().inputs, device_, tuning));
+    report_.kernels = tune_nodes(candidate.model, timed_draw().inputs, device_, tuning);
     for (const KernelChoice& choice : report_.kernels) {
       if (choice.library) by_library_.insert(by_library_.end(), choice.nodes.begin(), choice.nodes.end());
     }

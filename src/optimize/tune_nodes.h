@@ -27,9 +27,9 @@ struct TuneOptions {
   std::string surroundings;       // what a measurement depends on beside the node: machine, threads, versions
 };
 
-// One choice per kind of node, in the order of first appearance. `inputs` give the sizes. Fails as loading and running
-// do.
-Result<std::vector<KernelChoice>> tune_nodes(const ImportedModel& model, const std::vector<NamedTensor>& inputs,
-                                             const PlacedDevice& device, const TuneOptions& options);
+// One choice per kind of node, in the order of first appearance. `inputs` give the sizes. A kind that cannot be run
+// alone stays ours and says why.
+std::vector<KernelChoice> tune_nodes(const ImportedModel& model, const std::vector<NamedTensor>& inputs,
+                                     const PlacedDevice& device, const TuneOptions& options);
 
 }  // namespace kpt

@@ -116,7 +116,7 @@ class LoweringNumbers : public testing::TestWithParam<xla_test::LoweringCase> {
 };
 
 TEST_P(LoweringNumbers, AgreeWithLibtorch) {
-  if (runner() == nullptr) GTEST_SKIP() << "XLA's CPU plugin is not installed";
+  if (runner() == nullptr) GTEST_SKIP() << "XLA's CPU plugin cannot be used here; CMake's output says why";
   const auto seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937_64 random(seed);

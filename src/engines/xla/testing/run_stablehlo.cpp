@@ -5,12 +5,13 @@
 namespace kpt::testing {
 
 std::string cpu_plugin_path() { return KPT_CPU_PLUGIN; }
+std::string why_no_cpu_plugin() { return KPT_NO_CPU_PLUGIN; }
 
 Result<std::shared_ptr<const pjrt::Client>> cpu_client() {
   // Its threads may outlive main(): what they use stays.
   static const auto* const kClient =
       new Result<std::shared_ptr<const pjrt::Client>>([]() -> Result<std::shared_ptr<const pjrt::Client>> {
-        if (cpu_plugin_path().empty()) return Status(StatusCode::kNotFound, "there is no CPU plugin");
+        if (cpu_plugin_path().empty()) return Status(StatusCode::kNotFound, why_no_cpu_plugin());
         KPT_ASSIGN_OR_RETURN(auto plugin, pjrt::Plugin::open(cpu_plugin_path(), "cpu"));
         const pjrt::ClientOption options[] = {{"cpu_device_count", std::int64_t{4}}};
         return pjrt::Client::create(std::move(plugin), options);

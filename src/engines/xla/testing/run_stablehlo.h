@@ -13,8 +13,9 @@
 
 namespace kpt::testing {
 
-// Empty when the environment has no package xla-cpu-pjrt.
+// Empty when there is none that can be used here; the other then says why.
 std::string cpu_plugin_path();
+std::string why_no_cpu_plugin();
 
 // One client with four devices for the whole program; not found when there is no plugin. Never destroyed.
 Result<std::shared_ptr<const pjrt::Client>> cpu_client();
@@ -26,6 +27,5 @@ Result<std::vector<Tensor>> run_stablehlo(std::string_view text, std::span<const
 }  // namespace kpt::testing
 
 // First line of a test that needs the plugin.
-#define KPT_NEEDS_CPU_PLUGIN()                   \
-  if (::kpt::testing::cpu_plugin_path().empty()) \
-  GTEST_SKIP() << "no CPU plugin: the Python environment (KPT_PYTHON) has no package xla-cpu-pjrt"
+#define KPT_NEEDS_CPU_PLUGIN() \
+  if (::kpt::testing::cpu_plugin_path().empty()) GTEST_SKIP() << ::kpt::testing::why_no_cpu_plugin()
