@@ -104,6 +104,32 @@ TEST(OptimizeCommand, MeasuresAndShowsATable) {
   EXPECT_THAT(run.err, HasSubstr("running the passes")) << "progress in plain lines";
 }
 
+// At conservative, products stay in float32, so aten has every one of them too.
+TEST(OptimizeCommand, KernelsAreHeldAgainstAtensAndKept) {
+  const Scratch scratch;
+  const std::string cache = "cache.dir=" + scratch.file("cache");
+  const auto kernels = [&](std::vector<std::string> flags) {
+    std::vector<std::string> command = {"optimize", golden("linear_state"), "-o",     scratch.file("m.kpt"),
+                                        "--level",  "conservative",         "--json", "--set",
+                                        cache};
+    command.insert(command.end(), flags.begin(), flags.end());
+    return run_kpt(command).json().at("kernels");
+  };
+  const auto first = kernels({"--seed", "1"});
+  ASSERT_FALSE(first.empty());
+  for (const auto& choice : first) {
+    EXPECT_THAT(choice.at("reason").get<std::string>(), HasSubstr(" ms against ")) << choice.dump();
+    EXPECT_FALSE(choice.at("nodes").empty());
+  }
+  const auto again = kernels({"--seed", "2"});
+  ASSERT_EQ(again.size(), first.size());
+  for (std::size_t i = 0; i < first.size(); ++i) {  // another seed measures no kernel again: the same times
+    const auto times = [](const std::string& reason) { return reason.substr(0, reason.find(')')); };
+    EXPECT_EQ(times(again[i].at("reason")), times(first[i].at("reason")));
+  }
+  EXPECT_TRUE(kernels({"--no-measure"}).empty());
+}
+
 TEST(OptimizeCommand, FlagsHaveEffects) {
   const Scratch scratch;
   const std::string out = scratch.file("m.kpt");
