@@ -63,7 +63,8 @@ std::string shorten(std::string_view text, double width) {
   return std::string(text);
 }
 
-// Labels below the plot where they do not meet, in the order given.
+// Labels below the plot where they do not meet, in the order given; near an edge they move inwards, clear of the
+// lowest label of the y axis and of the drawing's end.
 std::string x_axis(const Area& area, const Scale& scale, std::span<const double> ticks, std::string_view label) {
   std::string svg;
   double free_from = 0;
@@ -72,9 +73,10 @@ std::string x_axis(const Area& area, const Scale& scale, std::span<const double>
     svg += line(x, area.bottom, x, area.bottom + 4, "tick");
     const std::string text = short_number(tick);
     const double half = kLetter * static_cast<double>(text.size()) / 2 + 3;
-    if (x - half < free_from) continue;
-    svg += text_at(x, area.bottom + 17, "middle", text, "label");
-    free_from = x + half;
+    const double middle = std::clamp(x, area.left + half - 4, kWidth - half);
+    if (middle - half < free_from) continue;
+    svg += text_at(middle, area.bottom + 17, "middle", text, "label");
+    free_from = middle + half;
   }
   return svg + text_at(area.right, area.bottom + 34, "end", label, "axis-name");
 }

@@ -120,7 +120,8 @@ TEST(Doctor, APathThatIsNoUtf8DoesNotBreakTheJson) {
   const ProgramRun run = run_kpt({"doctor", "--json", "--category", "cache"},
                                  {"KPT_CACHE_DIR=", "XDG_CACHE_HOME=" + (folder.path() / "x\xff").string()});
   EXPECT_EQ(run.exit_code, 0) << run.out;
-  EXPECT_EQ(find_line(run.json(), "cache", "folder").at("status"), "pass");
+  // A nearly full disk is a warning, which is not what this is about.
+  EXPECT_NE(find_line(run.json(), "cache", "folder").at("status"), "fail");
 }
 
 TEST(Doctor, AGpuWithoutItsSoftwareIsAWarningOnly) {
