@@ -5,6 +5,7 @@
   $(tools/setup_peers.sh) benchmarks/compare.py --out build/compare                everything: exports, optimizes, measures
   $(tools/setup_peers.sh) benchmarks/compare.py --out build/compare --only 'minilm*' --rounds 9
   $(tools/setup_peers.sh) benchmarks/compare.py --out build/compare --startup      start-up alone
+  python3 benchmarks/compare.py --out build/compare --device nvidia:0 --dtype bfloat16 --build build/cuda-release
 
 Each runtime is a process of its own. All processes of a model stay up and take turns, in alternating order; a round
 gives one median for each, and ratios are taken within rounds, so that a change of the machine's speed meets both sides.
@@ -31,6 +32,7 @@ HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parent
 LEVELS = ("conservative", "balanced", "aggressive")
 PEERS = ("eager", "compile", "compile_best", "onnxruntime", "openvino", "onnxruntime_int8")
+GPU_PEERS = ("eager", "compile", "compile_graphs", "compile_best")
 OURS = ("ours_plain",) + tuple(f"ours_{level}" for level in LEVELS)
 
 
@@ -82,9 +84,9 @@ def environment_of(arguments):
 
 def command_of(runtime, arguments):
     if runtime in OURS:
-        return [str(arguments.build / "bin" / "kpt_serve_models")]
+        return [str(arguments.build / "bin" / "kpt_serve_models"), arguments.device]
     return [sys.executable, str(HERE / "peer_models.py"), "--runtime", runtime, "--threads", str(arguments.threads),
-            "--work", str(arguments.out / "onnx")]
+            "--work", str(arguments.out / "onnx"), "--device", arguments.torch_device]
 
 
 def file_of(runtime, entry, arguments):
@@ -97,7 +99,8 @@ def file_of(runtime, entry, arguments):
     if target.exists() and target.stat().st_mtime > (arguments.build / "bin" / "kpt").stat().st_mtime:
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run([str(arguments.build / "bin" / "kpt"), "optimize", str(plain), "--level", level, "-o", str(target)],
+    done = subprocess.run([str(arguments.build / "bin" / "kpt"), "optimize", str(plain), "--level", level, "--device",
+                           arguments.device, "-o", str(target)],
                           env=environment_of(arguments), capture_output=True, text=True)
     if done.returncode != 0:
         lines = (done.stderr.strip() or done.stdout.strip() or "no word").splitlines()
@@ -194,7 +197,8 @@ def measure_group(runtimes, entry, arguments, row):
 
 
 def measure_model(entry, arguments):
-    row = {"name": entry["name"], "architecture": entry["architecture"], "weight_bytes": entry["parameter_bytes"],
+    row = {"name": entry["name"], "architecture": entry["architecture"], "dtype": entry["dtype"],
+           "weight_bytes": entry["parameter_bytes"],
            "checks": {}, "load_s": {}, "absent": {}, "rounds": []}
     need = (2 * len(arguments.runtimes) * entry["parameter_bytes"]) + (len(arguments.runtimes) * 600e6)
     if need < 0.8 * available_bytes():
@@ -228,7 +232,8 @@ def measure_startup(entry, arguments):
     for runtime in ("ours_plain", "ours_balanced"):
         try:
             commands[runtime] = [str(arguments.build / "bin" / "kpt"), "bench", str(file_of(runtime, entry, arguments)),
-                                 "--first-answer", "--set", f"cache.dir={arguments.out / 'kpt_cache'}"]
+                                 "--first-answer", "--device", arguments.device, "--set",
+                                 f"cache.dir={arguments.out / 'kpt_cache'}"]
         except Lost as reason:
             row["absent"][runtime] = str(reason)
     environment = environment_of(arguments)
@@ -246,8 +251,9 @@ def measure_startup(entry, arguments):
 
 
 def export_models(arguments):
-    """The full-size models in fp32 with fixed sizes, unless --models is given."""
-    patterns = [pattern if "fp32" in pattern else f"{pattern}fp32_static" for pattern in arguments.only]
+    """The full-size models of --dtype with fixed sizes, unless --models is given."""
+    kind = {"float32": "fp32", "bfloat16": "bf16"}[arguments.dtype]
+    patterns = [pattern if kind in pattern else f"{pattern}{kind}_static" for pattern in arguments.only]
     command = [sys.executable, str(SOURCE / "tests/models/export_models.py"), "--out", str(arguments.models), "--size",
                "full", "--reuse", "--only", *patterns]
     if subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": str(arguments.threads)}).returncode != 0:
@@ -257,7 +263,7 @@ def export_models(arguments):
 def choose_entries(arguments):
     entries = json.loads((arguments.models / "index.json").read_text())["models"]
     chosen = [entry for entry in entries if any(fnmatch.fnmatch(entry["name"], p) for p in arguments.only)
-              and entry["dtype"] == "float32" and not entry["dynamic"] and not entry["stateful_steps"]]
+              and entry["dtype"] == arguments.dtype and not entry["dynamic"] and not entry["stateful_steps"]]
     if not chosen:
         raise SystemExit(f"compare: no model of {arguments.models} fits {arguments.only}")
     return chosen
@@ -286,8 +292,11 @@ def parse_arguments():
     parser.add_argument("--models", type=Path, metavar="DIR", help="exported models (default: exported to OUT/models)")
     parser.add_argument("--build", type=Path, default=SOURCE / "build/cpu-release", metavar="DIR")
     parser.add_argument("--only", nargs="+", default=["*"], metavar="NAME", help="names or patterns of models")
-    parser.add_argument("--runtimes", nargs="+", default=list(PEERS + OURS), choices=PEERS + OURS, metavar="NAME",
-                        help=f"of {', '.join(PEERS + OURS)}; eager always takes part")
+    parser.add_argument("--runtimes", nargs="+", default=None, choices=tuple(dict.fromkeys(PEERS + GPU_PEERS + OURS)),
+                        metavar="NAME", help=f"of {', '.join(PEERS + OURS)}, on a GPU of {', '.join(GPU_PEERS + OURS)}; "
+                                             "eager always takes part")
+    parser.add_argument("--device", default="cpu", help="cpu or nvidia:N")
+    parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16"), help="of the models")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--round-ms", type=float, default=500)
@@ -300,6 +309,9 @@ def parse_arguments():
     arguments.out = arguments.out.resolve()
     arguments.out.mkdir(parents=True, exist_ok=True)
     arguments.build = arguments.build.resolve()
+    arguments.torch_device = "cpu" if arguments.device == "cpu" else "cuda" + arguments.device.removeprefix("nvidia")
+    if arguments.runtimes is None:
+        arguments.runtimes = (PEERS if arguments.device == "cpu" else GPU_PEERS) + OURS
     arguments.runtimes = tuple(dict.fromkeys(("eager", *arguments.runtimes)))
     for program in ("kpt", "kpt_serve_models"):
         if not (arguments.build / "bin" / program).exists():

@@ -11,8 +11,10 @@
   peer_models.py --runtime compile --threads 2 --first-answer FILE CASES_FILE
       loads, runs once, prints one line when the answer is there, and ends
 
-Runtimes: eager, compile, compile_best (max-autotune with weights frozen into the code), onnxruntime, onnxruntime_int8
-(its dynamic quantization), openvino (fp32). ONNX files are made once from the exported program and kept in --work.
+Runtimes: eager, compile, compile_best (max-autotune; on the CPU with weights frozen into the code), onnxruntime,
+onnxruntime_int8 (its dynamic quantization), openvino (fp32); with --device cuda those of PyTorch alone, and also
+compile_graphs (its mode reduce-overhead, which captures CUDA graphs). There, inputs come from the host's memory and
+answers go there in every run. ONNX files are made once from the exported program and kept in --work.
 """
 
 import argparse
@@ -25,7 +27,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tools"))
 import blas_setting  # noqa: E402, F401  before torch
 
-RUNTIMES = ("eager", "compile", "compile_best", "onnxruntime", "onnxruntime_int8", "openvino")
+RUNTIMES = ("eager", "compile", "compile_graphs", "compile_best", "onnxruntime", "onnxruntime_int8", "openvino")
 
 
 def read_inputs(cases_file):
@@ -50,14 +52,23 @@ def load_program(path):
 class TorchRun:
     """Eager, or compiled by Inductor."""
 
-    def __init__(self, runtime, threads, path, cases_file, work):
+    def __init__(self, runtime, threads, path, cases_file, work, device):
         import torch
         import torch._inductor.config
         torch.set_num_threads(threads)
         self.inputs = read_inputs(cases_file)
-        self.module = load_program(path).module()
+        self.device = device
+        program = load_program(path)
+        if device != "cpu":
+            from torch.export.passes import move_to_device_pass
+            program = move_to_device_pass(program, device)
+        self.module = program.module()
         if runtime == "compile":
             self.module = torch.compile(self.module)
+        elif runtime == "compile_graphs":
+            self.module = torch.compile(self.module, mode="reduce-overhead")
+        elif runtime == "compile_best" and device != "cpu":
+            self.module = torch.compile(self.module, mode="max-autotune")
         elif runtime == "compile_best":
             torch._inductor.config.freezing = True
             self.module = torch.compile(self.module, mode="max-autotune-no-cudagraphs")
@@ -65,8 +76,14 @@ class TorchRun:
         self.run()
 
     def run(self):
+        import torch
         with self.guard():
-            self.answer = self.module(**self.inputs)
+            if self.device == "cpu":
+                self.answer = self.module(**self.inputs)
+                return
+            answer = self.module(**{name: value.to(self.device) for name, value in self.inputs.items()})
+            self.answer = [leaf.cpu() for leaf in torch.utils._pytree.tree_leaves(answer)
+                           if isinstance(leaf, torch.Tensor)]
 
     def outputs(self):
         import torch
@@ -124,7 +141,7 @@ def quantized_file(path, work):
 
 
 class OnnxRuntimeRun:
-    def __init__(self, runtime, threads, path, cases_file, work):
+    def __init__(self, runtime, threads, path, cases_file, work, device):
         import onnxruntime
         file = quantized_file(path, work) if runtime == "onnxruntime_int8" else onnx_file(path, work)
         options = onnxruntime.SessionOptions()
@@ -145,7 +162,7 @@ class OnnxRuntimeRun:
 
 
 class OpenVinoRun:
-    def __init__(self, runtime, threads, path, cases_file, work):
+    def __init__(self, runtime, threads, path, cases_file, work, device):
         import openvino
         core = openvino.Core()
         settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
@@ -164,15 +181,16 @@ class OpenVinoRun:
         return [torch.from_numpy(self.request.get_output_tensor(index).data.copy()) for index in range(self.count)]
 
 
-def make_run(runtime, threads, path, cases_file, work):
+def make_run(runtime, threads, path, cases_file, work, device):
     kind = OnnxRuntimeRun if runtime.startswith("onnxruntime") else OpenVinoRun if runtime == "openvino" else TorchRun
-    return kind(runtime, threads, path, cases_file, work)
+    return kind(runtime, threads, path, cases_file, work, device)
 
 
 def obey(words, loaded, arguments):
     if words[:1] == ["load"] and len(words) == 3:
         start = time.perf_counter()
-        loaded = make_run(arguments.runtime, arguments.threads, Path(words[1]), Path(words[2]), arguments.work)
+        loaded = make_run(arguments.runtime, arguments.threads, Path(words[1]), Path(words[2]), arguments.work,
+                          arguments.device)
         return {"load_seconds": time.perf_counter() - start}, loaded
     if words[:1] == ["run"] and len(words) == 2 and loaded is not None:
         times = []
@@ -212,11 +230,12 @@ def main():
     parser.add_argument("--runtime", choices=RUNTIMES, required=True)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--work", type=Path, default=Path("build/compare/onnx"))
+    parser.add_argument("--device", default="cpu", help="where PyTorch runs: cpu or cuda")
     parser.add_argument("--first-answer", nargs=2, type=Path, metavar=("FILE", "CASES_FILE"))
     arguments = parser.parse_args()
     if arguments.first_answer is None:
         return serve(arguments)
-    make_run(arguments.runtime, arguments.threads, *arguments.first_answer, arguments.work)  # runs once
+    make_run(arguments.runtime, arguments.threads, *arguments.first_answer, arguments.work, arguments.device)  # runs once
     print(json.dumps({"answered": True}), flush=True)
     return 0
 

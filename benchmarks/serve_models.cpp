@@ -5,13 +5,15 @@
 //   outputs FILE                    writes what the last run gave as safetensors, by position: {"outputs": 2}
 //   quit
 //
-// The inputs are those of the case; outputs are kept from run to run as a service would. Usage: kpt_serve_models.
+// The inputs are those of the case; outputs are kept from run to run as a service would, on the host.
+// Usage: kpt_serve_models [DEVICE].
 #include <chrono>
 #include <fstream>
 #include <iostream>
 #include <optional>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -62,7 +64,7 @@ kpt::Result<std::vector<kpt::Tensor>> read_inputs(const kpt::Model& model, const
   return inputs;
 }
 
-Json load(std::istringstream& words, std::optional<Served>& served) {
+Json load(std::istringstream& words, const std::string& device, std::optional<Served>& served) {
   std::string path;
   std::string cases;
   std::size_t number = 0;
@@ -72,7 +74,9 @@ Json load(std::istringstream& words, std::optional<Served>& served) {
   served.reset();
   const std::int64_t before = read_anonymous_bytes();
   const auto start = Clock::now();
-  const auto model = kpt::load_model(path);
+  kpt::LoadOptions options;
+  options.device = device;
+  const auto model = kpt::load_model(path, options);
   if (!model.ok()) return {{"error", model.status().message()}};
   auto session = model->start_session();
   if (!session.ok()) return {{"error", session.status().message()}};
@@ -115,7 +119,8 @@ Json write_outputs(std::istringstream& words, const std::optional<Served>& serve
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  const std::string device = argc > 1 ? argv[1] : "cpu";
   std::optional<Served> served;
   std::string line;
   while (std::getline(std::cin, line)) {
@@ -124,7 +129,7 @@ int main() {
     words >> verb;
     if (verb == "quit") break;
     if (verb == "load") {
-      std::cout << load(words, served) << std::endl;
+      std::cout << load(words, device, served) << std::endl;
     } else if (verb == "run") {
       std::cout << run(words, served) << std::endl;
     } else if (verb == "outputs") {

@@ -43,6 +43,8 @@ struct TensorSpec {
 struct RunOptions {
   std::optional<std::chrono::steady_clock::time_point> deadline;  // kDeadlineExceeded when it passes
   const std::atomic<bool>* cancelled = nullptr;                   // kCancelled soon after it becomes true
+  // Outputs stay in the device's memory, where the next model may take them as inputs. Otherwise they are on the host.
+  bool outputs_on_device = false;
 };
 
 namespace detail {

@@ -30,8 +30,9 @@ struct Capabilities {
   bool raw_pointers = false;  // tensors have addresses the host (cpu) or kernels can use
   bool streams = false;       // work is queued; Event::wait() is not a formality
   bool graph_capture = false;
-  bool dynamic_shapes = false;    // one Executable serves all shapes its symbols allow
-  bool whole_graph_only = false;  // cannot take a part of a graph beside another backend
+  bool dynamic_shapes = false;         // one Executable serves all shapes its symbols allow
+  bool whole_graph_only = false;       // cannot take a part of a graph beside another backend
+  bool product_takes_residual = true;  // adding one behind a product costs no pass of its own over memory
   std::size_t alignment_bytes = 64;
   std::vector<DType> dtypes;               // it can compute in
   std::vector<DType> matrix_dtypes;        // products of matrices in these are faster than in float32
@@ -149,6 +150,7 @@ struct RunContext {
   std::optional<std::chrono::steady_clock::time_point> deadline;  // looked at between nodes
   const std::atomic<bool>* cancelled = nullptr;                   // likewise
   NodeObserver* observer = nullptr;
+  bool outputs_on_device = false;  // outputs stay where they were made; otherwise they come to the host
 };
 
 // Loaded on one or several devices. Thread safe: everything a run changes lives in its RunContext.
@@ -163,6 +165,8 @@ class Executable {
   virtual bool is_stateful() const = 0;
   virtual Result<std::unique_ptr<State>> make_state() const = 0;
   virtual std::vector<NodePlan> plan() const = 0;
+  // How runs are started beyond that, one clause; empty when there is nothing to say.
+  virtual std::string describe_runs() const { return {}; }
 
   // `inputs`: one per kUser input of the graph, in order, on this device or with an address on the host. They have been
   // checked against the signature (runtime/input_check.h). `outputs`: one per user output that is a value. What it held

@@ -19,7 +19,8 @@ bool is_view(const ir::Node& node) {
 
 class Fusion {
  public:
-  Fusion(ir::Graph& graph, PassContext& context) : edit_(graph, context.weights) {}
+  Fusion(ir::Graph& graph, PassContext& context)
+      : edit_(graph, context.weights), takes_residual_(context.capabilities.product_takes_residual) {}
 
   Result<PassStats> run() {
     for (NodeIndex index = 0; index < edit_.size(); ++index) {
@@ -158,7 +159,8 @@ class Fusion {
       if (user == kNoNode || edit_.facts().is_written(result)) break;
       const ir::Node& next = edit_.node(user);
       const ir::Activation activation = activation_of(next);
-      const ir::ValueId summand = call.residual == ir::kNoValue ? other_summand(edit_, next, result) : ir::kNoValue;
+      const ir::ValueId summand =
+          takes_residual_ && call.residual == ir::kNoValue ? other_summand(edit_, next, result) : ir::kNoValue;
       if (activation == ir::Activation::kNone && summand == ir::kNoValue) break;
       if (!may_move(place, user, call) || edit_.type(only_result(next)).dtype != edit_.type(result).dtype) break;
       detail += " + " + next.name;
@@ -180,6 +182,7 @@ class Fusion {
   }
 
   GraphEdit edit_;
+  bool takes_residual_;
   PassStats stats_;
 };
 

@@ -137,6 +137,7 @@ Status run_session(SessionState& session, std::span<const Tensor> inputs, std::v
   RunContext context;
   context.deadline = options.deadline;
   context.cancelled = options.cancelled;
+  context.outputs_on_device = options.outputs_on_device;
   if (session.buffers == nullptr) return session.model->executable().run(context, inputs, outputs);
   const std::lock_guard lock(session.mutex);
   context.state = session.buffers.get();

@@ -9,10 +9,12 @@
 
 namespace kpt::pass_runs {
 
-Cpu::Cpu() {
+Cpu::Cpu(const std::string& device) {
   const Environment environment = Environment::from_process();
   const auto context = make_backend_context(load_config({}, environment).value(), environment).value();
-  placed_ = find_runnable_device("cpu", context).value();
+  auto placed = find_runnable_device(device, context);
+  available_ = placed.status();
+  if (placed.ok()) placed_ = std::move(placed).value();
 }
 
 Result<Session> Cpu::start(ImportedModel model) {
@@ -55,9 +57,15 @@ std::vector<NamedTensor> copy_of(const std::vector<NamedTensor>& inputs) {
 void expect_same_answers(Cpu& cpu, const ImportedModel& before, const ImportedModel& after,
                          const std::vector<std::vector<NamedTensor>>& inputs, DType tolerance, double least_cosine,
                          double most_error) {
+  expect_same_answers(cpu, cpu, before, after, inputs, tolerance, least_cosine, most_error);
+}
+
+void expect_same_answers(Cpu& cpu, Cpu& oracle, const ImportedModel& before, const ImportedModel& after,
+                         const std::vector<std::vector<NamedTensor>>& inputs, DType tolerance, double least_cosine,
+                         double most_error) {
   auto plain = cpu.start(before);
   auto optimized = cpu.start(after);
-  auto reference = Reference::load(before, cpu.backend(), cpu.device());
+  auto reference = Reference::load(before, oracle.backend(), oracle.device());
   ASSERT_TRUE(plain.ok()) << plain.status().message();
   ASSERT_TRUE(optimized.ok()) << optimized.status().message();
   ASSERT_TRUE(reference.ok()) << reference.status().message();

@@ -1,6 +1,6 @@
 // Runs every level over every model of a folder that export_models.py made. Once for a target that can do all: the
-// graph must verify, and what each pass changed is printed. Once for the CPU at hand: the outputs must hold against
-// fp64. Usage: kpt_zoo_passes_test FOLDER [GoogleTest flags].
+// graph must verify, and what each pass changed is printed. Once for the device at hand: the outputs must hold against
+// fp64. Usage: kpt_zoo_passes_test FOLDER [DEVICE] [GoogleTest flags]; with a device other than the CPU, only there.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -52,15 +52,17 @@ std::string list_missed(const ir::Graph& graph) {
 
 class ZooTest : public testing::Test {
  public:
-  ZooTest(std::string folder, Json entry, Level level, bool real)
-      : folder_(std::move(folder)), entry_(std::move(entry)), level_(level), real_(real) {}
+  ZooTest(std::string folder, std::string device, Json entry, Level level, bool real)
+      : folder_(std::move(folder)), device_(std::move(device)), entry_(std::move(entry)), level_(level), real_(real) {}
 
   void TestBody() override {
     const auto before = import_model(folder_ + "/" + entry_["file"].get<std::string>());
     ASSERT_TRUE(before.ok()) << before.status().message();
     pass_runs::Cpu cpu;
+    pass_runs::Cpu device(device_);
+    if (!device.available().ok()) GTEST_SKIP() << device.available().message();
     ImportedModel after = *before;
-    const Capabilities capabilities = real_ ? cpu.capabilities() : pass_testing::full_capabilities();
+    const Capabilities capabilities = real_ ? device.capabilities() : pass_testing::full_capabilities();
     const auto records = pass_runs::optimize(cpu, level_passes(level_), after, capabilities);
     ASSERT_FALSE(records.empty());
     const Status verified = ir::verify(after.graph);
@@ -81,7 +83,7 @@ class ZooTest : public testing::Test {
     const double plain = tolerance == DType::kBFloat16 ? 0.9999 : 1;
     const double least_cosine = level_ == Level::kConservative ? plain : (level_ == Level::kBalanced ? 0.999 : 0.9);
     const auto inputs = entry_.contains("cases_file") ? read_inputs() : draw_inputs(before->graph);
-    pass_runs::expect_same_answers(cpu, *before, after, inputs, tolerance, least_cosine);
+    pass_runs::expect_same_answers(device, cpu, *before, after, inputs, tolerance, least_cosine);
   }
 
  private:
@@ -107,6 +109,7 @@ class ZooTest : public testing::Test {
   }
 
   std::string folder_;
+  std::string device_;
   Json entry_;
   Level level_;
   bool real_;
@@ -131,21 +134,25 @@ Json read_index(const std::string& folder) {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  if (argc != 2) {
-    std::fprintf(stderr, "usage: kpt_zoo_passes_test FOLDER\n");
+  if (argc != 2 && argc != 3) {
+    std::fprintf(stderr, "usage: kpt_zoo_passes_test FOLDER [DEVICE]\n");
     return 2;
   }
   const std::string folder = argv[1];
+  const std::string device = argc > 2 ? argv[2] : "cpu";
   const auto index = kpt::read_index(folder);
   std::printf("seed %s, torch %s\n", index["seed"].dump().c_str(), index["torch"].dump().c_str());
   for (const auto& entry : index["models"]) {
     for (const kpt::Level level : {kpt::Level::kConservative, kpt::Level::kBalanced, kpt::Level::kAggressive}) {
       const std::string suite(kpt::level_name(level));
       const std::string name = entry["name"];
-      testing::RegisterTest(("Meaning_" + suite).c_str(), name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
-                            [=]() -> testing::Test* { return new kpt::ZooTest(folder, entry, level, false); });
+      if (device == "cpu") {
+        testing::RegisterTest(
+            ("Meaning_" + suite).c_str(), name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
+            [=]() -> testing::Test* { return new kpt::ZooTest(folder, device, entry, level, false); });
+      }
       testing::RegisterTest(("Runs_" + suite).c_str(), name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
-                            [=]() -> testing::Test* { return new kpt::ZooTest(folder, entry, level, true); });
+                            [=]() -> testing::Test* { return new kpt::ZooTest(folder, device, entry, level, true); });
     }
   }
   return RUN_ALL_TESTS();

@@ -1,7 +1,5 @@
 #include "backends/cpu/cpu_backend.h"
 
-#include <mutex>
-
 #include <fmt/format.h>
 
 #include "backends/cpu/detect_cpu.h"
@@ -13,24 +11,6 @@ namespace kpt {
 namespace {
 
 constexpr std::string_view kTarget = "cpu";
-
-// Opens libtorch once, when first asked, and remembers why it could not.
-class LazyEngine {
- public:
-  LazyEngine(TorchSearch search, int threads) : search_(std::move(search)), threads_(threads) {}
-
-  Result<std::shared_ptr<const AtenEngine>> get() {
-    const std::lock_guard lock(mutex_);
-    if (!engine_) engine_.emplace(AtenEngine::open(search_, threads_));
-    return *engine_;
-  }
-
- private:
-  std::mutex mutex_;
-  TorchSearch search_;
-  int threads_;
-  std::optional<Result<std::shared_ptr<const AtenEngine>>> engine_;
-};
 
 // Float32 is what the others are compared with, so it is none of them.
 std::vector<DType> matrix_dtypes(const std::vector<Precision>& precisions) {
@@ -45,7 +25,7 @@ std::vector<DType> matrix_dtypes(const std::vector<Precision>& precisions) {
 
 class CpuTarget final : public Target {
  public:
-  CpuTarget(std::shared_ptr<LazyEngine> engine, const CpuReport& cpu) : engine_(std::move(engine)) {
+  CpuTarget(std::shared_ptr<LazyAtenEngine> engine, const CpuReport& cpu) : engine_(std::move(engine)) {
     capabilities_.raw_pointers = true;
     capabilities_.dynamic_shapes = true;
 #define KPT_ADD_DTYPE(enumerator, name, bytes) capabilities_.dtypes.push_back(DType::enumerator);
@@ -76,7 +56,7 @@ class CpuTarget final : public Target {
   }
 
  private:
-  std::shared_ptr<LazyEngine> engine_;
+  std::shared_ptr<LazyAtenEngine> engine_;
   Capabilities capabilities_;
 };
 
@@ -120,9 +100,9 @@ class CpuBackend final : public Backend {
 
  private:
   CpuBackend(const BackendContext& context, const CpuReport& cpu)
-      : engine_(std::make_shared<LazyEngine>(
+      : engine_(std::make_shared<LazyAtenEngine>(
             TorchSearch{context.detection.environment, context.torch_dir.string(), context.detection.site_packages},
-            context.threads)),
+            context.threads, has_nvidia_driver(context.detection.files))),
         target_(engine_, cpu),
         device_(target_, describe(cpu)) {}
 
@@ -130,7 +110,7 @@ class CpuBackend final : public Backend {
     return {"cpu", cpu.model, cpu.architecture, cpu.memory_limit_bytes.value_or(cpu.memory_total_bytes), true, ""};
   }
 
-  std::shared_ptr<LazyEngine> engine_;
+  std::shared_ptr<LazyAtenEngine> engine_;
   CpuTarget target_;
   CpuDevice device_;
 };

@@ -16,12 +16,33 @@ constexpr std::string_view kProgramHeader = "kpt-graph-program 1 ";
 
 }  // namespace
 
-Result<std::shared_ptr<const AtenEngine>> AtenEngine::open(const TorchSearch& search, int threads) {
+Result<std::shared_ptr<const AtenEngine>> AtenEngine::open(const TorchSearch& search, int threads, bool with_cuda) {
   KPT_ASSIGN_OR_RETURN(AtenModule module, load_aten(search));
+  std::optional<Result<AtenCudaModule>> cuda;
+  if (with_cuda) {
+    cuda.emplace(load_aten_cuda(module, search));
+    if (cuda->ok()) {
+      KPT_RETURN_IF_ERROR(
+          to_status((*cuda)->table->set_warning_sink(&log_warning), "taking over the CUDA module's warnings"));
+    } else {
+      log::debug("libtorch runs without CUDA", {{"reason", cuda->status().message()}});
+    }
+  }
   // One run at a time uses the operators' threads; runs side by side are the callers' threads.
   KPT_RETURN_IF_ERROR(to_status(module.table->set_threads(threads, 1), "setting libtorch's threads"));
   KPT_RETURN_IF_ERROR(to_status(module.table->set_warning_sink(&log_warning), "taking over libtorch's warnings"));
-  return std::shared_ptr<const AtenEngine>(new AtenEngine(std::move(module)));
+  std::shared_ptr<AtenEngine> engine(new AtenEngine(std::move(module)));
+  engine->cuda_ = std::move(cuda);
+  return std::shared_ptr<const AtenEngine>(std::move(engine));
+}
+
+Result<const aten::CudaModuleTable*> AtenEngine::cuda() const {
+  if (!cuda_) {
+    return Status(StatusCode::kDeviceNotAvailable, "this machine has no NVIDIA driver (/dev/nvidiactl is not there)",
+                  Vendor::kNvidia);
+  }
+  if (!cuda_->ok()) return cuda_->status();
+  return (*cuda_)->table;
 }
 
 Result<std::vector<Support>> AtenEngine::check(const ir::Graph& graph) const {
@@ -39,6 +60,8 @@ Result<std::unique_ptr<Executable>> AtenEngine::load(const std::shared_ptr<const
   KPT_RETURN_IF_ERROR(status);
   return executable;
 }
+
+bool has_nvidia_driver(const SystemFiles& files) { return files.exists("/dev/nvidiactl"); }
 
 Result<std::string> GraphProgram::serialize() const {
   return fmt::format("{}{}\n{}", kProgramHeader, target_, ir::print_graph(*graph_));

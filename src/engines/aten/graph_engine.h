@@ -2,10 +2,13 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/files.h"
 #include "device/execution.h"
 #include "engines/aten/loader.h"
 
@@ -14,16 +17,44 @@ namespace kpt {
 class AtenEngine {
  public:
   // Opens libtorch and the module. `threads` work inside one operator, for the whole process. Fails as load_aten()
-  // does.
-  static Result<std::shared_ptr<const AtenEngine>> open(const TorchSearch& search, int threads);
+  // does. `with_cuda`: its CUDA part too, since libtorch looks for that once, before its first work: whoever opens
+  // libtorch on a machine with an NVIDIA GPU asks for it. When that fails, cuda() says why and the CPU still works.
+  static Result<std::shared_ptr<const AtenEngine>> open(const TorchSearch& search, int threads, bool with_cuda);
 
   Result<std::vector<Support>> check(const ir::Graph& graph) const;
   // Fails with kUnsupported for nodes that cannot run and with kInvalidArgument for weights that do not fit.
   Result<std::unique_ptr<Executable>> load(const std::shared_ptr<const ir::Graph>& graph, const Weights& weights) const;
 
+  // The functions for NVIDIA GPUs, or why there are none.
+  Result<const aten::CudaModuleTable*> cuda() const;
+
  private:
   explicit AtenEngine(AtenModule module) : module_(std::move(module)) {}
   AtenModule module_;
+  std::optional<Result<AtenCudaModule>> cuda_;  // nothing: not asked for
+};
+
+// Whether an NVIDIA driver is loaded on the machine of `files`.
+bool has_nvidia_driver(const SystemFiles& files);
+
+// Opens libtorch once, when first asked, and remembers why it could not. Thread safe.
+class LazyAtenEngine {
+ public:
+  LazyAtenEngine(TorchSearch search, int threads, bool with_cuda)
+      : search_(std::move(search)), threads_(threads), with_cuda_(with_cuda) {}
+
+  Result<std::shared_ptr<const AtenEngine>> get() {
+    const std::lock_guard lock(mutex_);
+    if (!engine_) engine_.emplace(AtenEngine::open(search_, threads_, with_cuda_));
+    return *engine_;
+  }
+
+ private:
+  std::mutex mutex_;
+  TorchSearch search_;
+  int threads_;
+  bool with_cuda_;
+  std::optional<Result<std::shared_ptr<const AtenEngine>>> engine_;
 };
 
 // A program is the graph itself: operators are bound when it is loaded.

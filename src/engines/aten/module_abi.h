@@ -22,7 +22,7 @@
 
 namespace kpt::aten {
 
-inline constexpr std::uint32_t kModuleAbi = 2;
+inline constexpr std::uint32_t kModuleAbi = 3;
 inline constexpr char kModuleEntry[] = "kpt_aten_module";
 inline constexpr char kCudaModuleEntry[] = "kpt_aten_cuda_module";
 
@@ -114,12 +114,25 @@ struct CudaMemoryStats {
 struct CudaModuleTable {
   std::uint32_t abi;
   TorchVersion built_for;
+  std::uint64_t border;
 
   CallOutcome (*device_count)(std::int32_t* count) noexcept;
   CallOutcome (*describe_device)(std::int32_t index, CudaDeviceFacts* facts) noexcept;
   CallOutcome (*memory_stats)(std::int32_t index, CudaMemoryStats* stats) noexcept;
   // float32 and bfloat16 products on the device against an fp64 product on the CPU.
   CallOutcome (*self_check)(std::int32_t index, std::uint64_t seed, SelfCheck* check) noexcept;
+
+  // As in ModuleTable, for graphs on a device. check_graph needs no device.
+  CallOutcome (*check_graph)(const ir::Graph* graph, std::vector<Support>* answers) noexcept;
+  CallOutcome (*load_graph)(std::int32_t index, const std::shared_ptr<const ir::Graph>* graph, const Weights* weights,
+                            Status* status, std::unique_ptr<Executable>* executable) noexcept;
+  CallOutcome (*set_warning_sink)(void (*sink)(const char* text)) noexcept;
+  // Memory of a device. Uploads return when the host's memory may change again, downloads when the copy is complete.
+  CallOutcome (*allocate)(std::int32_t index, DType dtype, const Dims* dims, Tensor* tensor) noexcept;
+  CallOutcome (*upload)(std::int32_t index, const Tensor* host, Tensor* tensor) noexcept;
+  CallOutcome (*download)(const Tensor* tensor, Tensor* host) noexcept;
+  // Gives memory back to the driver that libtorch keeps for later.
+  CallOutcome (*release_memory)(std::int32_t index) noexcept;
 };
 
 using ModuleEntry = const ModuleTable* (*)();

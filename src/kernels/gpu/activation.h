@@ -22,7 +22,7 @@ struct GatedCall {
 };
 Result<Plan> plan_gated(const GatedCall& call, const DeviceShape& device);
 
-// output = activation(input + bias) + residual.
+// output = activation(input + bias + residual), as kpt.linear and kpt.conv2d end.
 struct BiasCall {
   DType dtype = DType::kFloat32;
   Activation activation{};

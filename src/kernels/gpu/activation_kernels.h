@@ -45,7 +45,7 @@ KPT_DEVICE void gated(const GatedArgs& a, L& lane) {
   }
 }
 
-// output = activation(input + bias) + residual. output may be the input.
+// output = activation(input + bias + residual). output may be the input.
 struct BiasArgs {
   const void* input;
   const void* bias;      // [width], of the kernel's type or float32; null: none
@@ -73,14 +73,14 @@ KPT_DEVICE void bias_values(const BiasArgs& a, Int64 item) {
     KPT_UNROLL
     for (int i = 0; i < V; ++i) x[i] += bias[i];
   }
-  KPT_UNROLL
-  for (int i = 0; i < V; ++i) x[i] = activate(a.activation, x[i]);
   if (a.residual != nullptr) {
     float residual[V];
     load_floats<V>(static_cast<const T*>(a.residual) + row * a.residual_stride + column, residual);
     KPT_UNROLL
     for (int i = 0; i < V; ++i) x[i] += residual[i];
   }
+  KPT_UNROLL
+  for (int i = 0; i < V; ++i) x[i] = activate(a.activation, x[i]);
   store_floats<V>(static_cast<T*>(a.output) + item * V, x);
 }
 

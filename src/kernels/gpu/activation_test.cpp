@@ -115,10 +115,10 @@ TEST_P(Activations, BiasAndResidualOfRandomShapes) {
     run(plan_bias_activation(call, shape()));
     for (std::int64_t row = 0; row < call.rows; ++row) {
       for (std::int64_t column = 0; column < call.width; ++column) {
-        const double x = input.get(row * call.input_stride + column) + (call.bias == nullptr ? 0 : bias.get(column));
-        const double wanted =
-            exact(call.activation, x) + (call.residual == nullptr ? 0 : residual.get(row * call.width + column));
-        ASSERT_TRUE(is_near(output.get(row * call.width + column), wanted, call.dtype, 5e-6 * (2 + std::abs(x))))
+        const double x = input.get(row * call.input_stride + column) + (call.bias == nullptr ? 0 : bias.get(column)) +
+                         (call.residual == nullptr ? 0 : residual.get(row * call.width + column));
+        ASSERT_TRUE(is_near(output.get(row * call.width + column), exact(call.activation, x), call.dtype,
+                            5e-6 * (2 + std::abs(x))))
             << row << ", " << column;
       }
     }

@@ -1,13 +1,21 @@
 // kpt_aten_cuda_<major>_<minor>.so: what the tree asks of libtorch on NVIDIA GPUs. Opened on top of the CPU module.
+#include <mutex>
+
+#include <ATen/Functions.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <torch/headeronly/version.h>
 
+#include "engines/aten/cuda/cuda_executable.h"
+#include "engines/aten/module/compiled_graph.h"
 #include "engines/aten/module/guarded_call.h"
 #include "engines/aten/module/matmul_check.h"
+#include "engines/aten/module/tensors.h"
+#include "engines/aten/module/warning_sink.h"
 #include "engines/aten/module_abi.h"
 
 namespace kpt::aten {
@@ -33,6 +41,10 @@ c10::DeviceIndex require_device(std::int32_t index) {
     throw CallFailure(CallCode::kNoDevice, "libtorch sees no CUDA device of that index");
   }
   at::globalContext().lazyInitDevice(at::kCUDA);
+  // libtorch rounds the operands of float32 convolutions to TF32 unless told not to; less precision is a level's
+  // choice, not the library's.
+  static std::once_flag once;
+  std::call_once(once, [] { at::globalContext().setAllowTF32CuDNN(false); });
   return static_cast<c10::DeviceIndex>(index);
 }
 
@@ -80,13 +92,70 @@ CallOutcome self_check(std::int32_t index, std::uint64_t seed, SelfCheck* check)
   });
 }
 
+CallOutcome check_graph(const ir::Graph* graph, std::vector<Support>* answers) noexcept {
+  return guarded_call([=] { *answers = CompiledGraph::check(*graph, at::Device(at::kCUDA, 0)); });
+}
+
+CallOutcome load_graph(std::int32_t index, const std::shared_ptr<const ir::Graph>* graph, const Weights* weights,
+                       Status* status, std::unique_ptr<Executable>* executable) noexcept {
+  return guarded_call([=] {
+    auto loaded = CudaExecutable::load(require_device(index), *graph, *weights);
+    *status = loaded.status();
+    if (loaded.ok()) *executable = std::move(loaded).value();
+  });
+}
+
+CallOutcome set_warning_sink(void (*sink)(const char* text)) noexcept {
+  return guarded_call([=] { WarningSink::instance().set(sink); });
+}
+
+CallOutcome allocate(std::int32_t index, DType dtype, const Dims* dims, Tensor* tensor) noexcept {
+  return guarded_call([=] {
+    const c10::InferenceMode inference;
+    const at::Device device(at::kCUDA, require_device(index));
+    replace_tensor(at::empty({dims->data(), dims->size()}, at::TensorOptions(device).dtype(to_scalar_type(dtype))),
+                   *tensor);
+  });
+}
+
+CallOutcome upload(std::int32_t index, const Tensor* host, Tensor* tensor) noexcept {
+  return guarded_call([=] {
+    const c10::InferenceMode inference;
+    const at::Device device(at::kCUDA, require_device(index));
+    replace_tensor(to_aten(*host).to(device, /*non_blocking=*/false, /*copy=*/true), *tensor);
+    at::cuda::getCurrentCUDAStream(device.index()).synchronize();  // runs use streams of their own
+  });
+}
+
+CallOutcome download(const Tensor* tensor, Tensor* host) noexcept {
+  return guarded_call([=] {
+    const c10::InferenceMode inference;
+    replace_tensor(to_aten(*tensor).to(at::kCPU, /*non_blocking=*/false, /*copy=*/true), *host);
+  });
+}
+
+CallOutcome release_memory(std::int32_t index) noexcept {
+  return guarded_call([=] {
+    const c10::cuda::CUDAGuard current(require_device(index));
+    c10::cuda::CUDACachingAllocator::emptyCache();
+  });
+}
+
 constexpr CudaModuleTable kTable = {
     .abi = kModuleAbi,
     .built_for = {TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR, TORCH_VERSION_PATCH},
+    .border = kBorderHash,
     .device_count = device_count,
     .describe_device = describe_device,
     .memory_stats = memory_stats,
     .self_check = self_check,
+    .check_graph = check_graph,
+    .load_graph = load_graph,
+    .set_warning_sink = set_warning_sink,
+    .allocate = allocate,
+    .upload = upload,
+    .download = download,
+    .release_memory = release_memory,
 };
 
 }  // namespace

@@ -188,6 +188,15 @@ bool has_tensor_argument(const c10::FunctionSchema& schema) {
   return false;
 }
 
+// A tensor that is made of nothing lies on the CPU unless told otherwise.
+void fill_factory_device(const c10::FunctionSchema& schema, at::Device device, Step& step) {
+  if (has_tensor_argument(schema)) return;
+  for (std::size_t index = 0; index < step.arguments.size(); ++index) {
+    const bool absent = step.arguments[index].is_constant() && step.arguments[index].constant.isNone();
+    if (schema.arguments()[index].name() == "device" && absent) step.arguments[index].constant = device;
+  }
+}
+
 // Python's default type decides what torch.full and its kin make when no type is given; the file recorded what it was.
 void fill_factory_type(const ir::Graph& graph, const ir::Node& node, const c10::FunctionSchema& schema, Step& step) {
   if (has_tensor_argument(schema) || node.outputs.size() != 1 || node.outputs[0].is_list) return;
@@ -258,6 +267,7 @@ Result<Step> bind_node(const ir::Graph& graph, std::uint32_t index, BindingConte
     KPT_ASSIGN_OR_RETURN(step.arguments, bind_arguments(node.arguments, schema, context));
     KPT_RETURN_IF_ERROR(check_results(node, schema));
     fill_factory_type(graph, node, schema, step);
+    fill_factory_device(schema, context.device, step);
     step.results = result_targets(node);
   }
   step.node = index;

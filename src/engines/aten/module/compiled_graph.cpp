@@ -66,15 +66,15 @@ std::vector<Support> CompiledGraph::check(const ir::Graph& graph, at::Device dev
 
 Result<std::unique_ptr<CompiledGraph>> CompiledGraph::compile(const ir::Graph& graph, at::Device device,
                                                               bool plan_memory) {
-  std::unique_ptr<CompiledGraph> compiled(new CompiledGraph(graph));
-  KPT_RETURN_IF_ERROR(compiled->bind(device));
+  std::unique_ptr<CompiledGraph> compiled(new CompiledGraph(graph, device));
+  KPT_RETURN_IF_ERROR(compiled->bind());
   compiled->plan_releases();
   if (plan_memory) compiled->plan_memory();
   return compiled;
 }
 
-Status CompiledGraph::bind(at::Device device) {
-  BindingContext context{*graph_, device};
+Status CompiledGraph::bind() {
+  BindingContext context{*graph_, device_};
   for (std::uint32_t index = 0; index < graph_->nodes.size(); ++index) {
     const ir::Node& node = graph_->nodes[index];
     auto step = bind_node(*graph_, index, context);

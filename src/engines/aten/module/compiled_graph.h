@@ -73,6 +73,7 @@ class CompiledGraph {
   Status prepare(std::span<const at::Tensor* const> constants);
 
   const ir::Graph& graph() const { return *graph_; }
+  at::Device device() const { return device_; }
   const std::vector<Step>& steps() const { return steps_; }
   const std::vector<PlannedResult>& planned() const { return planned_; }
   std::uint32_t list_count() const { return list_count_; }
@@ -84,13 +85,15 @@ class CompiledGraph {
   std::vector<NodePlan> describe() const;
 
  private:
-  CompiledGraph(const ir::Graph& graph) : graph_(&graph), aliases_(graph.values.size()) {}
-  Status bind(at::Device device);
+  CompiledGraph(const ir::Graph& graph, at::Device device)
+      : graph_(&graph), device_(device), aliases_(graph.values.size()) {}
+  Status bind();
   void plan_releases();
   void plan_memory();
   void plan_own_results(Step& step, const std::vector<std::uint32_t>& set_last, const std::vector<bool>& set_kept);
 
   const ir::Graph* graph_;
+  at::Device device_;
   AliasSets aliases_;
   std::vector<Step> steps_;
   std::vector<PlannedResult> planned_;

@@ -43,6 +43,7 @@ struct BoundInput {
 struct Frame {
   explicit Frame(const CompiledGraph& graph);
 
+  at::Device device;               // of all tensors
   std::vector<c10::IValue> slots;  // one per value
   std::vector<c10::IValue> lists;  // one per list argument
   torch::jit::Stack stack;

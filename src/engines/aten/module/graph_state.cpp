@@ -24,19 +24,12 @@ Status unknown(std::string_view name) {
 
 }  // namespace
 
-GraphState::GraphState(const std::vector<LoadedWeight>& weights) {
+GraphState::GraphState(const std::vector<LoadedWeight>& weights, at::Device device) {
   const c10::InferenceMode inference;
-  std::map<const Buffer*, at::Tensor> storages;
+  DeviceCopies copies(device);
   for (const LoadedWeight& weight : weights) {
     if (!weight.written) continue;
-    at::Tensor& bytes = storages[weight.source.buffer().get()];
-    if (!bytes.defined()) {
-      const Buffer& buffer = *weight.source.buffer();
-      bytes = at::from_blob(buffer.data(), {static_cast<std::int64_t>(buffer.bytes())}, at::kByte).clone();
-    }
-    at::Tensor current = at::empty({0}, weight.tensor.options());
-    current.set_(bytes.storage(), weight.source.offset(), weight.tensor.sizes(), weight.tensor.strides());
-    entries_.emplace(weight.name, Entry{weight.tensor, std::move(current), weight.source.buffer()});
+    entries_.emplace(weight.name, Entry{weight.tensor, copies.view(weight.source), weight.source.buffer()});
   }
 }
 
@@ -59,7 +52,7 @@ Result<Tensor> GraphState::read(std::string_view name) const {
   Tensor copy;
   KPT_RETURN_IF_ERROR(guarded_status([&] {
     const c10::InferenceMode inference;
-    replace_tensor(found->second.current.clone(), copy);
+    replace_tensor(found->second.current.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true), copy);
   }));
   return copy;
 }

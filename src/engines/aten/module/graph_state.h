@@ -9,15 +9,15 @@
 #include <ATen/core/Tensor.h>
 
 #include "device/execution.h"
-#include "engines/aten/module/graph_executable.h"
+#include "engines/aten/module/loaded_graph.h"
 
 namespace kpt::aten {
 
 class GraphState final : public State {
  public:
-  // Copies the written ones among `weights`. Weights that share memory in the file share it here too. Throws what
-  // libtorch throws when memory runs out.
-  explicit GraphState(const std::vector<LoadedWeight>& weights);
+  // Copies the written ones among `weights` on `device`. Weights that share memory in the file share it here too.
+  // Throws what libtorch throws when memory runs out.
+  GraphState(const std::vector<LoadedWeight>& weights, at::Device device);
 
   Status reset() override;
   std::vector<std::string> names() const override;

@@ -172,24 +172,6 @@ class ConvNode final : public OwnNode {
   std::optional<kernels::PackedConv> packed_;
 };
 
-// The file's strides of the result. Channels, height and width are constants almost always; where they are not, the
-// channels' stride decides, and a run whose result does not fit fails.
-Result<bool> find_channels_last(const ir::TensorType& type) {
-  std::array<std::optional<std::int64_t>, 4> sizes;
-  std::array<std::optional<std::int64_t>, 4> strides;
-  for (std::size_t axis = 1; axis < 4; ++axis) {
-    sizes[axis] = type.dims[axis].constant();
-    strides[axis] = type.strides[axis].constant();
-  }
-  if (!sizes[1] || !sizes[2] || !sizes[3] || !strides[1] || !strides[2] || !strides[3]) return strides[1] == 1;
-  const std::int64_t c = *sizes[1];
-  const std::int64_t h = *sizes[2];
-  const std::int64_t w = *sizes[3];
-  if (strides[1] == h * w && strides[2] == w && strides[3] == 1) return false;
-  if (strides[1] == 1 && strides[2] == w * c && strides[3] == c) return true;
-  return Status(StatusCode::kUnsupported, "its result is neither contiguous nor channels-last in the file");
-}
-
 }  // namespace
 
 Result<std::unique_ptr<OwnNode>> bind_conv2d(const OwnBinding& binding) {

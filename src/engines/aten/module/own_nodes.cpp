@@ -9,31 +9,9 @@
 #include "engines/aten/module/compiled_graph.h"
 #include "engines/aten/module/frame.h"
 #include "engines/aten/module/tensors.h"
-#include "engines/aten/own_targets.h"
 
 namespace kpt::aten {
 namespace {
-
-struct OwnNodeEntry {
-  std::string_view target;
-  Result<std::unique_ptr<OwnNode>> (*bind)(const OwnBinding& binding);
-};
-
-constexpr OwnNodeEntry kOwnNodes[] = {
-    {"kpt.add_norm.default", bind_add_norm},       {"kpt.attention.default", bind_attention},
-    {"kpt.conv2d.default", bind_conv2d},           {"kpt.glu.default", bind_glu},
-    {"kpt.linear.default", bind_linear},           {"kpt.linear_int4.default", bind_linear_int4},
-    {"kpt.linear_int8.default", bind_linear_int8}, {"kpt.rotary.default", bind_rotary},
-};
-
-constexpr bool tables_agree() {
-  if (std::size(kOwnNodes) != std::size(kOwnTargets)) return false;
-  for (std::size_t index = 0; index < std::size(kOwnNodes); ++index) {
-    if (kOwnNodes[index].target != kOwnTargets[index]) return false;
-  }
-  return true;
-}
-static_assert(tables_agree(), "kOwnTargets has the targets of kOwnNodes, in the same order");
 
 Status unsupported(std::string reason) { return {StatusCode::kUnsupported, std::move(reason)}; }
 
@@ -204,9 +182,9 @@ const at::Tensor& OwnCall::tensor(std::size_t position) const {
   const ArgumentSource& source = step_.arguments[position];
   require(!source.is_constant() && frame_.slots[source.slot].isTensor(), "an argument is no tensor");
   const at::Tensor& tensor = frame_.slots[source.slot].toTensor();
-  require(tensor.defined() && tensor.layout() == at::kStrided && tensor.device().is_cpu() && !tensor.is_neg() &&
+  require(tensor.defined() && tensor.layout() == at::kStrided && tensor.device() == frame_.device && !tensor.is_neg() &&
               !tensor.is_conj(),
-          "an argument is no plain tensor in memory");
+          "an argument is no plain tensor of the device");
   require(tensor.scalar_type() == expected.dtype, "an argument has another element type than the file says");
   require(tensor.dim() == expected.rank, "an argument has another rank than the file says");
   return tensor;
@@ -228,11 +206,23 @@ at::Tensor& OwnCall::result(std::size_t index, at::IntArrayRef sizes, at::IntArr
             "its result has other strides than the file says");
     slot = std::move(planned);
   } else if (strides.empty()) {
-    slot = at::empty(sizes, expected.dtype);
+    slot = at::empty(sizes, at::TensorOptions(frame_.device).dtype(expected.dtype));
   } else {
-    slot = at::empty_strided(sizes, strides, expected.dtype);
+    slot = at::empty_strided(sizes, strides, at::TensorOptions(frame_.device).dtype(expected.dtype));
   }
   return slot.toTensor();
+}
+
+void OwnCall::adopt(std::size_t index, const at::Tensor& tensor, at::IntArrayRef sizes, at::IntArrayRef strides) {
+  const OwnStep::ExpectedResult& expected = step_.own->results[index];
+  require(tensor.sizes() == sizes, "its result has other sizes than it should");
+  require(tensor.scalar_type() == expected.dtype, "its result has another element type than the file says");
+  if (expected.place >= 0 && frame_.planned[static_cast<std::size_t>(expected.place)].defined()) {
+    result(index, sizes, strides).copy_(tensor);
+    return;
+  }
+  frame_.slots[static_cast<std::size_t>(step_.results[index].slots[0])] =
+      strides.empty() ? tensor.contiguous() : tensor;
 }
 
 void* OwnCall::workspace(std::size_t bytes) { return frame_.workspace.get(bytes); }
@@ -246,8 +236,9 @@ void OwnCall::require(bool holds, const char* what) {
 Result<Step> bind_own_node(const ir::Graph& graph, const ir::Node& node, BindingContext& context) {
   const ir::OwnOperator* op = ir::find_own_operator(node.target);
   if (op == nullptr) return unsupported("KernelPyTorch has no such operator");
-  const auto* entry = std::ranges::find(kOwnNodes, node.target, &OwnNodeEntry::target);
-  if (entry == std::end(kOwnNodes)) return unsupported("this engine has no kernel for it");
+  const std::span<const OwnNodeEntry> table = own_node_table();
+  const auto entry = std::ranges::find(table, node.target, &OwnNodeEntry::target);
+  if (entry == table.end()) return unsupported("this engine has no kernel for it");
   KPT_RETURN_IF_ERROR(check_form(graph, node, *op));
   Step step;
   step.kind = Step::Kind::kOwn;
@@ -274,6 +265,22 @@ Result<Step> bind_own_node(const ir::Graph& graph, const ir::Node& node, Binding
         {to_scalar_type(graph.values[value].tensor.dtype), static_cast<bool>(context.used[value]), -1});
   }
   return step;
+}
+
+Result<bool> find_channels_last(const ir::TensorType& type) {
+  std::array<std::optional<std::int64_t>, 4> sizes;
+  std::array<std::optional<std::int64_t>, 4> strides;
+  for (std::size_t axis = 1; axis < 4; ++axis) {
+    sizes[axis] = type.dims[axis].constant();
+    strides[axis] = type.strides[axis].constant();
+  }
+  if (!sizes[1] || !sizes[2] || !sizes[3] || !strides[1] || !strides[2] || !strides[3]) return strides[1] == 1;
+  const std::int64_t c = *sizes[1];
+  const std::int64_t h = *sizes[2];
+  const std::int64_t w = *sizes[3];
+  if (strides[1] == h * w && strides[2] == w && strides[3] == 1) return false;
+  if (strides[1] == 1 && strides[2] == w * c && strides[3] == c) return true;
+  return Status(StatusCode::kUnsupported, "its result is neither contiguous nor channels-last in the file");
 }
 
 kernels::Rows to_rows(const at::Tensor& tensor) {

@@ -2,7 +2,7 @@
 // types, prepared once from the model's weights, and then run by many threads at once.
 //
 // To add one: a class in a file own_<kind>.cpp, its bind function declared at the end of this file, a row in kOwnNodes
-// (own_nodes.cpp) and in kOwnTargets (engines/aten/own_targets.h).
+// (cpu_own_nodes.cpp, or cuda/cuda_own_nodes.cpp for GPUs) and in the table of engines/aten/own_targets.h.
 //
 // Files are foreign: what was recorded may be a lie. bind() checks the recorded types so that supports() has a clear
 // answer; OwnCall checks type, rank and layout of the real tensors again, and run() every size that its kernel relies
@@ -98,8 +98,8 @@ class OwnCall {
  public:
   OwnCall(const Step& step, Frame& frame) : step_(step), frame_(frame) {}
 
-  // Strided, on the CPU, of the recorded element type and rank; throws OwnNodeFailure otherwise. find_ gives null for
-  // None.
+  // Strided, on the graph's device, of the recorded element type and rank; throws OwnNodeFailure otherwise. find_ gives
+  // null for None.
   const at::Tensor& tensor(std::size_t position) const;
   const at::Tensor* find_tensor(std::size_t position) const;
 
@@ -108,6 +108,10 @@ class OwnCall {
   // Memory for a result of the recorded element type, contiguous or with the given strides: planned where the file told
   // the truth about its size. Throws OwnNodeFailure when `sizes` are not what the file says.
   at::Tensor& result(std::size_t index, at::IntArrayRef sizes, at::IntArrayRef strides = {});
+
+  // Takes a tensor that a library made as result `index`: of these sizes and strides (none: contiguous), sharing memory
+  // with nothing else. Copied only where its memory was planned or its layout is another.
+  void adopt(std::size_t index, const at::Tensor& tensor, at::IntArrayRef sizes, at::IntArrayRef strides = {});
 
   // Memory of this run, aligned to 64 bytes, until the node ends; kept for the next runs. One per node: asking again
   // gives the same memory.
@@ -162,6 +166,19 @@ Result<Step> bind_own_node(const ir::Graph& graph, const ir::Node& node, Binding
 
 // A tensor as kernels see it; its rank is 1 or more and its type one of kernels::is_row_type().
 kernels::Rows to_rows(const at::Tensor& tensor);
+
+// Whether the file wants an image [N, C, H, W] channels-last. Channels, height and width are constants almost always;
+// where they are not, the channels' stride decides, and a run whose result does not fit fails. kUnsupported when it is
+// neither that nor contiguous.
+Result<bool> find_channels_last(const ir::TensorType& type);
+
+// A row of a module's table: which of our operators it has kernels for.
+struct OwnNodeEntry {
+  std::string_view target;
+  Result<std::unique_ptr<OwnNode>> (*bind)(const OwnBinding& binding);
+};
+// The module's own: cpu_own_nodes.cpp or cuda/cuda_own_nodes.cpp.
+std::span<const OwnNodeEntry> own_node_table();
 
 Result<std::unique_ptr<OwnNode>> bind_add_norm(const OwnBinding& binding);
 Result<std::unique_ptr<OwnNode>> bind_attention(const OwnBinding& binding);

@@ -253,7 +253,8 @@ void run_step(const Step& step, Frame& frame, const RunLimits& limits) {
 }  // namespace
 
 Frame::Frame(const CompiledGraph& graph)
-    : slots(graph.graph().values.size()),
+    : device(graph.device()),
+      slots(graph.graph().values.size()),
       lists(graph.list_count()),
       planned(graph.planned().size()),
       views(std::size_t{3} * graph.scratch_count()) {

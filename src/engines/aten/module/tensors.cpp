@@ -1,5 +1,8 @@
 #include "engines/aten/module/tensors.h"
 
+#include <array>
+#include <string>
+
 #include <ATen/Functions.h>
 
 #include "engines/aten/module/guarded_call.h"
@@ -26,6 +29,19 @@ const void* buffer_maker() noexcept {
   return &kTag;
 }
 
+std::string_view device_name(at::Device device) {
+  if (device.is_cpu()) return "cpu";
+  if (!device.is_cuda()) throw CallFailure(CallCode::kFailed, "a tensor lies on a device that is neither CPU nor GPU");
+  static const auto* const kNames = [] {
+    auto* names = new std::array<std::string, 64>();
+    for (std::size_t index = 0; index < names->size(); ++index) (*names)[index] = "nvidia:" + std::to_string(index);
+    return names;
+  }();
+  const auto index = static_cast<std::size_t>(device.has_index() ? device.index() : 0);
+  if (index >= kNames->size()) throw CallFailure(CallCode::kFailed, "a GPU has an index beyond all bounds");
+  return (*kNames)[index];
+}
+
 void require_address(const Tensor& tensor) {
   if (tensor.data() == nullptr && tensor.element_count() > 0) {
     throw CallFailure(CallCode::kInvalidArgument, "a tensor has no address that libtorch could use");
@@ -34,11 +50,35 @@ void require_address(const Tensor& tensor) {
 
 at::Tensor to_aten(const Tensor& tensor) {
   if (!tensor.defined()) return {};
+  if (tensor.buffer()->maker() == buffer_maker()) {
+    const at::Tensor& own = static_cast<const AtenBuffer&>(*tensor.buffer()).tensor();
+    if (!own.is_cpu()) {
+      return at::empty({0}, own.options().dtype(to_scalar_type(tensor.dtype())))
+          .set_(own.storage(), tensor.offset(), {tensor.dims().data(), tensor.dims().size()},
+                {tensor.strides().data(), tensor.strides().size()});
+    }
+  } else if (tensor.device() != "cpu") {
+    throw CallFailure(CallCode::kInvalidArgument, "a tensor lies in a device's memory that another engine made");
+  }
   require_address(tensor);
   const auto options = at::TensorOptions().dtype(to_scalar_type(tensor.dtype()));
   return at::from_blob(
       tensor.data(), {tensor.dims().data(), tensor.dims().size()}, {tensor.strides().data(), tensor.strides().size()},
       [owner = tensor.buffer()](void*) {}, options);
+}
+
+at::Tensor DeviceCopies::view(const Tensor& host) {
+  require_address(host);
+  at::Tensor& bytes = copies_[host.buffer().get()];
+  if (!bytes.defined()) {
+    const Buffer& buffer = *host.buffer();
+    bytes = at::from_blob(buffer.data(), {static_cast<std::int64_t>(buffer.bytes())}, at::kByte)
+                .to(device_, /*non_blocking=*/false, /*copy=*/true);
+  }
+  at::Tensor typed = at::empty({0}, bytes.options().dtype(to_scalar_type(host.dtype())));
+  typed.set_(bytes.storage(), host.offset(), {host.dims().data(), host.dims().size()},
+             {host.strides().data(), host.strides().size()});
+  return typed;
 }
 
 void replace_tensor(at::Tensor tensor, Tensor& target) {

@@ -1,8 +1,10 @@
 // Between kpt::Tensor and at::Tensor: the same memory, described twice.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include <ATen/core/Tensor.h>
 
@@ -17,13 +19,16 @@ std::optional<DType> find_dtype(at::ScalarType type);
 // The address of a static of this module: marks buffers that hold an at::Tensor.
 const void* buffer_maker() noexcept;
 
-// Memory that libtorch allocated on the CPU.
+// "cpu", "nvidia:0": as the tree names a device of libtorch's. Throws CallFailure for kinds that the tree has not.
+std::string_view device_name(at::Device device);
+
+// Memory that libtorch allocated.
 class AtenBuffer final : public Buffer {
  public:
   explicit AtenBuffer(at::Tensor tensor) : tensor_(std::move(tensor)) {}
   void* data() const override { return tensor_.storage().mutable_data(); }
   std::size_t bytes() const override { return tensor_.storage().nbytes(); }
-  std::string_view device() const override { return "cpu"; }
+  std::string_view device() const override { return device_name(tensor_.device()); }
   const void* maker() const override { return buffer_maker(); }
 
   const at::Tensor& tensor() const { return tensor_; }
@@ -36,9 +41,22 @@ class AtenBuffer final : public Buffer {
 // Throws CallFailure for memory without an address.
 void require_address(const Tensor& tensor);
 
-// Shares the memory of `tensor`, whose buffer lives as long as the result. An undefined tensor stays undefined. Throws
-// CallFailure for memory without an address.
+// Shares the memory of `tensor`, whose buffer lives as long as the result: memory of the host, or of any device when
+// this module made the buffer. An undefined tensor stays undefined. Throws CallFailure for memory without an address
+// and for a device's memory that others made.
 at::Tensor to_aten(const Tensor& tensor);
+
+// Copies of host memory on a device: one per buffer, so that tensors that share memory share it there too.
+class DeviceCopies {
+ public:
+  explicit DeviceCopies(at::Device device) : device_(device) {}
+  // Throws what libtorch throws when memory runs out.
+  at::Tensor view(const Tensor& host);
+
+ private:
+  at::Device device_;
+  std::map<const Buffer*, at::Tensor> copies_;  // as bytes
+};
 
 // Puts `tensor` behind `target`, using the buffer object that is there when nobody else shares it.
 void replace_tensor(at::Tensor tensor, Tensor& target);

@@ -1,0 +1,223 @@
+#include "backends/nvidia/nvidia_backend.h"
+
+#include <deque>
+#include <mutex>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "backends/nvidia/architecture.h"
+#include "base/text.h"
+#include "engines/aten/graph_engine.h"
+#include "engines/aten/own_targets.h"
+
+namespace kpt {
+namespace {
+
+// What libtorch's wheels of this range have code for.
+constexpr int kOldestMajor = 7;
+constexpr int kOldestMinor = 5;
+
+std::vector<DType> matrix_dtypes(const NvidiaArchitecture& architecture) {
+  std::vector<DType> dtypes;
+  for (const Precision precision : architecture.matrix_precisions) {
+    if (precision == Precision::kBf16) dtypes.push_back(DType::kBFloat16);
+    if (precision == Precision::kFp16) dtypes.push_back(DType::kFloat16);
+  }
+  return dtypes;
+}
+
+class NvidiaTarget final : public Target {
+ public:
+  NvidiaTarget(std::shared_ptr<LazyAtenEngine> engine, const NvidiaArchitecture& architecture)
+      : engine_(std::move(engine)),
+        name_("nvidia:" + nvidia_target_name(architecture.major, architecture.minor)),
+        architecture_(architecture) {
+    capabilities_.raw_pointers = true;
+    capabilities_.streams = true;
+    capabilities_.graph_capture = true;
+    capabilities_.dynamic_shapes = true;
+    // A norm takes a residual in for nothing; behind a product it would be a pass of its own.
+    capabilities_.product_takes_residual = false;
+    capabilities_.alignment_bytes = 256;
+#define KPT_ADD_DTYPE(enumerator, name, bytes) capabilities_.dtypes.push_back(DType::enumerator);
+    KPT_DTYPES(KPT_ADD_DTYPE)
+#undef KPT_ADD_DTYPE
+    capabilities_.matrix_dtypes = matrix_dtypes(architecture);
+    capabilities_.features = {nvidia_target_name(architecture.major, architecture.minor), to_lower(architecture.name)};
+#if defined(KPT_HAS_CUDA_KERNELS)
+    // Ampere is the oldest that our kernels are compiled for.
+    if (architecture.major >= 8) {
+      capabilities_.own_operators.assign(std::begin(aten::kCudaOwnTargets), std::end(aten::kCudaOwnTargets));
+    }
+#endif
+  }
+
+  std::string_view name() const override { return name_; }
+  const Capabilities& capabilities() const override { return capabilities_; }
+  bool is(int major, int minor) const { return architecture_.major == major && architecture_.minor == minor; }
+
+  // Which operators libtorch has does not depend on the device: where its CUDA part is not open, the CPU's module
+  // answers for all nodes but our own.
+  Result<std::vector<Support>> supports(const ir::Graph& graph) const override {
+    KPT_ASSIGN_OR_RETURN(const auto engine, engine_->get());
+    const auto cuda = engine->cuda();
+    if (!cuda.ok()) return engine->check(graph);
+    std::vector<Support> answers;
+    KPT_RETURN_IF_ERROR(
+        to_status((*cuda)->check_graph(&graph, &answers), "looking up the graph's operators", Vendor::kNvidia));
+    return answers;
+  }
+
+  Result<std::unique_ptr<Program>> compile(ir::Graph graph) const override {
+    KPT_ASSIGN_OR_RETURN(const auto answers, supports(graph));
+    KPT_RETURN_IF_ERROR(unsupported_nodes(graph, answers));
+    return std::unique_ptr<Program>(std::make_unique<GraphProgram>(name_, std::move(graph)));
+  }
+
+  Result<std::unique_ptr<Program>> deserialize(std::string_view bytes) const override {
+    return GraphProgram::deserialize(name_, bytes);
+  }
+
+ private:
+  std::shared_ptr<LazyAtenEngine> engine_;
+  std::string name_;
+  const NvidiaArchitecture& architecture_;
+  Capabilities capabilities_;
+};
+
+class NvidiaDevice final : public Device {
+ public:
+  NvidiaDevice(const Target& target, const aten::CudaModuleTable& table, std::int32_t index, DeviceInfo info)
+      : target_(target), table_(table), index_(index), info_(std::move(info)) {}
+
+  const DeviceInfo& info() const override { return info_; }
+  const Target& target() const override { return target_; }
+  std::int32_t index() const { return index_; }
+
+  Result<Tensor> allocate(DType dtype, std::span<const std::int64_t> dims) override {
+    if (dims.size() > kMaxRank) {
+      return Status(StatusCode::kInvalidArgument, fmt::format("a tensor of rank {} has too many axes", dims.size()));
+    }
+    if (!count_elements(dims)) return Status(StatusCode::kInvalidArgument, "a tensor has extents without a product");
+    Tensor tensor;
+    const Dims extents(dims);
+    KPT_RETURN_IF_ERROR(to_status(table_.allocate(index_, dtype, &extents, &tensor),
+                                  "allocating memory on " + info_.name, Vendor::kNvidia));
+    return tensor;
+  }
+
+  Result<Tensor> upload(const Tensor& host) override {
+    Tensor tensor;
+    KPT_RETURN_IF_ERROR(
+        to_status(table_.upload(index_, &host, &tensor), "copying a tensor to " + info_.name, Vendor::kNvidia));
+    return tensor;
+  }
+
+  Result<Tensor> download(const Tensor& tensor) override {
+    if (tensor.defined() && tensor.device() == "cpu") return tensor;
+    Tensor host;
+    KPT_RETURN_IF_ERROR(
+        to_status(table_.download(&tensor, &host), "copying a tensor from " + info_.name, Vendor::kNvidia));
+    return host;
+  }
+
+ private:
+  const Target& target_;
+  const aten::CudaModuleTable& table_;
+  std::int32_t index_;
+  DeviceInfo info_;
+};
+
+class NvidiaBackend final : public Backend {
+ public:
+  explicit NvidiaBackend(const BackendContext& context)
+      : engine_(std::make_shared<LazyAtenEngine>(
+            TorchSearch{context.detection.environment, context.torch_dir.string(), context.detection.site_packages},
+            context.threads, has_nvidia_driver(context.detection.files))) {
+    for (const NvidiaArchitecture& architecture : nvidia_architectures()) {
+      const bool old = architecture.major < kOldestMajor ||
+                       (architecture.major == kOldestMajor && architecture.minor < kOldestMinor);
+      if (!old) targets_.emplace_back(engine_, architecture);
+    }
+  }
+
+  std::string_view name() const override { return "nvidia"; }
+
+  std::vector<const Target*> targets() const override {
+    std::vector<const Target*> all;
+    for (const NvidiaTarget& target : targets_) all.push_back(&target);
+    return all;
+  }
+
+  Result<std::vector<Device*>> devices() override {
+    const std::lock_guard lock(mutex_);
+    if (devices_.empty()) KPT_RETURN_IF_ERROR(find_devices());
+    std::vector<Device*> all;
+    for (NvidiaDevice& device : devices_) all.push_back(&device);
+    return all;
+  }
+
+  Result<std::unique_ptr<Executable>> load(std::shared_ptr<const Program> program, const Weights& weights,
+                                           std::span<Device* const> devices) override {
+    if (devices.size() != 1) {
+      return Status(StatusCode::kInvalidArgument, "the nvidia backend loads a program on one device");
+    }
+    const auto& device = static_cast<const NvidiaDevice&>(*devices[0]);
+    if (program->target() != device.target().name()) {
+      return Status(StatusCode::kInvalidArgument,
+                    fmt::format("a program for {} cannot be loaded on {}, which is {}", program->target(),
+                                device.info().name, device.target().name()));
+    }
+    KPT_ASSIGN_OR_RETURN(const auto engine, engine_->get());
+    KPT_ASSIGN_OR_RETURN(const aten::CudaModuleTable* const table, engine->cuda());
+    const auto graph = static_cast<const GraphProgram&>(*program).shared_graph();
+    Status status;
+    std::unique_ptr<Executable> executable;
+    KPT_RETURN_IF_ERROR(to_status(table->load_graph(device.index(), &graph, &weights, &status, &executable),
+                                  "loading the graph on " + device.info().name, Vendor::kNvidia));
+    KPT_RETURN_IF_ERROR(status);
+    return executable;
+  }
+
+ private:
+  Status find_devices() {
+    KPT_ASSIGN_OR_RETURN(const auto engine, engine_->get());
+    KPT_ASSIGN_OR_RETURN(const aten::CudaModuleTable* const table, engine->cuda());
+    std::int32_t count = 0;
+    KPT_RETURN_IF_ERROR(to_status(table->device_count(&count), "counting NVIDIA GPUs", Vendor::kNvidia));
+    for (std::int32_t index = 0; index < count; ++index) {
+      aten::CudaDeviceFacts facts{};
+      KPT_RETURN_IF_ERROR(to_status(table->describe_device(index, &facts), "asking an NVIDIA GPU", Vendor::kNvidia));
+      const NvidiaTarget* target = find_target(facts.capability_major, facts.capability_minor);
+      if (target == nullptr) continue;  // find_device() says why that GPU cannot be used
+      devices_.emplace_back(
+          *target, *table, index,
+          DeviceInfo{fmt::format("nvidia:{}", index), facts.name,
+                     fmt::format("{} {}", nvidia_target_name(facts.capability_major, facts.capability_minor),
+                                 nvidia_architecture_name(facts.capability_major, facts.capability_minor)),
+                     facts.memory_total_bytes, true, ""});
+    }
+    return {};
+  }
+
+  const NvidiaTarget* find_target(int major, int minor) const {
+    for (const NvidiaTarget& target : targets_) {
+      if (target.is(major, minor)) return &target;
+    }
+    return nullptr;
+  }
+
+  std::shared_ptr<LazyAtenEngine> engine_;
+  std::deque<NvidiaTarget> targets_;  // a deque, because targets and devices do not move
+  std::mutex mutex_;
+  std::deque<NvidiaDevice> devices_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_nvidia_backend(const BackendContext& context) {
+  return std::make_unique<NvidiaBackend>(context);
+}
+
+}  // namespace kpt

@@ -1,0 +1,356 @@
+#include "engines/aten/cuda/cuda_executable.h"
+
+#include <algorithm>
+
+#include <ATen/Functions.h>
+#include <ATen/cuda/CUDAEvent.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <fmt/format.h>
+#include <ATen/cuda/CUDAGraphsUtils.cuh>
+
+#include "engines/aten/module/graph_state.h"
+#include "engines/aten/module/guarded_call.h"
+#include "engines/aten/module/tensors.h"
+#include "engines/aten/module/warning_sink.h"
+
+namespace kpt::aten {
+namespace {
+
+// A server with this many shapes captures each once.
+constexpr std::size_t kShapesKept = 32;
+// A captured run of a model with a state keeps that state's memory: sessions come and go.
+constexpr std::size_t kStatefulShapesKept = 4;
+
+// The work that was queued before it was made.
+class QueuedWork final : public Event::Impl {
+ public:
+  QueuedWork(const c10::cuda::CUDAStream& stream, const LoadedGraph* graph) : graph_(graph) { event_.record(stream); }
+
+  Status wait() override {
+    try {
+      event_.synchronize();
+      return {};
+    } catch (...) {
+      return graph_->current_failure(static_cast<std::uint32_t>(graph_->compiled().steps().size()));
+    }
+  }
+  bool done() const override { return event_.query(); }
+
+ private:
+  at::cuda::CUDAEvent event_;
+  const LoadedGraph* graph_;
+};
+
+// Times of nodes mean something only when the device has done the work.
+class WaitingObserver final : public NodeObserver {
+ public:
+  WaitingObserver(NodeObserver* inner, const c10::cuda::CUDAStream& stream) : inner_(inner), stream_(stream) {}
+  void begin_node(std::size_t node) override {
+    stream_.synchronize();
+    inner_->begin_node(node);
+  }
+  void end_node(std::size_t node) override {
+    stream_.synchronize();
+    inner_->end_node(node);
+  }
+
+ private:
+  NodeObserver* inner_;
+  c10::cuda::CUDAStream stream_;
+};
+
+// `owned`: nobody else shares its memory.
+void deliver(at::Tensor tensor, bool owned, bool on_device, Tensor& output) {
+  if (!tensor.defined()) {
+    output = Tensor();
+    return;
+  }
+  if (tensor.is_cuda() && !on_device) {
+    at::Tensor host = at::empty(tensor.sizes(), at::TensorOptions().dtype(tensor.scalar_type()).pinned_memory(true));
+    host.copy_(tensor, /*non_blocking=*/true);
+    tensor = std::move(host);
+  } else if (!owned) {
+    tensor = tensor.clone();
+  }
+  replace_tensor(std::move(tensor), output);
+}
+
+std::string find_obstacle(const LoadedGraph& graph) {
+  for (const UserInput& input : graph.inputs()) {
+    if (input.written || input.reshaped) return fmt::format("the model writes its input '{}'", input.name);
+    if (graph.graph().values[input.slot].kind != ir::ValueKind::kTensor) {
+      return fmt::format("its input '{}' is a number", input.name);
+    }
+  }
+  for (const Step& step : graph.compiled().steps()) {
+    if (step.kind == Step::Kind::kCond || step.kind == Step::Kind::kWhile) {
+      return fmt::format("node '{}' decides on the host what runs next", graph.graph().nodes[step.node].name);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+CudaExecutable::CudaExecutable(std::unique_ptr<LoadedGraph> loaded, c10::cuda::CUDAStream stream)
+    : device_(device_name(loaded->device())),
+      loaded_(std::move(loaded)),
+      stream_(stream),
+      pool_(at::cuda::graph_pool_handle()),
+      never_(find_obstacle(*loaded_)) {}
+
+CudaExecutable::~CudaExecutable() {
+  try {
+    stream_.synchronize();           // nothing that is still queued may find its memory gone
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the device is lost, and with it the work
+  }
+}
+
+Result<std::unique_ptr<Executable>> CudaExecutable::load(c10::DeviceIndex index, std::shared_ptr<const ir::Graph> graph,
+                                                         const Weights& weights) {
+  const c10::cuda::CUDAGuard current(index);
+  const c10::cuda::CUDAStream stream = c10::cuda::getStreamFromPool(/*isHighPriority=*/false, index);
+  const c10::cuda::CUDAStreamGuard queue(stream);
+  KPT_ASSIGN_OR_RETURN(auto loaded, LoadedGraph::load(std::move(graph), weights, at::Device(at::kCUDA, index), false));
+  stream.synchronize();
+  return std::unique_ptr<Executable>(new CudaExecutable(std::move(loaded), stream));
+}
+
+Result<std::unique_ptr<State>> CudaExecutable::make_state() const {
+  try {
+    const c10::cuda::CUDAStreamGuard queue(stream_);
+    return std::unique_ptr<State>(std::make_unique<GraphState>(loaded_->weights(), loaded_->device()));
+  } catch (const std::exception& error) {
+    return describe_shortage(
+        {StatusCode::kOutOfMemory, fmt::format("a state could not be made: {}", first_line(error)), Vendor::kNvidia});
+  }
+}
+
+std::string CudaExecutable::describe_runs() const {
+  if (!never_.empty()) return "node by node: " + never_;
+  const std::lock_guard lock(mutex_);
+  const auto captured =
+      std::count_if(shapes_.begin(), shapes_.end(), [](const Shape& shape) { return shape.graph != nullptr; });
+  if (!refusal_.empty()) return fmt::format("node by node: capturing failed: {}", refusal_);
+  return fmt::format("as a CUDA graph from the second run of a shape on; {} captured so far", captured);
+}
+
+CudaExecutable::Key CudaExecutable::make_key(std::span<const Tensor> inputs, const State* state) const {
+  Key key;
+  for (const Tensor& input : inputs) {
+    key.push_back(static_cast<std::int64_t>(input.dims().size()));
+    key.insert(key.end(), input.dims().begin(), input.dims().end());
+  }
+  if (!loaded_->is_stateful() || state == nullptr) return key;
+  for (const LoadedWeight& weight : loaded_->weights()) {
+    if (!weight.written) continue;
+    const void* address = static_cast<const GraphState*>(state)->tensor(weight.name).const_data_ptr();
+    key.push_back(static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(address)));
+  }
+  return key;
+}
+
+CudaExecutable::Shape* CudaExecutable::find_shape(const Key& key) {
+  const auto found = std::find_if(shapes_.begin(), shapes_.end(), [&](const Shape& shape) { return shape.key == key; });
+  if (found == shapes_.end()) return nullptr;
+  shapes_.splice(shapes_.begin(), shapes_, found);
+  return &shapes_.front();
+}
+
+void CudaExecutable::remember_shape(Key key) {
+  const std::size_t most = loaded_->is_stateful() ? kStatefulShapesKept : kShapesKept;
+  if (shapes_.size() >= most) {
+    stream_.synchronize();  // the last one may be at work
+    shapes_.pop_back();
+  }
+  shapes_.emplace_front();
+  shapes_.front().key = std::move(key);
+}
+
+void CudaExecutable::forget_shapes() {
+  stream_.synchronize();
+  shapes_.clear();
+  frame_.reset();
+}
+
+at::Tensor CudaExecutable::to_device(const Tensor& given) const {
+  // Pageable memory is copied before the call returns, so the caller's may change afterwards.
+  return to_aten(given).to(loaded_->device(), /*non_blocking=*/true);
+}
+
+void CudaExecutable::run_nodes(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
+                               std::uint32_t& position) {
+  std::unique_ptr<Frame> frame = frame_ ? std::move(frame_) : loaded_->make_frame();
+  for (std::size_t index = 0; index < inputs.size(); ++index) {
+    if (loaded_->bind_number(index, inputs[index], *frame)) continue;
+    const UserInput& user = loaded_->inputs()[index];
+    at::Tensor tensor = to_device(inputs[index]);
+    if (user.written && inputs[index].device() == device_ && !inputs[index].buffer()->writable())
+      tensor = tensor.clone();
+    frame->inputs[index].tensor = tensor;
+    frame->slots[user.slot] = std::move(tensor);
+  }
+  loaded_->bind_state(context.state, *frame);
+  WaitingObserver waiting(context.observer, stream_);
+  RunLimits limits;
+  limits.deadline = context.deadline ? &*context.deadline : nullptr;
+  limits.cancelled = context.cancelled;
+  limits.observer = context.observer == nullptr ? nullptr : &waiting;
+  run_steps(loaded_->compiled(), *frame, limits, position);
+  loaded_->store_mutations(inputs, *frame);
+  for (std::size_t index = 0; index < inputs.size(); ++index) {
+    const bool here = inputs[index].device() == device_;
+    if (!loaded_->inputs()[index].written || here || !inputs[index].buffer()->writable()) continue;
+    to_aten(inputs[index]).copy_(frame->inputs[index].tensor);
+  }
+  outputs.resize(loaded_->outputs().size());
+  for (std::size_t index = 0; index < outputs.size(); ++index) {
+    bool owned = true;
+    at::Tensor tensor = loaded_->take_output(index, *frame, context.state, &owned);
+    deliver(std::move(tensor), owned, context.outputs_on_device, outputs[index]);
+  }
+  loaded_->release(*frame);
+  for (BoundInput& input : frame->inputs) input.tensor = at::Tensor();
+  frame_ = std::move(frame);  // after a failure it goes with what it holds
+}
+
+void CudaExecutable::record(Shape& shape, State* state, std::span<const Tensor> inputs) {
+  const std::unique_ptr<Frame> frame = loaded_->make_frame();
+  for (std::size_t index = 0; index < shape.inputs.size(); ++index) {
+    frame->inputs[index].tensor = shape.inputs[index];
+    frame->slots[loaded_->inputs()[index].slot] = shape.inputs[index];
+  }
+  loaded_->bind_state(state, *frame);
+  std::uint32_t position = 0;
+  run_steps(loaded_->compiled(), *frame, RunLimits{}, position);
+  loaded_->store_mutations(inputs, *frame);
+  for (std::size_t index = 0; index < loaded_->outputs().size(); ++index) {
+    bool owned = true;
+    shape.outputs.push_back(loaded_->take_output(index, *frame, state, &owned));
+  }
+}
+
+bool CudaExecutable::capture(Shape& shape, RunContext& context, std::span<const Tensor> inputs) {
+  for (const Tensor& input : inputs) {
+    shape.inputs.push_back(at::empty({input.dims().data(), input.dims().size()},
+                                     at::TensorOptions(loaded_->device()).dtype(to_scalar_type(input.dtype()))));
+  }
+  if (loaded_->is_stateful()) {
+    for (const LoadedWeight& weight : loaded_->weights()) {
+      if (weight.written) shape.state.push_back(static_cast<GraphState&>(*context.state).tensor(weight.name));
+    }
+  }
+  stream_.synchronize();
+  auto graph = std::make_unique<at::cuda::CUDAGraph>();
+  std::string refusal;
+  graph->capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
+  try {
+    record(shape, context.state, inputs);
+  } catch (const std::exception& error) {
+    refusal = first_line(error);
+  }
+  try {
+    graph->capture_end();
+  } catch (const std::exception& error) {
+    if (refusal.empty()) refusal = first_line(error);
+  }
+  if (refusal.empty()) {
+    shape.graph = std::move(graph);
+    return true;
+  }
+  static_cast<void>(cudaGetLastError());  // what the refusal left behind would fail the next call
+  refusal_ = std::move(refusal);
+  shape.inputs.clear();
+  shape.outputs.clear();
+  shape.state.clear();
+  shape.refused = true;
+  return false;
+}
+
+void CudaExecutable::replay(Shape& shape, const RunContext& context, std::span<const Tensor> inputs,
+                            std::vector<Tensor>& outputs) {
+  for (std::size_t index = 0; index < inputs.size(); ++index) {
+    shape.inputs[index].copy_(to_aten(inputs[index]), /*non_blocking=*/true);
+  }
+  shape.graph->replay();
+  outputs.resize(shape.outputs.size());
+  for (std::size_t index = 0; index < outputs.size(); ++index) {
+    deliver(shape.outputs[index], false, context.outputs_on_device, outputs[index]);
+  }
+}
+
+void CudaExecutable::run_once(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
+                              std::uint32_t& position) {
+  if (context.cancelled != nullptr && context.cancelled->load()) throw RunStopped(StatusCode::kCancelled);
+  if (context.deadline && std::chrono::steady_clock::now() >= *context.deadline) {
+    throw RunStopped(StatusCode::kDeadlineExceeded);
+  }
+  if (loaded_->is_stateful() && context.state == nullptr) {
+    throw CallFailure(CallCode::kInvalidArgument, "the model writes buffers, so a run needs a state");
+  }
+  if (!never_.empty() || context.observer != nullptr) return run_nodes(context, inputs, outputs, position);
+  Key key = make_key(inputs, context.state);
+  Shape* const shape = find_shape(key);
+  if (shape == nullptr) {
+    run_nodes(context, inputs, outputs, position);
+    remember_shape(std::move(key));
+    return;
+  }
+  if (shape->refused || (shape->graph == nullptr && !capture(*shape, context, inputs))) {
+    return run_nodes(context, inputs, outputs, position);
+  }
+  replay(*shape, context, inputs, outputs);
+}
+
+Status CudaExecutable::describe_shortage(Status status) const {
+  if (status.code() != StatusCode::kOutOfMemory) return status;
+  try {
+    const auto [free_bytes, total] = c10::cuda::CUDACachingAllocator::get()->getMemoryInfo(loaded_->device().index());
+    status.with("free_bytes", std::to_string(free_bytes)).with("total_bytes", std::to_string(total));
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the failure itself is what counts
+  }
+  return std::move(status).with("advice", "run a smaller batch, or free memory that other processes hold");
+}
+
+Status CudaExecutable::run(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
+                           Event* event) {
+  if (inputs.size() != loaded_->inputs().size()) {
+    return {StatusCode::kInvalidArgument,
+            fmt::format("the model takes {} inputs, {} were given", loaded_->inputs().size(), inputs.size())};
+  }
+  const auto end = static_cast<std::uint32_t>(loaded_->compiled().steps().size());
+  auto position = end;
+  // A run that wrote something cannot be started again.
+  const bool repeatable = !loaded_->is_stateful() && std::none_of(loaded_->inputs().begin(), loaded_->inputs().end(),
+                                                                  [](const UserInput& input) { return input.written; });
+  Event queued;
+  try {
+    const c10::InferenceMode inference;
+    const c10::WarningUtils::WarningHandlerGuard warnings(&WarningSink::instance());
+    const c10::cuda::CUDAStreamGuard queue(stream_);
+    const std::lock_guard lock(mutex_);
+    try {
+      run_once(context, inputs, outputs, position);
+    } catch (const c10::OutOfMemoryError&) {
+      if (!repeatable) throw;
+      // Captured graphs and what libtorch keeps for later are ours to give up.
+      outputs.clear();
+      forget_shapes();
+      c10::cuda::CUDACachingAllocator::emptyCache();
+      position = end;
+      run_nodes(context, inputs, outputs, position);
+    }
+    queued = Event(std::make_shared<QueuedWork>(stream_, loaded_.get()));
+  } catch (...) {
+    return describe_shortage(loaded_->current_failure(position));
+  }
+  if (event != nullptr) {
+    *event = std::move(queued);
+    return {};
+  }
+  return queued.wait();
+}
+
+}  // namespace kpt::aten

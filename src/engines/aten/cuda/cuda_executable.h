@@ -1,0 +1,84 @@
+// A graph with its weights on one NVIDIA GPU.
+//
+// The second run of a shape is captured into a CUDA graph, later ones replay it: one launch instead of one per node.
+// What cannot be captured (a node that waits for the device, sizes that depend on data) runs node by node, and
+// describe_runs() says why. Captured graphs share one memory pool and a bound on their number; memory that runs out
+// takes them first.
+//
+// Runs queue their work on one stream in the order in which they come, so that captured memory has one user at a time;
+// threads wait for their own results only.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include "device/execution.h"
+#include "engines/aten/module/loaded_graph.h"
+
+namespace kpt::aten {
+
+class CudaExecutable final : public Executable {
+ public:
+  // Throws what libtorch throws. Fails as LoadedGraph::load().
+  static Result<std::unique_ptr<Executable>> load(c10::DeviceIndex index, std::shared_ptr<const ir::Graph> graph,
+                                                  const Weights& weights);
+  ~CudaExecutable() override;
+
+  std::string_view device() const override { return device_; }
+  bool is_stateful() const override { return loaded_->is_stateful(); }
+  Result<std::unique_ptr<State>> make_state() const override;
+  std::vector<NodePlan> plan() const override { return loaded_->compiled().describe(); }
+  std::string describe_runs() const override;
+  Status run(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs, Event* event) override;
+
+ private:
+  // What distinguishes one recorded run from another: the inputs' sizes and the state's addresses.
+  using Key = std::vector<std::int64_t>;
+
+  // A shape that was run; with a graph once it was captured.
+  struct Shape {
+    Key key;
+    std::unique_ptr<at::cuda::CUDAGraph> graph;
+    std::vector<at::Tensor> inputs;   // written before each replay; undefined for none
+    std::vector<at::Tensor> outputs;  // valid after each replay
+    std::vector<at::Tensor> state;    // so that their addresses stay theirs
+    bool refused = false;             // capturing failed: not tried again
+  };
+
+  CudaExecutable(std::unique_ptr<LoadedGraph> loaded, c10::cuda::CUDAStream stream);
+
+  Key make_key(std::span<const Tensor> inputs, const State* state) const;
+  // The shape of that key, most recently used from now on. Null when it is seen for the first time.
+  Shape* find_shape(const Key& key);
+  void remember_shape(Key key);
+  void forget_shapes();
+  void run_once(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
+                std::uint32_t& position);
+  void run_nodes(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
+                 std::uint32_t& position);
+  // False when the device refuses; the reason is kept.
+  bool capture(Shape& shape, RunContext& context, std::span<const Tensor> inputs);
+  void replay(Shape& shape, const RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs);
+  void record(Shape& shape, State* state, std::span<const Tensor> inputs);
+  at::Tensor to_device(const Tensor& given) const;
+  Status describe_shortage(Status status) const;
+
+  std::string device_;
+  std::unique_ptr<LoadedGraph> loaded_;
+  c10::cuda::CUDAStream stream_;
+  at::cuda::MempoolId_t pool_;
+  std::string never_;  // why no shape is captured; empty when one may be
+
+  mutable std::mutex mutex_;  // held while work is queued; guards what follows
+  std::list<Shape> shapes_;   // most recently used first
+  std::unique_ptr<Frame> frame_;
+  std::string refusal_;  // of the last shape that could not be captured
+};
+
+}  // namespace kpt::aten

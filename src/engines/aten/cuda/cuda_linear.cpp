@@ -1,0 +1,113 @@
+// kpt.linear(input, weight, bias, residual, activation) -> result: cuBLAS, with what its epilogues can do in them and
+// the rest in one kernel of ours.
+#include <ATen/Functions.h>
+#include <fmt/format.h>
+
+#include "engines/aten/cuda/cuda_own_nodes.h"
+#include "engines/aten/module/tensors.h"
+
+namespace kpt::aten {
+namespace {
+
+enum Position : std::size_t { kInput, kWeight, kBias, kResidual, kActivation };
+
+class LinearNode final : public OwnNode {
+ public:
+  struct Form {
+    DType input = DType::kFloat32;
+    DType weight = DType::kFloat32;
+    bool has_bias = false;
+    bool bias_in_product = false;  // of the product's type, so that cuBLAS can add it
+    bool has_residual = false;
+    ir::Activation activation = ir::Activation::kNone;
+  };
+
+  explicit LinearNode(const Form& form) : form_(form) {}
+
+  std::string describe() const override {
+    std::string text = fmt::format("cuBLAS product of {}", to_string(form_.weight));
+    if (ends_in_product()) {
+      if (form_.has_bias) text += ", bias in its epilogue";
+      if (form_.activation != ir::Activation::kNone) {
+        text += fmt::format(", {} too", ir::activation_name(form_.activation));
+      }
+      return text;
+    }
+    if (!form_.has_bias && !form_.has_residual && form_.activation == ir::Activation::kNone) return text;
+    return text + ", then bias_activation";
+  }
+
+  void run(OwnCall& call) const override {
+    if (!call.wants(0)) return;
+    const at::Tensor& given = call.tensor(kInput);
+    const at::Tensor& weight = call.tensor(kWeight);
+    const at::Tensor* bias = call.find_tensor(kBias);
+    const at::Tensor* residual = call.find_tensor(kResidual);
+    const std::int64_t inner = given.size(-1);
+    OwnCall::require(weight.size(1) == inner, "the input's rows are not as wide as the weight's");
+    OwnCall::require(bias == nullptr || bias->size(0) == weight.size(0), "the bias does not fit the weight");
+    at::DimVector sizes(given.sizes());
+    sizes.back() = weight.size(0);
+    at::Tensor& result = call.result(0, sizes);
+    if (result.numel() == 0) return;
+    at::Tensor flat = result.view({-1, weight.size(0)});
+    if (inner == 0) {
+      flat.zero_();
+      finish_product(result, bias, residual, form_.activation);
+      return;
+    }
+    at::Tensor input = given.reshape({-1, inner});
+    if (form_.weight != form_.input) input = input.to(weight.scalar_type());
+    const at::Tensor factor = weight.t();
+    if (ends_in_product() && form_.has_bias) {
+      if (form_.activation == ir::Activation::kNone) {
+        at::addmm_out(flat, *bias, input, factor);
+      } else {
+        at::_addmm_activation_out(flat, *bias, input, factor, 1, 1, form_.activation == ir::Activation::kGeluTanh);
+      }
+      return;
+    }
+    if (form_.weight == form_.input) {
+      at::mm_out(flat, input, factor);
+    } else {
+      flat.copy_(at::mm(input, factor, flat.scalar_type()));  // sums leave the product unrounded
+    }
+    finish_product(result, bias, residual, form_.activation);
+  }
+
+ private:
+  // Whether cuBLAS does all of it. Its GELU is the one by tanh.
+  bool ends_in_product() const {
+    if (form_.has_residual || form_.weight != form_.input) return false;
+    if (!form_.has_bias) return form_.activation == ir::Activation::kNone;
+    return form_.bias_in_product &&
+           (form_.activation == ir::Activation::kNone || form_.activation == ir::Activation::kRelu ||
+            form_.activation == ir::Activation::kGeluTanh);
+  }
+
+  Form form_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<OwnNode>> bind_cuda_linear(const OwnBinding& binding) {
+  KPT_RETURN_IF_ERROR(binding.check_tensor(kInput, {DType::kFloat32, DType::kBFloat16}, 1));
+  const ir::TensorType& input = *binding.find_type(kInput);
+  KPT_RETURN_IF_ERROR(binding.check_tensor(kWeight, {DType::kFloat32, DType::kBFloat16}, 2, 2));
+  LinearNode::Form form;
+  form.input = input.dtype;
+  form.weight = binding.find_type(kWeight)->dtype;
+  if (form.input == DType::kBFloat16 && form.weight == DType::kFloat32) {
+    return binding.refuse(kWeight, "is float32 with an input of bfloat16");
+  }
+  KPT_RETURN_IF_ERROR(binding.check_optional_tensor(kBias, {DType::kFloat32, DType::kBFloat16}, 1, 1));
+  KPT_RETURN_IF_ERROR(binding.check_optional_tensor(kResidual, {input.dtype}, input.dims.size(), input.dims.size()));
+  KPT_RETURN_IF_ERROR(binding.check_result(0, input.dtype, input.dims.size()));
+  KPT_ASSIGN_OR_RETURN(form.activation, binding.activation(kActivation));
+  form.has_bias = !binding.is_none(kBias);
+  form.bias_in_product = form.has_bias && binding.find_type(kBias)->dtype == form.weight;
+  form.has_residual = !binding.is_none(kResidual);
+  return std::unique_ptr<OwnNode>(std::make_unique<LinearNode>(form));
+}
+
+}  // namespace kpt::aten

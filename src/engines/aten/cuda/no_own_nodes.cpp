@@ -1,0 +1,8 @@
+// For builds without nvcc: none of our own operators runs on a GPU.
+#include "engines/aten/module/own_nodes.h"
+
+namespace kpt::aten {
+
+std::span<const OwnNodeEntry> own_node_table() { return {}; }
+
+}  // namespace kpt::aten
