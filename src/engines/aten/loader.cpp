@@ -220,12 +220,12 @@ std::optional<Problem> open_module(const std::filesystem::path& path, const char
                    fmt::format("the engine module {} comes from another build than this program", path.string()),
                    remedy};
   }
-}
-if (!same_minor(found->built_for, version)) {
-  return Problem{StatusCode::kVersionMismatch,
-                 fmt::format("the engine module {} was made for libtorch {}, but {} is at {}", path.string(),
-                             to_string(found->built_for), to_string(version), torch_dir.string()),
-                 remedy};
+  if (!same_minor(found->built_for, version)) {
+    return Problem{StatusCode::kVersionMismatch,
+                   fmt::format("the engine module {} was made for libtorch {}, but {} is at {}", path.string(),
+                               to_string(found->built_for), to_string(version), torch_dir.string()),
+                   remedy};
+  }
   *table = found;
   return std::nullopt;
 }

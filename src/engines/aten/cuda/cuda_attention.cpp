@@ -41,19 +41,15 @@ class AttentionNode final : public OwnNode {
                      "the heads of the query are no multiple of the heads of the key");
     std::optional<at::Tensor> mask;
     if (masked_) mask = spread_mask(call.tensor(kMask), query, key);
+    // Only kernels for 16-bit types without a mask know shared heads.
     const bool shared = heads != groups;
-    if (shared && mask) {  // only kernels without a mask know shared heads
+    const bool repeated = shared && (mask || dtype_ == DType::kFloat32);
+    if (repeated) {
       key = repeat_heads(key, heads / groups);
       value = repeat_heads(value, heads / groups);
     }
-    at::Tensor result =
-        at::scaled_dot_product_attention(query, key, value, mask, 0.0, causal_ && !mask, scale_, shared && !mask);
-    if (mask) {  // a row that may look nowhere is zero, whatever the kernel makes of it
-      const at::Tensor blind = mask->scalar_type() == at::kBool
-                                   ? mask->logical_not().all(-1, true)
-                                   : mask->eq(-std::numeric_limits<double>::infinity()).all(-1, true);
-      result = result.masked_fill(blind, 0);
-    }
+    const at::Tensor result =
+        at::scaled_dot_product_attention(query, key, value, mask, 0.0, causal_ && !mask, scale_, shared && !repeated);
     call.adopt(0, result.transpose(1, 2), sizes);
   }
 
@@ -64,15 +60,16 @@ class AttentionNode final : public OwnNode {
         .reshape({tensor.size(0), tensor.size(1) * times, tensor.size(2), tensor.size(3)});
   }
 
-  // Broadcast to [batch, heads, queries, keys]; a causal node's triangle is part of it, since no kernel takes both.
+  // To be added, broadcast to [batch, heads, queries, keys]; a causal node's triangle is part of it, since no kernel
+  // takes both. Truth values become zeros and minus infinities here: with them some kernels of libtorch's give rows
+  // that may look nowhere a value, which must be zero.
   at::Tensor spread_mask(const at::Tensor& given, const at::Tensor& query, const at::Tensor& key) const {
+    const at::Tensor never = at::scalar_tensor(-std::numeric_limits<double>::infinity(), query.options());
     at::Tensor mask = given;
+    if (mask.scalar_type() == at::kBool) mask = at::where(mask, at::scalar_tensor(0.0, query.options()), never);
     if (causal_) {
       const at::Tensor triangle = at::ones({query.size(2), key.size(2)}, query.options().dtype(at::kBool)).tril();
-      mask =
-          mask.scalar_type() == at::kBool
-              ? mask.logical_and(triangle)
-              : at::where(triangle, mask, at::scalar_tensor(-std::numeric_limits<double>::infinity(), mask.options()));
+      mask = at::where(triangle, mask, never);
     }
     const at::DimVector sizes{query.size(0), query.size(1), query.size(2), key.size(2)};
     for (std::int64_t axis = 0; axis < mask.dim(); ++axis) {

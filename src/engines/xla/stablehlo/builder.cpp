@@ -1,5 +1,6 @@
 #include "engines/xla/stablehlo/builder.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -355,7 +356,7 @@ Value Builder::pad(const Value& x, const Value& filler, const Extents& low, cons
   for (std::size_t axis = 0; axis < x.rank(); ++axis) {
     dims.push_back(low[axis] + high[axis] + x.dims[axis] + (x.dims[axis] > 0 ? (x.dims[axis] - 1) * between[axis] : 0));
   }
-  if (dims == x.dims && low == Extents(x.rank(), 0)) return x;
+  if (dims == x.dims && std::ranges::all_of(low, [](std::int64_t size) { return size == 0; })) return x;
   return emit("stablehlo.pad", {x, filler}, x.dtype, dims,
               fmt::format("edge_padding_low = {}, edge_padding_high = {}, interior_padding = {}", array_text(low),
                           array_text(high), array_text(between)));
