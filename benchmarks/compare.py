@@ -128,11 +128,10 @@ def start(runtime, entry, arguments):
 def check_outputs(server, entry, arguments, runtime):
     """Worst relative error and least cosine against fp64 over the floating-point outputs."""
     import numpy
-    from safetensors.numpy import load_file
-    from safetensors.torch import load_file as load_torch
+    from safetensors.torch import load_file
     file = arguments.out / "outputs.safetensors"
     server.ask(f"outputs {file}")
-    given = load_torch(file)
+    given = load_file(file)
     file.unlink()
     cases = load_file(arguments.models / entry["cases_file"])
     names = entry["outputs"]
@@ -144,7 +143,7 @@ def check_outputs(server, entry, arguments, runtime):
         if reference is None:
             continue
         ours = given[str(index)].double().numpy().reshape(-1)
-        reference = reference.astype(numpy.float64).reshape(-1)
+        reference = reference.double().numpy().reshape(-1)
         if ours.shape != reference.shape or not numpy.isfinite(ours).all():
             raise Lost(f"output {name} has another size or is not finite")
         scale = math.sqrt(float((reference ** 2).mean())) or 1.0
