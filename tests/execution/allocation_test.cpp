@@ -60,7 +60,7 @@ class AllocationObserver final : public NodeObserver {
 TEST(Allocations, SteadyRunAllocatesNothingOfItsOwn) {
   const auto seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
-  const auto model = execution_test::load_on_cpu(execution_test::make_bert(seed));
+  const auto model = execution_test::load_here(execution_test::make_bert(seed));
   const std::vector<Tensor> inputs = execution_test::make_inputs(model->graph(), seed);
   std::vector<Tensor> outputs;
   AllocationObserver observer(model->graph().nodes.size());
@@ -96,7 +96,7 @@ TEST(Allocations, SteadyOwnNodesAllocateNothing) {
   execution_test::GraphBuilder builder(seed);
   execution_test::add_block(builder);
   const std::vector<Tensor> inputs = builder.draw_inputs();
-  const auto model = execution_test::load_on_cpu(std::move(builder.model));
+  const auto model = execution_test::load_here(std::move(builder.model));
   std::vector<Tensor> outputs;
   AllocationObserver observer(model->graph().nodes.size());
   RunContext context;

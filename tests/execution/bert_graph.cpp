@@ -32,10 +32,20 @@ ImportedModel make_bert(std::uint64_t seed) {
   return model;
 }
 
-std::shared_ptr<const detail::LoadedModel> load_on_cpu(ImportedModel model) {
+namespace {
+std::string chosen_device = "cpu";
+}  // namespace
+
+void choose_device(std::string name) { chosen_device = std::move(name); }
+
+PlacedDevice find_device_under_test() {
   const Environment environment = Environment::from_process();
   const auto context = make_backend_context(load_config({}, environment).value(), environment).value();
-  PlacedDevice placed = find_runnable_device("cpu", context).value();
+  return find_runnable_device(chosen_device, context).value();
+}
+
+std::shared_ptr<const detail::LoadedModel> load_here(ImportedModel model) {
+  PlacedDevice placed = find_device_under_test();
   Backend& backend = *placed.backend;
   return detail::LoadedModel::load(std::move(model), backend, *placed.device, std::move(placed.backend)).value();
 }

@@ -1,8 +1,9 @@
-// A small BERT (two layers, static shapes) as a graph with random weights, on the CPU backend.
+// A small BERT (two layers, static shapes) as a graph with random weights, and the device under test.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "api/backend_list.h"
@@ -14,8 +15,11 @@ namespace kpt::execution_test {
 
 ImportedModel make_bert(std::uint64_t seed);
 
-// Loaded on the CPU of this process's configuration.
-std::shared_ptr<const detail::LoadedModel> load_on_cpu(ImportedModel model);
+// Where load_here() loads, from this process's configuration: "cpu" unless a program's main() chose another.
+void choose_device(std::string name);
+PlacedDevice find_device_under_test();
+// Loaded there.
+std::shared_ptr<const detail::LoadedModel> load_here(ImportedModel model);
 
 // Inputs in the model's order.
 std::vector<Tensor> make_inputs(const ir::Graph& graph, std::uint64_t seed);

@@ -16,7 +16,7 @@
 namespace kpt {
 namespace {
 
-using execution_test::load_on_cpu;
+using execution_test::load_here;
 using execution_test::make_bert;
 using execution_test::make_inputs;
 using execution_test::same_bytes;
@@ -29,7 +29,7 @@ std::string golden(const std::string& name) {
 TEST(Execution, EightThreadsOnOneSessionGiveTheSameBitsAsOne) {
   const auto seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
-  const auto model = load_on_cpu(make_bert(seed));
+  const auto model = load_here(make_bert(seed));
   Session session = detail::start_session(model).value();
   constexpr int kThreads = 8;
   constexpr int kRounds = 12;
@@ -57,7 +57,7 @@ TEST(Execution, EightThreadsOnOneSessionGiveTheSameBitsAsOne) {
 }
 
 TEST(Execution, OutputsOfOneRunSurviveTheNext) {
-  const auto model = load_on_cpu(make_bert(1));
+  const auto model = load_here(make_bert(1));
   Session session = detail::start_session(model).value();
   std::vector<Tensor> first;
   ASSERT_TRUE(session.run(make_inputs(model->graph(), 1), first).ok());
@@ -71,7 +71,7 @@ TEST(Execution, OutputsOfOneRunSurviveTheNext) {
 }
 
 TEST(Execution, DeadlineAndCancellationEndARun) {
-  const auto model = load_on_cpu(make_bert(1));
+  const auto model = load_here(make_bert(1));
   Session session = detail::start_session(model).value();
   const std::vector<Tensor> inputs = make_inputs(model->graph(), 1);
   std::vector<Tensor> outputs;
@@ -178,7 +178,7 @@ TEST(Execution, RecordedShapesThatLieAreFailuresNotWrites) {
         stride *= *lie[axis].constant();
       }
     }
-    const auto model = load_on_cpu(std::move(bert));
+    const auto model = load_here(std::move(bert));
     std::vector<Tensor> outputs;
     RunContext context;
     const Status status = model->executable().run(context, make_inputs(model->graph(), 1), outputs);
@@ -202,7 +202,7 @@ output %above "above"
 output %below "below"
 )")
                     .value();
-  const auto loaded = load_on_cpu(std::move(model));
+  const auto loaded = load_here(std::move(model));
   const Tensor x = Tensor::empty(DType::kFloat32, Dims{3, 1, 1, 1}).value();
   for (std::size_t index = 0; index < 3; ++index) x.elements<float>()[index] = -static_cast<float>(index + 1);
   std::vector<Tensor> outputs;

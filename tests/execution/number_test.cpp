@@ -38,7 +38,7 @@ std::shared_ptr<const detail::LoadedModel> make_model(const std::string& target,
   node.outputs = {{false, {output}}};
   graph.nodes.push_back(node);
   graph.outputs = {{ir::OutputKind::kUser, {output}, "output"}};
-  return execution_test::load_on_cpu(std::move(model));
+  return execution_test::load_here(std::move(model));
 }
 
 template <typename T>

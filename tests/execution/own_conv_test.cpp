@@ -11,7 +11,7 @@ namespace kpt {
 namespace {
 
 using execution_test::GraphBuilder;
-using execution_test::load_on_cpu;
+using execution_test::load_here;
 using testing::HasSubstr;
 
 struct ConvCase {
@@ -92,7 +92,7 @@ TEST_P(OwnConv, AgreesWithLibtorch) {
   GraphBuilder builder(seed);
   build(builder, GetParam());
   const std::vector<Tensor> inputs = builder.draw_inputs();
-  const auto model = load_on_cpu(std::move(builder.model));
+  const auto model = load_here(std::move(builder.model));
   const auto outputs = execution_test::run(*model, inputs).value();
   ASSERT_EQ(outputs[0].dims(), outputs[1].dims());
   const Tensor own = outputs[0].contiguous_copy().value();
@@ -125,7 +125,7 @@ TEST(OwnConv, PlanNamesTheKernelAndWhatCannotRunHasAReason) {
   EXPECT_THAT(reason(5, {std::int64_t{1}}), HasSubstr("'padding' is no list of 2 integers"));
   GraphBuilder builder(1);
   build(builder, {{1, 4, 5, 5}, 4, 3, 1, 1, 1, 1, false, true, true});
-  const auto model = load_on_cpu(std::move(builder.model));
+  const auto model = load_here(std::move(builder.model));
   EXPECT_THAT(model->executable().plan().at(0).how, HasSubstr("own: convolution by float32"));
   EXPECT_THAT(model->executable().plan().at(0).how, HasSubstr("channels-last"));
 }

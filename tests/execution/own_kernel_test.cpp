@@ -12,7 +12,7 @@ namespace kpt {
 namespace {
 
 using execution_test::GraphBuilder;
-using execution_test::load_on_cpu;
+using execution_test::load_here;
 using testing::HasSubstr;
 
 using Sizes = std::vector<std::int64_t>;
@@ -95,7 +95,7 @@ TEST_P(AttentionNode, IsLibtorchsInDouble) {
     const auto keys = static_cast<std::size_t>(shape.mask.back());
     for (std::size_t index = 0; index < inputs[3].bytes(); index += keys) inputs[3].elements<std::uint8_t>()[index] = 1;
   }
-  const auto model = load_on_cpu(std::move(builder.model));
+  const auto model = load_here(std::move(builder.model));
   const auto outputs = execution_test::run(*model, inputs);
   ASSERT_TRUE(outputs.ok()) << outputs.status().message();
   expect_close((*outputs)[0], (*outputs)[1], tolerance_of(shape.dtype));
@@ -122,7 +122,7 @@ TEST(OwnNodes, AttentionWithoutKeysOrQueries) {
     builder.output(builder.node("kpt.attention.default", attention_arguments(query, key, value, {}, 1, false),
                                 {{DType::kFloat32, {2, queries, 3, 8}}})[0]);
     const std::vector<Tensor> inputs = builder.draw_inputs();
-    const auto model = load_on_cpu(std::move(builder.model));
+    const auto model = load_here(std::move(builder.model));
     const auto outputs = execution_test::run(*model, inputs);
     ASSERT_TRUE(outputs.ok()) << outputs.status().message();
     EXPECT_EQ((*outputs)[0].dims(), (Dims{2, queries, 3, 8}));
@@ -141,7 +141,7 @@ TEST(OwnNodes, AttentionChecksTheRealSizes) {
     builder.output(builder.node("kpt.attention.default", attention_arguments(query, key, value, mask, 1, false),
                                 {{DType::kFloat32, {2, 5, 6, 8}}})[0]);
     const std::vector<Tensor> inputs = builder.draw_inputs();
-    const auto model = load_on_cpu(std::move(builder.model));
+    const auto model = load_here(std::move(builder.model));
     const Status status = execution_test::run(*model, inputs).status();
     EXPECT_EQ(status.code(), status.ok() ? StatusCode::kOk : StatusCode::kKernel);
     return std::string(status.message());
@@ -179,7 +179,7 @@ TEST_P(GluNode, IsWhatItMeans) {
     builder.output(
         builder.node("kpt.glu.default", {{"input", input}, {"activation", {activation}}}, {{dtype, half}})[0]);
     const std::vector<Tensor> inputs = builder.draw_inputs();
-    const auto model = load_on_cpu(std::move(builder.model));
+    const auto model = load_here(std::move(builder.model));
     const auto outputs = execution_test::run(*model, inputs);
     ASSERT_TRUE(outputs.ok()) << outputs.status().message();
     std::size_t place = 0;
@@ -241,7 +241,7 @@ TEST_P(RotaryNode, IsWhatItMeans) {
   builder.output(builder.node("aten.add.Tensor", {{"self", product(wide, cosines)}, {"other", product(turned, sines)}},
                               {{DType::kFloat64, sizes}})[0]);
   const std::vector<Tensor> inputs = builder.draw_inputs();
-  const auto model = load_on_cpu(std::move(builder.model));
+  const auto model = load_here(std::move(builder.model));
   const auto outputs = execution_test::run(*model, inputs);
   ASSERT_TRUE(outputs.ok()) << outputs.status().message();
   expect_close((*outputs)[0], (*outputs)[1], tolerance_of(shape.dtype));
@@ -262,7 +262,7 @@ TEST(OwnNodes, HalvesAndTablesThatDoNotFitAreFailures) {
     builder.output(builder.node("kpt.rotary.default", {{"input", input}, {"cos", table}, {"sin", table}},
                                 {{DType::kFloat32, input_sizes}})[0]);
     const std::vector<Tensor> inputs = builder.draw_inputs();
-    const auto model = load_on_cpu(std::move(builder.model));
+    const auto model = load_here(std::move(builder.model));
     return execution_test::run(*model, inputs).status().message();
   };
   EXPECT_THAT(failure({1, 2, 3, 5}, {3, 5}), HasSubstr("no two halves"));
@@ -273,7 +273,7 @@ TEST(OwnNodes, HalvesAndTablesThatDoNotFitAreFailures) {
   builder.output(builder.node("kpt.glu.default", {{"input", input}, {"activation", {std::string("silu")}}},
                               {{DType::kFloat32, {4, 3}}})[0]);
   const std::vector<Tensor> inputs = builder.draw_inputs();
-  const auto model = load_on_cpu(std::move(builder.model));
+  const auto model = load_here(std::move(builder.model));
   EXPECT_THAT(execution_test::run(*model, inputs).status().message(), HasSubstr("no two halves"));
 }
 

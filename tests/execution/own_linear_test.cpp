@@ -13,7 +13,7 @@ namespace kpt {
 namespace {
 
 using execution_test::GraphBuilder;
-using execution_test::load_on_cpu;
+using execution_test::load_here;
 using testing::HasSubstr;
 
 struct LinearCase {
@@ -128,7 +128,7 @@ TEST_P(OwnLinear, IsWhatItMeans) {
   LinearGraph graph(shape, seed);
   const std::vector<Tensor> inputs = graph.builder.draw_inputs();
   const Weights weights = graph.builder.model.weights;
-  const auto model = load_on_cpu(std::move(graph.builder.model));
+  const auto model = load_here(std::move(graph.builder.model));
   const auto outputs = execution_test::run(*model, inputs).value();
   ASSERT_EQ(outputs[0].element_count(), graph.rows * shape.n);
   const std::int64_t last = shape.leading.empty() ? 1 : shape.leading.back();
@@ -178,7 +178,7 @@ INSTANTIATE_TEST_SUITE_P(OwnNodes, OwnLinear,
 TEST(OwnLinear, PlanNamesTheKernelAndWhetherWeightsArePackedOnce) {
   for (const bool constant : {true, false}) {
     LinearGraph graph({"float32", {4}, 8, 16, true, false, constant, false, "none"}, 1);
-    const auto model = load_on_cpu(std::move(graph.builder.model));
+    const auto model = load_here(std::move(graph.builder.model));
     const std::string how = model->executable().plan().at(0).how;
     EXPECT_THAT(how, HasSubstr("own: float32"));
     EXPECT_EQ(how.find("packed in every run") == std::string::npos, constant) << how;
@@ -207,7 +207,7 @@ TEST(OwnLinear, WhatDoesNotFitIsAReasonOrAFailure) {
       {{"input", input}, {"weight", weight}, {"bias", {}}, {"residual", {}}, {"activation", {std::string("none")}}},
       {{DType::kFloat32, {2, 4}}})[0]);
   const std::vector<Tensor> inputs = builder.draw_inputs();
-  const auto model = load_on_cpu(std::move(builder.model));
+  const auto model = load_here(std::move(builder.model));
   EXPECT_THAT(execution_test::run(*model, inputs).status().message(),
               HasSubstr("the input's last axis is not as long as the weight's"));
 }
@@ -216,7 +216,7 @@ TEST(OwnLinear, EightThreadsShareThePackedWeights) {
   LinearGraph graph({"float32", {64}, 100, 120, true, true, true, false, "gelu"}, 5);
   std::vector<std::vector<Tensor>> inputs;
   for (int index = 0; index < 8; ++index) inputs.push_back(graph.builder.draw_inputs());
-  const auto model = load_on_cpu(std::move(graph.builder.model));
+  const auto model = load_here(std::move(graph.builder.model));
   std::vector<std::vector<Tensor>> expected;
   for (const auto& given : inputs) expected.push_back(execution_test::run(*model, given).value());
   std::atomic<int> wrong = 0;

@@ -17,7 +17,7 @@ namespace kpt {
 namespace {
 
 using execution_test::GraphBuilder;
-using execution_test::load_on_cpu;
+using execution_test::load_here;
 using testing::HasSubstr;
 
 struct NormCase {
@@ -82,7 +82,7 @@ TEST_P(AddNorm, IsWhatItMeans) {
   builder.output(results[1]);
   const std::vector<Tensor> inputs = builder.draw_inputs();
   const Weights weights = builder.model.weights;
-  const auto model = load_on_cpu(std::move(builder.model));
+  const auto model = load_here(std::move(builder.model));
   const std::vector<Tensor> outputs = execution_test::run(*model, inputs).value();
   const auto [normed, sum] = norm_exactly(shape, inputs[0], shape.residual ? inputs[1] : Tensor(),
                                           shape.weights ? weights.at("weight") : Tensor(),
@@ -134,7 +134,7 @@ TEST(OwnNodes, SixteenBitWeightsAreTheirNumbers) {
         builder.model.graph.at(*argument.value_id()).tensor.dtype = DType::kFloat32;
       }
     }
-    const auto model = load_on_cpu(std::move(builder.model));
+    const auto model = load_here(std::move(builder.model));
     return execution_test::run(*model, inputs).value()[0];
   };
   EXPECT_TRUE(execution_test::same_bytes(run(false), run(true)));
@@ -167,7 +167,7 @@ glu: float32[1, s0, 4, 6] = kpt.glu.default(input=%attention, activation="gelu")
 output %glu "out"
 )")
                        .value();
-  const auto model = load_on_cpu(std::move(imported));
+  const auto model = load_here(std::move(imported));
   GraphBuilder builder(seed);
   const Tensor longest = builder.draw(DType::kFloat32, {1, 256, 48});
   const auto run = [&](std::int64_t length) {
@@ -191,7 +191,7 @@ TEST(OwnNodes, PlanNamesTheKernel) {
   const auto input = builder.input("input", DType::kFloat32, {2, 8});
   const auto first = builder.add_norm(input, {}, {2, 8});
   builder.output(builder.add_norm(first[0], first[1], {2, 8})[0]);
-  const auto model = load_on_cpu(std::move(builder.model));
+  const auto model = load_here(std::move(builder.model));
   const std::vector<NodePlan> plan = model->executable().plan();
   ASSERT_EQ(plan.size(), 2U);
   EXPECT_THAT(plan[0].how, testing::StartsWith("own: layer_norm_"));
@@ -246,7 +246,7 @@ TEST(OwnNodes, RecordedSizesThatLieAreFailuresNotWrites) {
       builder.output(builder.add_norm(first[0], first[1], {2, 8})[0]);
       builder.set_sizes(first[result], lie);
       const std::vector<Tensor> inputs = builder.draw_inputs();
-      const auto model = load_on_cpu(std::move(builder.model));
+      const auto model = load_here(std::move(builder.model));
       const auto outputs = execution_test::run(*model, inputs);
       if (lie[1] == 0) continue;  // nothing is planned for it; what really comes is used
       ASSERT_FALSE(outputs.ok());
@@ -267,7 +267,7 @@ TEST(OwnNodes, OperandsThatAreNotAsRecordedAreFailures) {
     const auto other = builder.node(target, arguments, {{dtype, recorded}})[0];
     builder.output(as_residual ? builder.add_norm(input, other, {2, 8})[0] : builder.add_norm(other, {}, {2, 8})[0]);
     const std::vector<Tensor> inputs = builder.draw_inputs();
-    const auto model = load_on_cpu(std::move(builder.model));
+    const auto model = load_here(std::move(builder.model));
     return execution_test::run(*model, inputs).status().message();
   };
   EXPECT_THAT(failure("aten.isnan.default", {}, DType::kFloat32, {2, 8}, false),
@@ -285,7 +285,7 @@ TEST(OwnNodes, EightThreadsOnOneModelGiveTheSameBitsAsOne) {
   execution_test::add_block(builder);
   std::vector<std::vector<Tensor>> inputs;
   for (int index = 0; index < 8; ++index) inputs.push_back(builder.draw_inputs());
-  const auto model = load_on_cpu(std::move(builder.model));
+  const auto model = load_here(std::move(builder.model));
   std::vector<std::vector<Tensor>> expected;
   for (const auto& given : inputs) expected.push_back(execution_test::run(*model, given).value());
   std::atomic<int> wrong = 0;

@@ -44,7 +44,12 @@ c10::DeviceIndex require_device(std::int32_t index) {
   // libtorch rounds the operands of float32 convolutions to TF32 unless told not to; less precision is a level's
   // choice, not the library's.
   static std::once_flag once;
-  std::call_once(once, [] { at::globalContext().setAllowTF32CuDNN(false); });
+  std::call_once(once, [] {
+    at::globalContext().setAllowTF32CuDNN(false);
+    // cuDNN's attention gives a row that a mask of truth values lets look nowhere a value (seen with 2.11); the others
+    // give zero.
+    at::globalContext().setSDPUseCuDNN(false);
+  });
   return static_cast<c10::DeviceIndex>(index);
 }
 

@@ -1,0 +1,61 @@
+// Without a GPU: targets are there all the same, devices are a sentence.
+#include "backends/nvidia/nvidia_backend.h"
+
+#include <gmock/gmock.h>
+
+#include "support/hardware_fixture.h"
+
+namespace kpt {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Not;
+
+BackendContext empty_machine(const std::filesystem::path& root) {
+  BackendContext context;
+  context.detection.files = SystemFiles(root);
+  context.detection.environment = Environment({});
+  return context;
+}
+
+const Target* find_target(const Backend& backend, std::string_view name) {
+  for (const Target* target : backend.targets()) {
+    if (target->name() == name) return target;
+  }
+  return nullptr;
+}
+
+TEST(NvidiaBackend, TargetsAreThereWithoutAGpu) {
+  const testing::TemporaryFolder folder;
+  const auto backend = make_nvidia_backend(empty_machine(folder.path()));
+  EXPECT_EQ(backend->name(), "nvidia");
+  for (const char* name : {"nvidia:sm_75", "nvidia:sm_80", "nvidia:sm_89", "nvidia:sm_90", "nvidia:sm_100"}) {
+    EXPECT_NE(find_target(*backend, name), nullptr) << name;
+  }
+  EXPECT_EQ(find_target(*backend, "nvidia:sm_60"), nullptr) << "libtorch has no code for Pascal any more";
+}
+
+TEST(NvidiaBackend, PrecisionsFollowTheArchitecture) {
+  const testing::TemporaryFolder folder;
+  const auto backend = make_nvidia_backend(empty_machine(folder.path()));
+  const Capabilities& turing = find_target(*backend, "nvidia:sm_75")->capabilities();
+  const Capabilities& hopper = find_target(*backend, "nvidia:sm_90")->capabilities();
+  EXPECT_THAT(turing.matrix_dtypes, Not(Contains(DType::kBFloat16)));
+  EXPECT_THAT(hopper.matrix_dtypes, Contains(DType::kBFloat16));
+  EXPECT_TRUE(turing.own_operators.empty()) << "our kernels start at Ampere";
+  EXPECT_THAT(hopper.features, Contains("hopper"));
+  EXPECT_TRUE(hopper.graph_capture && hopper.streams && !hopper.product_takes_residual);
+}
+
+TEST(NvidiaBackend, WithoutADriverDevicesAreOneSentence) {
+  const testing::TemporaryFolder folder;
+  const auto backend = make_nvidia_backend(empty_machine(folder.path()));
+  const auto devices = backend->devices();
+  ASSERT_FALSE(devices.ok());
+  // Where libtorch is missing too, that is the reason.
+  EXPECT_FALSE(devices.status().message().empty());
+  EXPECT_EQ(devices.status().message().find('\n'), std::string::npos);
+}
+
+}  // namespace
+}  // namespace kpt

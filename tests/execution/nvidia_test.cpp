@@ -1,0 +1,230 @@
+// What only a GPU has: runs that are captured, memory that runs out while the host's does not, results that stay there.
+#include <atomic>
+#include <cmath>
+#include <random>
+#include <thread>
+
+#include <gmock/gmock.h>
+
+#include "ir/text.h"
+#include "own_node_graph.h"
+
+namespace kpt::execution_test {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20U;
+
+std::vector<Tensor> run_once(Executable& executable, const std::vector<Tensor>& inputs, bool stay = false) {
+  RunContext context;
+  context.outputs_on_device = stay;
+  std::vector<Tensor> outputs;
+  const Status status = executable.run(context, inputs, outputs);
+  EXPECT_TRUE(status.ok()) << status.message();
+  return outputs;
+}
+
+// left + right, broadcast: [rows, 1] and [1, columns] give [rows, columns].
+ImportedModel make_sum(std::int64_t rows, std::int64_t columns) {
+  GraphBuilder builder(1);
+  const auto left = builder.input("left", DType::kFloat32, {rows, 1});
+  const auto right = builder.input("right", DType::kFloat32, {1, columns});
+  builder.output(
+      builder.node("aten.add.Tensor", {{"self", left}, {"other", right}}, {{DType::kFloat32, {rows, columns}}})[0]);
+  return std::move(builder.model);
+}
+
+Tensor filled(const std::vector<std::int64_t>& sizes, float value) {
+  Tensor tensor = Tensor::empty(DType::kFloat32, sizes).value();
+  for (float& element : tensor.elements<float>()) element = value;
+  return tensor;
+}
+
+TEST(Nvidia, CapturedRunsGiveTheBitsOfTheFirst) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  const auto model = load_here(make_bert(seed));
+  Executable& executable = model->executable();
+  EXPECT_THAT(executable.describe_runs(), HasSubstr("0 captured"));
+  const std::vector<Tensor> first = make_inputs(model->graph(), seed);
+  const std::vector<Tensor> second = make_inputs(model->graph(), seed + 1);
+  const std::vector<Tensor> plain_first = run_once(executable, first);
+  const std::vector<Tensor> captured_second = run_once(executable, second);
+  EXPECT_THAT(executable.describe_runs(), HasSubstr("1 captured"));
+  const std::vector<Tensor> captured_first = run_once(executable, first);
+  ASSERT_EQ(plain_first.size(), captured_first.size());
+  for (std::size_t index = 0; index < plain_first.size(); ++index) {
+    EXPECT_TRUE(same_bytes(plain_first[index], captured_first[index])) << index;
+    EXPECT_FALSE(same_bytes(plain_first[index], captured_second[index])) << index;
+  }
+}
+
+TEST(Nvidia, ResultsMayStayAndBeTakenAgain) {
+  PlacedDevice placed = find_device_under_test();
+  const auto model = load_here(make_sum(3, 5));
+  const Tensor left = filled({3, 1}, 2);
+  const Tensor right = filled({1, 5}, 4);
+  for (int round = 0; round < 3; ++round) {
+    const std::vector<Tensor> stayed = run_once(model->executable(), {left, right}, true);
+    EXPECT_EQ(stayed[0].device(), "nvidia:0");
+    const auto next = load_here(make_sum(3, 5));
+    // The device's memory as an input, and one that was uploaded by hand.
+    const Tensor uploaded = placed.device->upload(filled({1, 5}, 0.5F)).value();
+    const Tensor column = Tensor::unchecked(stayed[0].buffer(), DType::kFloat32, {3, 1}, {5, 1}, 0);
+    const std::vector<Tensor> sums = run_once(next->executable(), {column, uploaded});
+    for (const float element : sums[0].elements<float>()) EXPECT_EQ(element, 6.5F);
+    EXPECT_EQ(placed.device->download(stayed[0]).value().elements<float>()[14], 6.0F);
+  }
+}
+
+TEST(Nvidia, RowsThatMayLookNowhereAreZero) {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    GraphBuilder builder(std::random_device{}());
+    const std::vector<std::int64_t> sizes = {2, 4, 16, 64};
+    const auto query = builder.input("query", dtype, sizes);
+    const auto key = builder.input("key", dtype, sizes);
+    const auto value = builder.input("value", dtype, sizes);
+    const auto mask = builder.input("mask", DType::kBool, {2, 1, 16, 16});
+    builder.output(builder.node(
+        "kpt.attention.default",
+        {{"query", query}, {"key", key}, {"value", value}, {"mask", mask}, {"scale", {0.125}}, {"causal", {false}}},
+        {{dtype, {2, 16, 4, 64}}})[0]);
+    std::vector<Tensor> inputs = builder.draw_inputs();
+    for (std::size_t column = 0; column < 16; ++column) inputs[3].elements<std::uint8_t>()[5 * 16 + column] = 0;
+    const auto model = load_here(std::move(builder.model));
+    const std::vector<Tensor> outputs = run_once(model->executable(), inputs);
+    const auto row_bytes = static_cast<std::size_t>(4 * 64) * element_bytes(dtype);
+    const auto* row = static_cast<const std::uint8_t*>(outputs[0].data()) + 5 * row_bytes;
+    for (std::size_t byte = 0; byte < row_bytes; ++byte) {
+      if (dtype == DType::kFloat32) ASSERT_EQ(row[byte] & (byte % 4 == 3 ? 0x7f : 0xff), 0) << byte;
+      if (dtype == DType::kBFloat16) ASSERT_EQ(row[byte] & (byte % 2 == 1 ? 0x7f : 0xff), 0) << byte;
+    }
+  }
+}
+
+TEST(Nvidia, EightThreadsGiveTheBitsOfOne) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  const auto model = load_here(make_bert(seed));
+  std::vector<std::vector<Tensor>> inputs;
+  std::vector<std::vector<Tensor>> expected;
+  for (std::uint64_t index = 0; index < 8; ++index) {
+    inputs.push_back(make_inputs(model->graph(), seed + index));
+    expected.push_back(run_once(model->executable(), inputs.back()));
+  }
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (std::size_t thread = 0; thread < 8; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (int round = 0; round < 50; ++round) {
+        const std::vector<Tensor> outputs = run_once(model->executable(), inputs[thread]);
+        for (std::size_t index = 0; index < outputs.size(); ++index) {
+          if (!same_bytes(outputs[index], expected[thread][index])) ++wrong;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(Nvidia, ManyShapesAreForgottenInTurn) {
+  ImportedModel imported;
+  imported.graph = ir::read_graph(R"(kpt_graph 1
+symbol s0 in 1..256
+input x: float32[s0, 8]
+result: float32[s0, 8] = aten.relu.default(self=%x)
+output %result "out"
+)")
+                       .value();
+  const auto model = load_here(std::move(imported));
+  for (int round = 0; round < 2; ++round) {
+    for (std::int64_t rows = 1; rows <= 100; ++rows) {
+      for (int again = 0; again < 3; ++again) {
+        const auto outputs = run_once(model->executable(), {filled({rows, 8}, static_cast<float>(rows))});
+        ASSERT_EQ(outputs[0].dims()[0], rows);
+        ASSERT_EQ(outputs[0].elements<float>()[static_cast<std::size_t>(rows * 8 - 1)], static_cast<float>(rows));
+      }
+    }
+  }
+  EXPECT_THAT(model->executable().describe_runs(), HasSubstr("32 captured"));
+}
+
+// Takes the device's memory until less than `left` bytes can be had.
+std::vector<Tensor> fill(Device& device, std::uint64_t left) {
+  std::vector<Tensor> blocks;
+  for (std::uint64_t bytes = 8192 * kMiB; bytes >= left; bytes /= 2) {
+    while (true) {
+      auto block = device.allocate(DType::kUInt8, std::vector<std::int64_t>{static_cast<std::int64_t>(bytes)});
+      if (!block.ok()) {
+        EXPECT_EQ(block.status().code(), StatusCode::kOutOfMemory) << block.status().message();
+        break;
+      }
+      blocks.push_back(std::move(block).value());
+    }
+  }
+  return blocks;
+}
+
+TEST(Nvidia, MemoryThatRunsOutIsATypedErrorAndTheNextRunIsRight) {
+  PlacedDevice placed = find_device_under_test();
+  const auto small = load_here(make_sum(3, 5));
+  const auto large = load_here(make_sum(32768, 32768));  // 4 GiB of results
+  const std::vector<Tensor> small_inputs = {filled({3, 1}, 1), filled({1, 5}, 2)};
+  const std::vector<Tensor> large_inputs = {filled({32768, 1}, 1), filled({1, 32768}, 2)};
+  for (int round = 0; round < 3; ++round) run_once(small->executable(), small_inputs);
+  for (const bool captured : {false, true}) {
+    if (captured) run_once(large->executable(), large_inputs, true);
+    {
+      const std::vector<Tensor> blocks = fill(*placed.device, 1024 * kMiB);
+      ASSERT_FALSE(blocks.empty());
+      RunContext context;
+      context.outputs_on_device = true;
+      std::vector<Tensor> outputs;
+      const Status status = large->executable().run(context, large_inputs, outputs);
+      ASSERT_EQ(status.code(), StatusCode::kOutOfMemory) << status.message();
+      EXPECT_EQ(status.vendor(), Vendor::kNvidia);
+      EXPECT_THAT(status.to_string(), HasSubstr("free_bytes="));
+      // A model of 4 GiB does not fit either.
+      GraphBuilder builder(5);
+      const auto input = builder.input("input", DType::kFloat32, {1, 32768});
+      const auto weight = builder.weight("weight", DType::kFloat32, {1, 1});
+      builder.output(
+          builder.node("aten.add.Tensor", {{"self", input}, {"other", weight}}, {{DType::kFloat32, {1, 32768}}})[0]);
+      builder.set_sizes(weight, {32768, 32768});
+      builder.model.weights.insert_or_assign("weight", filled({32768, 32768}, 0));
+      auto program = placed.device->target().compile(builder.model.graph);
+      ASSERT_TRUE(program.ok()) << program.status().message();
+      Device* const devices[] = {placed.device};
+      const auto loaded = placed.backend->load(std::move(program).value(), builder.model.weights, devices);
+      EXPECT_EQ(loaded.status().code(), StatusCode::kOutOfMemory) << loaded.status().message();
+      // What fits still runs.
+      const auto sums = run_once(small->executable(), small_inputs);
+      for (const float element : sums[0].elements<float>()) EXPECT_EQ(element, 3.0F);
+    }
+    const auto sums = run_once(large->executable(), large_inputs, true);
+    EXPECT_EQ(placed.device->download(Tensor::unchecked(sums[0].buffer(), DType::kFloat32, {4}, {1}, 1000))
+                  .value()
+                  .elements<float>()[3],
+              3.0F);
+  }
+}
+
+TEST(Nvidia, RunsAndLoadsLeaveNoMemoryBehind) {
+  PlacedDevice placed = find_device_under_test();
+  const auto free_now = [&] { return fill(*placed.device, 512 * kMiB).size(); };
+  const auto model = load_here(make_bert(9));
+  const std::vector<Tensor> inputs = make_inputs(model->graph(), 9);
+  for (int round = 0; round < 10; ++round) run_once(model->executable(), inputs);
+  const std::size_t before = free_now();
+  for (int round = 0; round < 2000; ++round) run_once(model->executable(), inputs);
+  for (int round = 0; round < 30; ++round) {
+    const auto other = load_here(make_bert(static_cast<std::uint64_t>(round)));
+    for (int again = 0; again < 3; ++again) run_once(other->executable(), inputs);
+  }
+  EXPECT_EQ(free_now(), before);
+}
+
+}  // namespace
+}  // namespace kpt::execution_test
