@@ -28,6 +28,7 @@ endforeach()
 list(APPEND code_flags -gencode=arch=compute_${newest},code=compute_${newest})
 get_filename_component(cuda_root "${KPT_NVCC}" REALPATH)
 get_filename_component(cuda_root "${cuda_root}/../.." ABSOLUTE)
+set(KPT_CUDA_ROOT "${cuda_root}" CACHE INTERNAL "the toolkit that nvcc belongs to")
 
 set(cuda_objects)
 foreach(family IN LISTS families)
