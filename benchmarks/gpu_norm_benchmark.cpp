@@ -97,6 +97,8 @@ void run_case(gpu::Launcher& launcher, cudaStream_t stream, std::int64_t rows, s
         gpu::NormCall call;
         call.dtype = DType::kBFloat16;
         call.kind = kind;
+        call.weight_dtype = DType::kBFloat16;
+        call.bias_dtype = DType::kBFloat16;
         call.input = buffers.input;
         call.residual = with_residual ? buffers.residual : nullptr;
         call.weight = weight;
@@ -118,6 +120,7 @@ void run_case(gpu::Launcher& launcher, cudaStream_t stream, std::int64_t rows, s
     gpu::NormBackwardCall call;
     call.dtype = DType::kBFloat16;
     call.kind = kind;
+    call.weight_dtype = DType::kBFloat16;
     call.weight = weight;
     call.mean = layer ? static_cast<const float*>(statistics) : nullptr;
     call.scale = static_cast<const float*>(statistics) + rows;
