@@ -10,6 +10,7 @@ using Name = std::string_view;
 
 constexpr Name kLinear[] = {"input", "weight", "bias", "residual", "activation"};
 constexpr Name kLinearInt8[] = {"input", "weight", "scale", "bias", "residual", "activation"};
+constexpr Name kLinearFp8[] = {"input", "weight", "scale", "bias", "residual", "activation"};
 constexpr Name kLinearInt4[] = {"input", "weight", "scale", "bias", "residual", "activation", "group"};
 constexpr Name kAttention[] = {"query", "key", "value", "mask", "scale", "causal"};
 constexpr Name kAddNorm[] = {"input", "residual", "weight", "bias", "epsilon", "kind"};
@@ -19,10 +20,15 @@ constexpr Name kConv2d[] = {"input",   "weight",   "bias",   "residual",  "strid
                             "padding", "dilation", "groups", "activation"};
 
 constexpr OwnOperator kOperators[] = {
-    {"kpt.linear.default", kLinear, 1},          {"kpt.linear_int8.default", kLinearInt8, 1},
-    {"kpt.linear_int4.default", kLinearInt4, 1}, {"kpt.attention.default", kAttention, 1},
-    {"kpt.add_norm.default", kAddNorm, 2},       {"kpt.glu.default", kGlu, 1},
-    {"kpt.rotary.default", kRotary, 1},          {"kpt.conv2d.default", kConv2d, 1},
+    {"kpt.linear.default", kLinear, 1},
+    {"kpt.linear_int8.default", kLinearInt8, 1},
+    {"kpt.linear_int4.default", kLinearInt4, 1},
+    {"kpt.linear_fp8.default", kLinearFp8, 1},
+    {"kpt.attention.default", kAttention, 1},
+    {"kpt.add_norm.default", kAddNorm, 2},
+    {"kpt.glu.default", kGlu, 1},
+    {"kpt.rotary.default", kRotary, 1},
+    {"kpt.conv2d.default", kConv2d, 1},
 };
 
 constexpr std::array<Name, 10> kActivations = {"none",    "relu", "gelu",      "gelu_tanh",   "silu",

@@ -37,7 +37,7 @@ std::string levels_page() {
       "| exact | the same operations on the same numbers |\n"
       "| reassociated | the same mathematics in the model's own precision: another order of sums, one rounding less |\n"
       "| bfloat16 | products of bfloat16 numbers, sums in float32 |\n"
-      "| int8 | products of 8-bit numbers, sums in 32 bits; scales per row |\n"
+      "| int8 | products of 8-bit numbers (integers or FP8), sums in 32 bits; scales per row |\n"
       "| int4 | weights in 4 bits, products in float32; scales per group |\n\n"
       "## Levels\n\n"
       "| level | coarsest class | passes |\n|---|---|---|\n";

@@ -49,6 +49,8 @@ constexpr PipelineRow kRows[] = {
     {&kFuseNorm, kEvery, "takes the additions that no product took", Accuracy::kReassociated},
     {&kFuseConv, kEvery, "after batch norms are gone", Accuracy::kReassociated},
     {&kChannelsLast, kEvery, "after convolutions are nodes of ours, which decide their layout", Accuracy::kExact},
+    {&kQuantizeFp8, at(Level::kAggressive), "before int8: where both are fast, FP8 keeps small numbers better",
+     Accuracy::kInt8},
     {&kQuantizeInt8, at(Level::kAggressive), "before bfloat16, which takes what is left", Accuracy::kInt8},
     {&kAssignBf16, at(Level::kBalanced) | at(Level::kAggressive), "after all fusions: it changes nodes of ours only",
      Accuracy::kBfloat16},

@@ -20,7 +20,7 @@ enum class Accuracy : std::uint8_t {
   kExact,         // the same operations on the same numbers
   kReassociated,  // the same mathematics in the model's own precision: another order of sums, one rounding less
   kBfloat16,      // products of bfloat16 numbers
-  kInt8,          // products of 8-bit numbers
+  kInt8,          // products of 8-bit numbers, integers or FP8
   kInt4,          // weights in 4 bits
 };
 std::string_view accuracy_name(Accuracy accuracy);

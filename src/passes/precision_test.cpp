@@ -11,6 +11,7 @@
 #include "passes/pass_testing.h"
 #include "passes/pipeline.h"
 #include "passes/runner.h"
+#include "passes/weight_values.h"
 
 namespace kpt {
 namespace {
@@ -85,6 +86,32 @@ TEST(QuantizeInt4, GroupsOfARow) {
   EXPECT_THAT(run.record.details, Contains(HasSubstr("second stays as it is")));
 }
 
+TEST(QuantizeFp8, EveryCodeIsTheNearestNumber) {
+  // All numbers of the type, by their codes; the two above 0x7e are no numbers.
+  std::vector<double> numbers;
+  for (int code = 0; code < 0x7f; ++code) {
+    const int exponent = code >> 3;
+    const int mantissa = code & 7;
+    numbers.push_back(exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8 + mantissa, exponent - 10));
+  }
+  for (std::size_t code = 0; code < numbers.size(); ++code) {
+    EXPECT_EQ(to_float8_e4m3fn(numbers[code]), code);
+    EXPECT_EQ(to_float8_e4m3fn(-numbers[code]), code | 0x80U);
+  }
+  const std::uint64_t seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937_64 random(seed);
+  for (int round = 0; round < 20000; ++round) {
+    const double value =
+        std::ldexp(std::uniform_real_distribution<double>(0, 1)(random), static_cast<int>(random() % 24) - 14);
+    const double chosen = numbers[to_float8_e4m3fn(value)];
+    for (const double other : numbers) ASSERT_LE(std::fabs(chosen - value), std::fabs(other - value)) << value;
+  }
+  EXPECT_EQ(to_float8_e4m3fn(1e9), 0x7e);
+  EXPECT_EQ(to_float8_e4m3fn(8.5), 0x50) << "ties go to the even one of 8 and 9";
+  EXPECT_EQ(to_float8_e4m3fn(9.5), 0x52) << "ties go to the even one of 9 and 10";
+}
+
 TEST(Precision, KeptNodesAndStrangeWeightsStay) {
   for (const char* pass : {"quantize_int8", "quantize_int4", "assign_bf16"}) {
     const Outcome run = run_pass(kTwoProducts, pass, {"first", "second"});
@@ -102,6 +129,7 @@ TEST(Precision, NeedsTheTargetsTypes) {
   capabilities.matrix_dtypes.clear();
   EXPECT_FALSE(find_pass("assign_bf16")->applies(capabilities).supported);
   EXPECT_FALSE(find_pass("quantize_int8")->applies(capabilities).supported);
+  EXPECT_FALSE(find_pass("quantize_fp8")->applies(capabilities).supported);
   EXPECT_TRUE(find_pass("quantize_int4")->applies(capabilities).supported);
 }
 

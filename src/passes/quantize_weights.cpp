@@ -64,14 +64,43 @@ Result<Quantized> quantize_int4(const std::vector<double>& values, std::int64_t 
   return Quantized{std::move(weight), std::move(scale)};
 }
 
-// Goes over all kpt.linear; `quantize` gives the weights of one, or says in `group` that it cannot (0).
+Result<Quantized> quantize_fp8(const std::vector<double>& values, std::int64_t rows, std::int64_t columns) {
+  constexpr double kGreatest = 448;
+  KPT_ASSIGN_OR_RETURN(Tensor weight, Tensor::empty(DType::kFloat8E4M3FN, Dims{rows, columns}));
+  KPT_ASSIGN_OR_RETURN(Tensor scale, Tensor::empty(DType::kFloat32, Dims{rows}));
+  const auto width = static_cast<std::size_t>(columns);
+  for (std::size_t row = 0; row < static_cast<std::size_t>(rows); ++row) {
+    const auto stretch = std::span(values).subspan(row * width, width);
+    double greatest = 0;
+    for (const double value : stretch) greatest = std::max(greatest, std::fabs(value));
+    auto step = static_cast<float>(greatest / kGreatest);
+    if (!(step > 0)) step = 1;
+    scale.elements<float>()[row] = step;
+    for (std::size_t at = 0; at < width; ++at) {
+      weight.elements<std::uint8_t>()[row * width + at] = to_float8_e4m3fn(stretch[at] / static_cast<double>(step));
+    }
+  }
+  return Quantized{std::move(weight), std::move(scale)};
+}
+
+enum class Form : std::uint8_t { kInt8, kInt4, kFp8 };
+
+// "int8": the end of the weight's name and of the pass's.
+const char* name_of(Form form) { return form == Form::kInt8 ? "int8" : (form == Form::kInt4 ? "int4" : "fp8"); }
+
+std::string_view target_of(Form form) {
+  return form == Form::kInt8 ? kLinearInt8Target : (form == Form::kInt4 ? kLinearInt4Target : kLinearFp8Target);
+}
+
+// Goes over all kpt.linear.
 class Quantization {
  public:
-  Quantization(ir::Graph& graph, PassContext& context) : edit_(graph, context.weights), context_(context) {}
+  Quantization(ir::Graph& graph, PassContext& context, Form form)
+      : edit_(graph, context.weights), context_(context), form_(form) {}
 
-  Result<PassStats> run(bool four_bits) {
+  Result<PassStats> run() {
     for (NodeIndex index = 0; index < edit_.size(); ++index) {
-      if (edit_.node(index).target == kLinearTarget) KPT_RETURN_IF_ERROR(try_node(index, four_bits));
+      if (edit_.node(index).target == kLinearTarget) KPT_RETURN_IF_ERROR(try_node(index));
     }
     return std::move(stats_);
   }
@@ -79,7 +108,21 @@ class Quantization {
  private:
   void leave(const std::string& name, const char* why) { stats_.details.push_back(name + " stays as it is: " + why); }
 
-  Status try_node(NodeIndex index, bool four_bits) {
+  // Why a matrix cannot be stored in this form; null when it can.
+  const char* find_obstacle(std::int64_t rows, std::int64_t columns, std::int64_t group) const {
+    if (form_ == Form::kInt4 && columns % group != 0) return "its width is no multiple of 32";
+    if (form_ == Form::kFp8 && (rows % 16 != 0 || columns % 16 != 0)) return "its sizes are no multiples of 16";
+    return nullptr;
+  }
+
+  Result<Quantized> quantize(const std::vector<double>& values, const Tensor& weight, std::int64_t group) const {
+    const std::int64_t rows = weight.dims()[0];
+    const std::int64_t columns = weight.dims()[1];
+    if (form_ == Form::kInt4) return quantize_int4(values, rows, columns, group);
+    return form_ == Form::kInt8 ? quantize_int8(values, rows, columns) : quantize_fp8(values, rows, columns);
+  }
+
+  Status try_node(NodeIndex index) {
     const std::string name = edit_.node(index).name;
     const LinearCall call = read_linear(edit_.node(index));
     const Tensor* weight = edit_.constant(call.weight);
@@ -90,8 +133,8 @@ class Quantization {
     }
     const std::int64_t columns = weight->dims()[1];
     const std::int64_t group = columns % 64 == 0 ? 64 : 32;
-    if (four_bits && columns % group != 0) {
-      leave(name, "its width is no multiple of 32");
+    if (const char* why = find_obstacle(weight->dims()[0], columns, group)) {
+      leave(name, why);
       return {};
     }
     auto known = done_.find(ir::index_of(call.weight));
@@ -101,9 +144,8 @@ class Quantization {
         leave(name, "its weight has an element that is no finite number");
         return {};
       }
-      KPT_ASSIGN_OR_RETURN(Quantized made, four_bits ? quantize_int4(values, weight->dims()[0], columns, group)
-                                                     : quantize_int8(values, weight->dims()[0], columns));
-      const std::string base = edit_.graph().at(call.weight).name + (four_bits ? "_int4" : "_int8");
+      KPT_ASSIGN_OR_RETURN(Quantized made, quantize(values, *weight, group));
+      const std::string base = edit_.graph().at(call.weight).name + "_" + name_of(form_);
       const ir::ValueId small = edit_.add_weight(base, std::move(made.weight));
       known = done_
                   .emplace(ir::index_of(call.weight),
@@ -113,8 +155,8 @@ class Quantization {
     std::vector<ir::NamedArgument> arguments = linear_arguments(call);
     arguments[1].value = {known->second.first};
     arguments.insert(arguments.begin() + 2, {"scale", {known->second.second}});
-    if (four_bits) arguments.push_back({"group", {group}});
-    edit_.replace_call(index, std::string(four_bits ? kLinearInt4Target : kLinearInt8Target), std::move(arguments));
+    if (form_ == Form::kInt4) arguments.push_back({"group", {group}});
+    edit_.replace_call(index, std::string(target_of(form_)), std::move(arguments));
     ++stats_.changes;
     stats_.details.push_back(name);
     return {};
@@ -122,18 +164,28 @@ class Quantization {
 
   GraphEdit edit_;
   PassContext& context_;
+  Form form_;
   PassStats stats_;
   std::map<std::uint32_t, std::pair<ir::ValueId, ir::ValueId>> done_;  // by weight
 };
 
-Result<PassStats> run_int8(ir::Graph& graph, PassContext& context) { return Quantization(graph, context).run(false); }
-Result<PassStats> run_int4(ir::Graph& graph, PassContext& context) { return Quantization(graph, context).run(true); }
+template <Form form>
+Result<PassStats> run(ir::Graph& graph, PassContext& context) {
+  return Quantization(graph, context, form).run();
+}
 
 Support applies_int8(const Capabilities& capabilities) {
   if (!has_matrix_dtype(capabilities, DType::kInt8)) {
     return {false, "the target multiplies int8 matrices no faster than float32 ones"};
   }
   return needs_own_operators(capabilities, {kLinearTarget, kLinearInt8Target});
+}
+
+Support applies_fp8(const Capabilities& capabilities) {
+  if (!has_matrix_dtype(capabilities, DType::kFloat8E4M3FN)) {
+    return {false, "the target does not multiply FP8 matrices"};
+  }
+  return needs_own_operators(capabilities, {kLinearTarget, kLinearFp8Target});
 }
 
 Support applies_int4(const Capabilities& capabilities) {
@@ -143,8 +195,10 @@ Support applies_int4(const Capabilities& capabilities) {
 }  // namespace
 
 const Pass kQuantizeInt8 = {"quantize_int8", "products in int8: a scale per row of the weight and of the input", false,
-                            applies_int8, run_int8};
+                            applies_int8, run<Form::kInt8>};
+const Pass kQuantizeFp8 = {"quantize_fp8", "products in FP8 (E4M3): a scale per row of the weight and of the input",
+                           false, applies_fp8, run<Form::kFp8>};
 const Pass kQuantizeInt4 = {"quantize_int4", "weights of products in 4 bits, a scale per group of a row", false,
-                            applies_int4, run_int4};
+                            applies_int4, run<Form::kInt4>};
 
 }  // namespace kpt

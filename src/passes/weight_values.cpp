@@ -1,5 +1,6 @@
 #include "passes/weight_values.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -103,6 +104,19 @@ Result<Tensor> round_to_bfloat16(const Tensor& tensor) {
     to[index] = static_cast<std::uint16_t>((std::isnan(from[index]) ? bits | 0x400000U : rounded) >> 16U);
   }
   return result;
+}
+
+std::uint8_t to_float8_e4m3fn(double value) {
+  constexpr double kGreatest = 448;
+  const double size = std::min(std::fabs(value), kGreatest);
+  int exponent = 0;
+  std::frexp(size, &exponent);  // size = fraction · 2^exponent, fraction in [0.5, 1)
+  // Three bits behind the leading one; below 2^-6 the step stays that of the smallest normal number.
+  const int step_exponent = std::max(exponent - 1, -6) - 3;
+  const double steps = std::nearbyint(std::ldexp(size, -step_exponent));  // at most 16, which is the next exponent
+  // Codes count steps on from binade to binade: 8 for each exponent.
+  const auto code = static_cast<unsigned>((step_exponent + 9) * 8 + static_cast<int>(steps));
+  return static_cast<std::uint8_t>(code | (std::signbit(value) ? 0x80U : 0U));
 }
 
 Result<Tensor> concatenate_rows(std::span<const Tensor> tensors) {

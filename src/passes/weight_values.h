@@ -1,6 +1,7 @@
 // Weights as numbers: how passes compute new weights from old ones, in double.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -18,6 +19,9 @@ Result<Tensor> make_weight(DType dtype, std::span<const std::int64_t> dims, std:
 
 // float32 → bfloat16, rounded to nearest even; NaN stays NaN.
 Result<Tensor> round_to_bfloat16(const Tensor& tensor);
+
+// The code of the float8_e4m3fn nearest to a finite number, ties to even; beyond 448 the greatest.
+std::uint8_t to_float8_e4m3fn(double value);
 
 // Rows of one matrix below those of another (axis 0), of one type. Copies bytes: nothing is rounded.
 Result<Tensor> concatenate_rows(std::span<const Tensor> tensors);

@@ -1,5 +1,7 @@
 // What only a GPU has: runs that are captured, memory that runs out while the host's does not, results that stay there.
+#include <array>
 #include <atomic>
+#include <bit>
 #include <cmath>
 #include <random>
 #include <thread>
@@ -8,6 +10,7 @@
 
 #include "ir/text.h"
 #include "own_node_graph.h"
+#include "passes/weight_values.h"
 
 namespace kpt::execution_test {
 namespace {
@@ -100,6 +103,58 @@ TEST(Nvidia, RowsThatMayLookNowhereAreZero) {
       const std::size_t width = element_bytes(dtype);
       const int bits = byte % width == width - 1 ? 0x7f : 0xff;  // the sign of zero is free
       ASSERT_EQ(row[byte] & bits, 0) << byte;
+    }
+  }
+}
+
+double bfloat(std::uint16_t bits) {
+  return static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U));
+}
+
+// A number of three mantissa bits is off by a sixteenth at most; products of the weight's own numbers are exact.
+TEST(Nvidia, Fp8ProductsAreWhatTheyMean) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937_64 random(seed);
+  for (const auto& [rows, outer, inner] : {std::array<std::int64_t, 3>{1, 16, 16}, {7, 48, 96}, {130, 32, 256}}) {
+    GraphBuilder builder(seed);
+    const auto input = builder.input("input", DType::kBFloat16, {rows, inner});
+    const auto weight = builder.weight("weight", DType::kFloat8E4M3FN, {outer, inner});
+    const auto scale = builder.weight("scale", DType::kFloat32, {outer});
+    const auto bias = builder.weight("bias", DType::kFloat32, {outer});
+    builder.output(builder.node("kpt.linear_fp8.default",
+                                {{"input", input},
+                                 {"weight", weight},
+                                 {"scale", scale},
+                                 {"bias", bias},
+                                 {"residual", {}},
+                                 {"activation", {std::string("relu")}}},
+                                {{DType::kBFloat16, {rows, outer}}})[0]);
+    const Tensor codes = builder.model.weights.at("weight");
+    for (std::uint8_t& code : codes.elements<std::uint8_t>()) code = static_cast<std::uint8_t>(random() % 0x70);
+    const std::vector<double> weights = read_as_double(codes).value();
+    const auto scales = builder.model.weights.at("scale").elements<float>();
+    const auto biases = builder.model.weights.at("bias").elements<float>();
+    const std::vector<Tensor> inputs = builder.draw_inputs();
+    const auto model = load_here(std::move(builder.model));
+    const std::vector<Tensor> outputs = run_once(model->executable(), inputs);
+    for (std::int64_t row = 0; row < rows; ++row) {
+      for (std::int64_t n = 0; n < outer; ++n) {
+        double sum = 0;
+        double magnitude = 0;
+        for (std::int64_t k = 0; k < inner; ++k) {
+          const double product =
+              bfloat(inputs[0].elements<std::uint16_t>()[static_cast<std::size_t>(row * inner + k)]) *
+              weights[static_cast<std::size_t>(n * inner + k)] *
+              static_cast<double>(scales[static_cast<std::size_t>(n)]);
+          sum += product;
+          magnitude += std::abs(product);
+        }
+        sum += static_cast<double>(biases[static_cast<std::size_t>(n)]);
+        const double wanted = std::max(sum, 0.0);
+        const double found = bfloat(outputs[0].elements<std::uint16_t>()[static_cast<std::size_t>(row * outer + n)]);
+        ASSERT_NEAR(found, wanted, 0.07 * magnitude + std::abs(sum) / 64 + 1e-3) << row << ", " << n;
+      }
     }
   }
 }

@@ -23,6 +23,7 @@ std::vector<DType> matrix_dtypes(const NvidiaArchitecture& architecture) {
   for (const Precision precision : architecture.matrix_precisions) {
     if (precision == Precision::kBf16) dtypes.push_back(DType::kBFloat16);
     if (precision == Precision::kFp16) dtypes.push_back(DType::kFloat16);
+    if (precision == Precision::kFp8) dtypes.push_back(DType::kFloat8E4M3FN);
   }
   return dtypes;
 }

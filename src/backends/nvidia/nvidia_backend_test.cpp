@@ -1,6 +1,8 @@
 // Without a GPU: targets are there all the same, devices are a sentence.
 #include "backends/nvidia/nvidia_backend.h"
 
+#include <algorithm>
+
 #include <gmock/gmock.h>
 
 #include "support/hardware_fixture.h"
@@ -42,6 +44,10 @@ TEST(NvidiaBackend, PrecisionsFollowTheArchitecture) {
   const Capabilities& hopper = find_target(*backend, "nvidia:sm_90")->capabilities();
   EXPECT_THAT(turing.matrix_dtypes, Not(Contains(DType::kBFloat16)));
   EXPECT_THAT(hopper.matrix_dtypes, Contains(DType::kBFloat16));
+  for (const auto& [name, has] : {std::pair{"nvidia:sm_80", false}, {"nvidia:sm_89", true}, {"nvidia:sm_90", true}}) {
+    const auto& dtypes = find_target(*backend, name)->capabilities().matrix_dtypes;
+    EXPECT_EQ(std::ranges::find(dtypes, DType::kFloat8E4M3FN) != dtypes.end(), has) << name;
+  }
   EXPECT_TRUE(turing.own_operators.empty()) << "our kernels start at Ampere";
   EXPECT_THAT(hopper.features, Contains("hopper"));
   EXPECT_TRUE(hopper.graph_capture && hopper.streams && !hopper.product_takes_residual);

@@ -14,6 +14,7 @@ Result<std::unique_ptr<OwnNode>> bind_cuda_attention(const OwnBinding& binding);
 Result<std::unique_ptr<OwnNode>> bind_cuda_conv2d(const OwnBinding& binding);
 Result<std::unique_ptr<OwnNode>> bind_cuda_glu(const OwnBinding& binding);
 Result<std::unique_ptr<OwnNode>> bind_cuda_linear(const OwnBinding& binding);
+Result<std::unique_ptr<OwnNode>> bind_cuda_linear_fp8(const OwnBinding& binding);
 Result<std::unique_ptr<OwnNode>> bind_cuda_rotary(const OwnBinding& binding);
 
 // rows = activation(rows + bias + residual), in place, where rows are the last axis of `result`, which is contiguous
