@@ -109,8 +109,8 @@ Result<Tensor> round_to_bfloat16(const Tensor& tensor) {
 std::uint8_t to_float8_e4m3fn(double value) {
   constexpr double kGreatest = 448;
   const double size = std::min(std::fabs(value), kGreatest);
-  int exponent = 0;
-  std::frexp(size, &exponent);  // size = fraction · 2^exponent, fraction in [0.5, 1)
+  int exponent = -6;
+  if (size > 0) std::frexp(size, &exponent);  // size = fraction · 2^exponent, fraction in [0.5, 1)
   // Three bits behind the leading one; below 2^-6 the step stays that of the smallest normal number.
   const int step_exponent = std::max(exponent - 1, -6) - 3;
   const double steps = std::nearbyint(std::ldexp(size, -step_exponent));  // at most 16, which is the next exponent
