@@ -188,8 +188,17 @@ KPT_FAKE_EXPORT int hipMemsetAsync(void* target, int value, std::size_t bytes, v
   return 0;
 }
 
-KPT_FAKE_EXPORT int hipStreamCreateWithFlags(void** stream, unsigned) {
-  if (const int code = enter("hipStreamCreateWithFlags"); code != 0) return code;
+KPT_FAKE_EXPORT int hipDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  if (const int code = enter("hipDeviceGetStreamPriorityRange"); code != 0) return code;
+  *least = 1;
+  *greatest = -1;
+  return 0;
+}
+
+KPT_FAKE_EXPORT int hipStreamCreateWithPriority(void** stream, unsigned, int priority) {
+  if (const int code = enter("hipStreamCreateWithPriority"); code != 0) return code;
+  if (priority < -1 || priority > 1) return fake::kInvalidValue;
+  calls += "priority " + std::to_string(priority) + '\n';
   return give(device().streams, stream);
 }
 

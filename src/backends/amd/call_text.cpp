@@ -1,8 +1,9 @@
 #include "backends/amd/call_text.h"
 
 #include <array>
+#include <bit>
 #include <map>
-#include <set>
+#include <optional>
 #include <span>
 
 #include <fmt/format.h>
@@ -40,7 +41,7 @@ class Fields {
     if (!text) return;
     const auto number = parse_uint(*text, 16);
     if (!number) return fail(key, "is no address");
-    pointer = reinterpret_cast<T*>(static_cast<std::uintptr_t>(*number));
+    pointer = std::bit_cast<T*>(static_cast<std::uintptr_t>(*number));
   }
   void read(std::string_view key, std::int64_t& number) {
     const auto text = take(key);

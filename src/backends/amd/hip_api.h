@@ -50,7 +50,8 @@ inline constexpr int kHipErrorLaunchFailure = 719;
   X(hipHostFree, host_release, int (*)(void*))                                                                        \
   X(hipMemcpyAsync, memcpy_async, int (*)(void*, const void*, std::size_t, int, HipStreamHandle))                     \
   X(hipMemsetAsync, memset_async, int (*)(void*, int, std::size_t, HipStreamHandle))                                  \
-  X(hipStreamCreateWithFlags, stream_create, int (*)(HipStreamHandle*, unsigned))                                     \
+  X(hipDeviceGetStreamPriorityRange, stream_priorities, int (*)(int*, int*))                                          \
+  X(hipStreamCreateWithPriority, stream_create, int (*)(HipStreamHandle*, unsigned, int))                             \
   X(hipStreamDestroy, stream_destroy, int (*)(HipStreamHandle))                                                       \
   X(hipStreamSynchronize, stream_synchronize, int (*)(HipStreamHandle))                                               \
   X(hipStreamQuery, stream_query, int (*)(HipStreamHandle))                                                           \

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <thread>
 
 #include <fmt/format.h>
@@ -237,11 +238,18 @@ Result<HipMemoryInfo> HipDevice::memory_info() const {
   return info;
 }
 
-Result<HipStream> HipDevice::make_stream() const {
+Result<HipStream> HipDevice::make_stream(HipPriority priority) const {
   KPT_RETURN_IF_ERROR(select());
+  int least = 0;  // smaller numbers go first; 0 is normal
+  int greatest = 0;
+  KPT_RETURN_IF_ERROR(
+      runtime_->check(runtime_->api().stream_priorities(&least, &greatest), "hipDeviceGetStreamPriorityRange"));
+  int number = 0;
+  if (priority == HipPriority::kLow) number = least;
+  if (priority == HipPriority::kHigh) number = greatest;
   void* stream = nullptr;
   KPT_RETURN_IF_ERROR(
-      runtime_->check(runtime_->api().stream_create(&stream, kNonBlocking), "hipStreamCreateWithFlags"));
+      runtime_->check(runtime_->api().stream_create(&stream, kNonBlocking, number), "hipStreamCreateWithPriority"));
   return HipStream(HipHandle(runtime_, index_, stream, &HipApi::stream_destroy, "hipStreamDestroy"));
 }
 
@@ -286,8 +294,8 @@ Status HipDevice::launch(const HipModule& module, void* function, const gpu::Lau
   KPT_RETURN_IF_ERROR(select());
   alignas(16) std::array<std::byte, gpu::kMaxArgBytes> arguments = launch.args;
   std::size_t bytes = launch.arg_bytes;
-  void* list[] = {reinterpret_cast<void*>(kArgumentPointer), arguments.data(), reinterpret_cast<void*>(kArgumentBytes),
-                  &bytes, reinterpret_cast<void*>(kArgumentEnd)};
+  void* list[] = {std::bit_cast<void*>(kArgumentPointer), arguments.data(), std::bit_cast<void*>(kArgumentBytes),
+                  &bytes, std::bit_cast<void*>(kArgumentEnd)};
   const int code = runtime_->api().module_launch_kernel(function, launch.blocks, 1, 1, launch.threads, 1, 1, 0, stream,
                                                         nullptr, list);
   return runtime_->check(code, "hipModuleLaunchKernel",

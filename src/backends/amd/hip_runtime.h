@@ -157,6 +157,8 @@ class HipStream {
   HipHandle handle_;
 };
 
+enum class HipPriority : std::uint8_t { kLow, kNormal, kHigh };
+
 struct HipMemoryInfo {
   std::size_t free_bytes = 0;
   std::size_t total_bytes = 0;
@@ -174,8 +176,9 @@ class HipDevice {
   Result<HipMemory> allocate(std::size_t bytes) const;
   Result<HipMemory> allocate_host(std::size_t bytes) const;
   Result<HipMemoryInfo> memory_info() const;
-  Result<HipStream> make_stream() const;  // waits for no other stream
-  Result<HipEvent> make_event() const;    // with time
+  // Waits for no other stream. Where the device has fewer priorities, neighbours are the same.
+  Result<HipStream> make_stream(HipPriority priority = HipPriority::kNormal) const;
+  Result<HipEvent> make_event() const;  // with time
   // A copy of the bytes is kept. kInvalidArchitecture when the code object is for another target than this device's.
   Result<HipModule> load_module(std::span<const std::byte> code_object) const;
   // `function`: of the module, of launch.kernel. Threads and bytes of arguments are checked against the code object
