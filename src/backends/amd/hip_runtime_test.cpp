@@ -295,6 +295,28 @@ TEST_F(HipRuntimeTest, EveryCallMayFail) {
   }
 }
 
+TEST_F(HipRuntimeTest, CodesOfModulesHaveTypesOfTheirOwn) {
+  struct Row {
+    const char* call;
+    int code;
+    StatusCode wanted;
+  };
+  for (const Row& row :
+       {Row{"hipModuleLoadData", 209, StatusCode::kInvalidArchitecture},
+        Row{"hipModuleLoadData", 98, StatusCode::kInvalidArchitecture},
+        Row{"hipModuleLoadData", 200, StatusCode::kCorruptData},
+        Row{"hipModuleLoadData", 218, StatusCode::kCorruptData},
+        Row{"hipModuleGetFunction", 500, StatusCode::kNotFound}, Row{"hipStreamQuery", 700, StatusCode::kKernel},
+        Row{"hipStreamQuery", 702, StatusCode::kKernel}, Row{"hipModuleLaunchKernel", 719, StatusCode::kKernelLaunch},
+        Row{"hipMalloc", 3, StatusCode::kDeviceNotAvailable}}) {
+    SCOPED_TRACE(fmt::format("{} returns {}", row.call, row.code));
+    set_machine(fmt::format(R"("calls": {{"{}": {}}},)", row.call, row.code));
+    const auto output = run_softmax(open(), forge("gfx942"), draw(74), 2);
+    EXPECT_EQ(output.status().code(), row.wanted) << output.status().to_string();
+    EXPECT_EQ(live_(), 0U);
+  }
+}
+
 // What fails while it is given back is logged; the result stands.
 TEST_F(HipRuntimeTest, FailuresToGiveBackAreLogged) {
   for (const char* call : {"hipFree", "hipHostFree", "hipStreamDestroy", "hipEventDestroy", "hipModuleUnload"}) {
