@@ -1,8 +1,12 @@
 // libamdhip64 as a JSON file tells it (KPT_FAKE_HIP). Keys of a device: name, gfx ("gfx942:sramecc+:xnack-"), pci,
 // memory_total. "properties_offset" moves gcnArchName inside the property structure, which differs between versions.
+// "calls" makes any function fail; two more orders are for kernels: "kernel_faults": true (it starts, and what waits
+// for it says it failed) and "kernel_hangs": true (its stream is never ready). fake_hip_calls() and fake_hip_live()
+// tell a test what was called and how many objects were not given back; fake_hip_reset() forgets all of it.
 #include <cstddef>
 #include <cstring>
 
+#include "fake_hip_device.h"
 #include "fake_spec.h"
 
 namespace {
@@ -13,6 +17,45 @@ constexpr std::size_t kPropertyBytes = 1472;  // of hipDeviceProp_tR0600
 fake::Spec& spec() {
   static fake::Spec instance("KPT_FAKE_HIP");
   return instance;
+}
+
+fake::HipDevice& device() {
+  static fake::HipDevice instance;
+  return instance;
+}
+
+int current = 0;
+std::string calls;
+
+// Notes the call; the code that it shall return before it does anything.
+int enter(const char* function) {
+  calls += function;
+  calls += '\n';
+  return spec().enter(function);
+}
+
+// The same for calls that wait for kernels.
+int enter_waiting(const char* function) {
+  const int code = enter(function);
+  return code != 0 ? code : device().fault;
+}
+
+template <typename T>
+int give(std::map<T*, std::unique_ptr<T>>& objects, void** handle) {
+  auto object = std::make_unique<T>();
+  T* key = object.get();
+  *handle = key;
+  objects.emplace(key, std::move(object));
+  return 0;
+}
+
+template <typename T>
+int take(std::map<T*, std::unique_ptr<T>>& objects, void* handle) {
+  return objects.erase(static_cast<T*>(handle)) == 1 ? 0 : fake::kInvalidHandle;
+}
+
+bool is_stream(void* handle) {
+  return handle == nullptr || device().streams.contains(static_cast<fake::Stream*>(handle));
 }
 
 int fill_properties(const char* function, char* properties, int device) {
@@ -27,7 +70,7 @@ int fill_properties(const char* function, char* properties, int device) {
 
 }  // namespace
 
-KPT_FAKE_EXPORT int hipInit(unsigned) { return spec().enter("hipInit"); }
+KPT_FAKE_EXPORT int hipInit(unsigned) { return enter("hipInit"); }
 
 KPT_FAKE_EXPORT int hipRuntimeGetVersion(int* version) {
   *version = spec().json().value("version", 0);
@@ -36,7 +79,7 @@ KPT_FAKE_EXPORT int hipRuntimeGetVersion(int* version) {
 
 KPT_FAKE_EXPORT int hipGetDeviceCount(int* count) {
   *count = spec().json().value("count", spec().device_count());
-  return spec().enter("hipGetDeviceCount");
+  return enter("hipGetDeviceCount");
 }
 
 KPT_FAKE_EXPORT int hipDeviceGetName(char* name, int length, int device) {
@@ -64,9 +107,191 @@ KPT_FAKE_EXPORT int hipGetDevicePropertiesR0600(char* properties, int device) {
 KPT_FAKE_EXPORT const char* hipGetErrorString(int error) {
   switch (error) {
     case 0: return "no error";
+    case 1: return "invalid argument";
+    case 2: return "out of memory";
     case 3: return "initialization error";
     case 100: return "no ROCm-capable device is detected";
     case 101: return "invalid device ordinal";
+    case 209: return "no kernel image is available for execution on the device";
+    case 719: return "unspecified launch failure";
     default: return "unknown error";
   }
+}
+
+KPT_FAKE_EXPORT const char* fake_hip_calls() { return calls.c_str(); }
+KPT_FAKE_EXPORT std::size_t fake_hip_live() { return device().live(); }
+KPT_FAKE_EXPORT void fake_hip_reset() {
+  device() = {};
+  calls.clear();
+  current = 0;
+}
+
+KPT_FAKE_EXPORT int hipSetDevice(int index) {
+  if (const int code = enter("hipSetDevice"); code != 0) return code;
+  if (index < 0 || index >= spec().device_count()) return kInvalidDevice;
+  current = index;
+  return 0;
+}
+
+KPT_FAKE_EXPORT int hipDeviceSynchronize() { return enter_waiting("hipDeviceSynchronize"); }
+
+KPT_FAKE_EXPORT int hipMemGetInfo(std::size_t* free_bytes, std::size_t* total) {
+  if (const int code = enter("hipMemGetInfo"); code != 0) return code;
+  *total = spec().device(current).value("memory_total", std::size_t{0});
+  *free_bytes = *total - device().used_bytes();
+  return 0;
+}
+
+KPT_FAKE_EXPORT int hipMalloc(void** pointer, std::size_t bytes) {
+  if (const int code = enter("hipMalloc"); code != 0) return code;
+  return device().allocate(pointer, bytes, spec().device(current).value("memory_total", std::size_t{0}));
+}
+
+// What is asked to go goes, even when the call is told to fail: so a test that counts sees only what was not asked for.
+KPT_FAKE_EXPORT int hipFree(void* pointer) {
+  const int code = enter("hipFree");
+  const int released = device().release(pointer);
+  return code != 0 ? code : released;
+}
+
+KPT_FAKE_EXPORT int hipHostMalloc(void** pointer, std::size_t bytes, unsigned) {
+  if (const int code = enter("hipHostMalloc"); code != 0) return code;
+  auto memory = std::make_unique<std::byte[]>(bytes);
+  *pointer = memory.get();
+  const std::byte* key = memory.get();
+  device().host_memory.emplace(key, std::move(memory));
+  return 0;
+}
+
+KPT_FAKE_EXPORT int hipHostFree(void* pointer) {
+  const int code = enter("hipHostFree");
+  const bool known = device().host_memory.erase(static_cast<const std::byte*>(pointer)) == 1;
+  return code != 0 ? code : (known ? 0 : fake::kInvalidValue);
+}
+
+KPT_FAKE_EXPORT int hipMemcpyAsync(void* target, const void* source, std::size_t bytes, int kind, void* stream) {
+  if (const int code = enter("hipMemcpyAsync"); code != 0) return code;
+  const bool to_device = kind == 1 || kind == 3;
+  const bool from_device = kind == 2 || kind == 3;
+  if (kind < 1 || kind > 3 || !is_stream(stream) || device().holds(target, bytes) != to_device ||
+      device().holds(source, bytes) != from_device) {
+    return fake::kInvalidValue;
+  }
+  std::memmove(target, source, bytes);
+  return 0;
+}
+
+KPT_FAKE_EXPORT int hipMemsetAsync(void* target, int value, std::size_t bytes, void* stream) {
+  if (const int code = enter("hipMemsetAsync"); code != 0) return code;
+  if (!is_stream(stream) || !device().holds(target, bytes)) return fake::kInvalidValue;
+  std::memset(target, value, bytes);
+  return 0;
+}
+
+KPT_FAKE_EXPORT int hipDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  if (const int code = enter("hipDeviceGetStreamPriorityRange"); code != 0) return code;
+  *least = 1;
+  *greatest = -1;
+  return 0;
+}
+
+KPT_FAKE_EXPORT int hipStreamCreateWithPriority(void** stream, unsigned, int priority) {
+  if (const int code = enter("hipStreamCreateWithPriority"); code != 0) return code;
+  if (priority < -1 || priority > 1) return fake::kInvalidValue;
+  calls += "priority " + std::to_string(priority) + '\n';
+  return give(device().streams, stream);
+}
+
+KPT_FAKE_EXPORT int hipStreamDestroy(void* stream) {
+  const int code = enter("hipStreamDestroy");
+  const int taken = take(device().streams, stream);
+  return code != 0 ? code : taken;
+}
+
+KPT_FAKE_EXPORT int hipStreamSynchronize(void* stream) {
+  if (const int code = enter_waiting("hipStreamSynchronize"); code != 0) return code;
+  return is_stream(stream) ? 0 : fake::kInvalidHandle;
+}
+
+KPT_FAKE_EXPORT int hipStreamQuery(void* stream) {
+  if (const int code = enter_waiting("hipStreamQuery"); code != 0) return code;
+  if (!is_stream(stream)) return fake::kInvalidHandle;
+  return stream != nullptr && static_cast<fake::Stream*>(stream)->hangs ? fake::kNotReady : 0;
+}
+
+KPT_FAKE_EXPORT int hipStreamWaitEvent(void* stream, void* event, unsigned) {
+  if (const int code = enter("hipStreamWaitEvent"); code != 0) return code;
+  return is_stream(stream) && device().events.contains(static_cast<fake::Event*>(event)) ? 0 : fake::kInvalidHandle;
+}
+
+KPT_FAKE_EXPORT int hipEventCreateWithFlags(void** event, unsigned) {
+  if (const int code = enter("hipEventCreateWithFlags"); code != 0) return code;
+  return give(device().events, event);
+}
+
+KPT_FAKE_EXPORT int hipEventDestroy(void* event) {
+  const int code = enter("hipEventDestroy");
+  const int taken = take(device().events, event);
+  return code != 0 ? code : taken;
+}
+
+KPT_FAKE_EXPORT int hipEventRecord(void* event, void* stream) {
+  if (const int code = enter("hipEventRecord"); code != 0) return code;
+  auto* known = static_cast<fake::Event*>(event);
+  if (!is_stream(stream) || !device().events.contains(known)) return fake::kInvalidHandle;
+  known->recorded = true;
+  return 0;
+}
+
+KPT_FAKE_EXPORT int hipEventSynchronize(void* event) {
+  if (const int code = enter_waiting("hipEventSynchronize"); code != 0) return code;
+  return device().events.contains(static_cast<fake::Event*>(event)) ? 0 : fake::kInvalidHandle;
+}
+
+KPT_FAKE_EXPORT int hipEventElapsedTime(float* milliseconds, void* begin, void* end) {
+  if (const int code = enter_waiting("hipEventElapsedTime"); code != 0) return code;
+  auto* first = static_cast<fake::Event*>(begin);
+  auto* last = static_cast<fake::Event*>(end);
+  if (!device().events.contains(first) || !device().events.contains(last)) return fake::kInvalidHandle;
+  if (!first->recorded || !last->recorded) return fake::kInvalidHandle;
+  *milliseconds = 0.25F;
+  return 0;
+}
+
+KPT_FAKE_EXPORT int hipModuleLoadData(void** module, const void* image) {
+  if (const int code = enter("hipModuleLoadData"); code != 0) return code;
+  const std::string target = spec().device(current).value("gfx", "");
+  return device().load(reinterpret_cast<fake::Module**>(module), image, target.substr(0, target.find(':')));
+}
+
+KPT_FAKE_EXPORT int hipModuleUnload(void* module) {
+  const int code = enter("hipModuleUnload");
+  const int taken = take(device().modules, module);
+  return code != 0 ? code : taken;
+}
+
+KPT_FAKE_EXPORT int hipModuleGetFunction(void** function, void* module, const char* kernel) {
+  if (const int code = enter("hipModuleGetFunction"); code != 0) return code;
+  return device().find(reinterpret_cast<fake::Function**>(function), static_cast<fake::Module*>(module), kernel);
+}
+
+KPT_FAKE_EXPORT int hipModuleLaunchKernel(void* function, unsigned blocks, unsigned blocks_y, unsigned blocks_z,
+                                          unsigned threads, unsigned threads_y, unsigned threads_z, unsigned,
+                                          void* stream, void** parameters, void** extra) {
+  if (const int code = enter("hipModuleLaunchKernel"); code != 0) return code;
+  const auto mark = [&](int index) { return reinterpret_cast<std::uintptr_t>(extra[index]); };
+  if (blocks_y * blocks_z * threads_y * threads_z != 1 || parameters != nullptr || extra == nullptr || mark(0) != 1 ||
+      mark(2) != 2 || mark(4) != 3 || !is_stream(stream)) {
+    return fake::kInvalidValue;
+  }
+  if (spec().json().value("kernel_hangs", false) && stream != nullptr) {
+    static_cast<fake::Stream*>(stream)->hangs = true;
+    return 0;
+  }
+  if (spec().json().value("kernel_faults", false)) {
+    device().fault = fake::kLaunchFailure;
+    return 0;
+  }
+  return device().launch(static_cast<fake::Function*>(function), blocks, threads, extra[1],
+                         *static_cast<std::size_t*>(extra[3]));
 }

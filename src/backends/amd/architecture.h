@@ -25,12 +25,12 @@ struct AmdMatrixInstruction {
 
 // What decides how many waves a SIMD holds, at the architecture's own wavefront size.
 struct AmdRegisterFile {
-  int registers = 0;           // vector registers of a lane over all waves of a SIMD
-  int granule = 0;             // a wave gets a multiple of this
-  int most = 0;                // that one wave may have
-  int max_waves = 0;           // of a SIMD, however few registers they use
-  int simds = 0;               // of a compute unit
-  bool scalar_limits = false;  // scalar registers limit the waves too
+  int registers = 0;  // vector registers of a lane over all waves of a SIMD
+  int granule = 0;    // a wave gets a multiple of this
+  int most = 0;       // that one wave may have
+  int max_waves = 0;  // of a SIMD, however few registers they use
+  int simds = 0;      // of a compute unit
+  int scalars = 0;    // scalar registers of a SIMD that waves share; 0: every wave has enough of its own
 };
 
 struct AmdArchitecture {
@@ -39,7 +39,8 @@ struct AmdArchitecture {
   int wavefront_size = 0;  // that compilers use by default
   AmdMatrixUnit matrix_unit = AmdMatrixUnit::kNone;
   std::span<const Precision> matrix_precisions;
-  std::size_t lds_bytes = 0;  // local memory that one workgroup may use
+  std::size_t lds_bytes = 0;    // local memory of a compute unit, all of which one workgroup may use
+  std::size_t lds_granule = 0;  // a workgroup gets a multiple of this
   Fp8Flavour fp8_flavour = Fp8Flavour::kNone;
   AmdRegisterFile registers;
   std::span<const AmdMatrixInstruction> matrix_instructions;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -54,13 +55,23 @@ TEST(AmdArchitecture, RowsAgreeWithThemselves) {
       EXPECT_EQ(row.wavefront_size, row.matrix_unit == AmdMatrixUnit::kMfma ? 64 : 32);
     }
     EXPECT_EQ(row.lds_bytes, row.gfx_target == "gfx950" ? 163840U : 65536U);
+    EXPECT_EQ(row.lds_bytes % row.lds_granule, 0U);
     EXPECT_GT(row.registers.max_waves, 0);
     EXPECT_EQ(row.registers.registers % row.registers.granule, 0);
     EXPECT_EQ(row.matrix_instructions.empty(), row.matrix_unit == AmdMatrixUnit::kNone);
     for (const AmdMatrixInstruction& instruction : row.matrix_instructions) {
       EXPECT_THAT(row.matrix_precisions, Contains(instruction.precision)) << instruction.name;
       EXPECT_TRUE(instruction.name.starts_with(row.matrix_unit == AmdMatrixUnit::kMfma ? "mfma_" : "wmma_"));
-      EXPECT_GT(instruction.m * instruction.n * instruction.k, 0);
+      // "…_16x16x32_…": the shape is in the name.
+      const std::string shape = fmt::format("_{}x{}x{}", instruction.m, instruction.n, instruction.k);
+      const std::size_t at = instruction.name.find(shape);
+      ASSERT_NE(at, std::string_view::npos) << instruction.name;
+      const std::size_t end = at + shape.size();
+      EXPECT_TRUE(end == instruction.name.size() || instruction.name[end] < '0' || instruction.name[end] > '9');
+    }
+    for (const Precision precision : row.matrix_precisions) {
+      EXPECT_NE(std::ranges::find(row.matrix_instructions, precision, &AmdMatrixInstruction::precision),
+                row.matrix_instructions.end());
     }
   }
 }

@@ -151,11 +151,11 @@ namespace {
 
 std::uint64_t round_up(std::uint64_t number, std::uint64_t to) { return (number + to - 1) / to * to; }
 
-// By scalar registers, as the hardware of GCN and CDNA hands them out.
-std::uint64_t waves_by_scalars(std::uint64_t scalars) {
-  if (scalars <= 80) return 10;
-  if (scalars <= 88) return 9;
-  return scalars <= 100 ? 8 : 7;
+// GCN and CDNA hand scalar registers out in pieces of 16 and add 16 for the trap handler, which the driver for compute
+// always has (LLVM's occupancy-levels.ll, its rows for amdhsa).
+std::uint64_t waves_by_scalars(std::uint64_t scalars, std::uint64_t total) {
+  constexpr std::uint64_t kPiece = 16;
+  return total / (round_up(std::min(scalars, total), kPiece) + kPiece);
 }
 
 }  // namespace
@@ -171,14 +171,18 @@ int waves_per_simd(const AmdArchitecture& architecture, const KernelResources& k
   // Without one file for both kinds, each kind has its own of the same size.
   std::uint64_t waves = static_cast<std::uint64_t>(file.max_waves);
   waves = std::min(waves, total / round_up(std::max<std::uint64_t>(registers, 1), granule));
-  if (file.scalar_limits) waves = std::min(waves, waves_by_scalars(kernel.scalar_registers));
+  if (file.scalars > 0) {
+    waves = std::min(waves, waves_by_scalars(kernel.scalar_registers, static_cast<std::uint64_t>(file.scalars)));
+  }
   // A workgroup is on one compute unit or not there; with several waves, a unit holds 16 workgroups at most.
   const std::uint64_t group_waves =
       (static_cast<std::uint64_t>(threads) + static_cast<std::uint64_t>(architecture.wavefront_size) - 1) /
       static_cast<std::uint64_t>(architecture.wavefront_size);
   std::uint64_t groups = waves * simds / group_waves;
   if (group_waves > 1) groups = std::min<std::uint64_t>(groups, 16);
-  if (kernel.lds_bytes > 0) groups = std::min<std::uint64_t>(groups, architecture.lds_bytes / kernel.lds_bytes);
+  if (kernel.lds_bytes > 0) {
+    groups = std::min(groups, architecture.lds_bytes / round_up(kernel.lds_bytes, architecture.lds_granule));
+  }
   return static_cast<int>((groups * group_waves + simds - 1) / simds);
 }
 

@@ -119,6 +119,8 @@ TEST(Occupancy, FollowsRegistersLdsAndBlocks) {
   kernel.vector_registers = 32;
   kernel.lds_bytes = 20000;  // three workgroups of four waves on four SIMDs
   EXPECT_EQ(waves_per_simd(cdna3, kernel, 256), 3);
+  kernel.lds_bytes = 16384 - 1;
+  EXPECT_EQ(waves_per_simd(cdna3, kernel, 256), 4);
   kernel.lds_bytes = 65537;
   EXPECT_EQ(waves_per_simd(cdna3, kernel, 256), 0);
   EXPECT_GT(waves_per_simd(*find_amd_architecture("gfx950"), kernel, 256), 0);
@@ -126,6 +128,34 @@ TEST(Occupancy, FollowsRegistersLdsAndBlocks) {
   const AmdArchitecture& rdna3 = *find_amd_architecture("gfx1100");
   kernel.vector_registers = 97;  // 120 with the granule of 24
   EXPECT_EQ(waves_per_simd(rdna3, kernel, 32), 12);
+}
+
+// The figures of LLVM's own test of the same (occupancy-levels.ll, amdhsa).
+TEST(Occupancy, ScalarRegistersComeInPiecesAndTheTrapHandlerHasSome) {
+  KernelResources kernel;
+  kernel.vector_registers = 24;
+  const auto waves = [&](const char* target, std::uint64_t scalars) {
+    kernel.scalar_registers = scalars;
+    return waves_per_simd(*find_amd_architecture(target), kernel, 64);
+  };
+  EXPECT_EQ(waves("gfx900", 64), 10);
+  EXPECT_EQ(waves("gfx900", 80), 8);
+  EXPECT_EQ(waves("gfx900", 88), 7);
+  EXPECT_EQ(waves("gfx900", 100), 6);
+  EXPECT_EQ(waves("gfx950", 80), 8);
+  EXPECT_EQ(waves("gfx950", 81), 7);
+  EXPECT_EQ(waves("gfx950", 102), 6);
+  EXPECT_EQ(waves("gfx1100", 106), 16);
+  EXPECT_EQ(waves("gfx950", ~std::uint64_t{0}), 0);
+}
+
+TEST(Occupancy, LdsIsRoundedUp) {
+  KernelResources kernel;
+  kernel.vector_registers = 24;
+  kernel.lds_bytes = 8192 + 1;  // 8704 of 65536; 8960 of 163840
+  EXPECT_EQ(waves_per_simd(*find_amd_architecture("gfx942"), kernel, 256), 7);
+  kernel.lds_bytes = 32768;  // 33280 of 163840
+  EXPECT_EQ(waves_per_simd(*find_amd_architecture("gfx950"), kernel, 256), 4);
 }
 
 TEST(Occupancy, LimitsAreChecked) {

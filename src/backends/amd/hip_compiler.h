@@ -48,9 +48,10 @@ struct HipCompiler {
 Result<HipCompiler> find_hip_compiler(const Environment& environment, std::string_view gfx_target);
 
 // Compiles in a folder of its own below the system's temporary one. Fails with
-//   kKernelCompilation    file, line and the compiler's text are in the message and in the details
-//   (HipCompilationError) kCompilationTimeout   killed at the limit kInvalidArchitecture  no such target in the table
-//   kIo, kNotFound        no place to write, no such compiler
+//   kKernelCompilation (HipCompilationError): file, line and the compiler's text are in the message and in the details;
+//   kCompilationTimeout: killed at the limit;
+//   kInvalidArchitecture: no such target in the table;
+//   kIo, kNotFound: no place to write, no such compiler.
 // The kernel sees KPT_WAVE, the target's wavefront size. What comes back was read by read_code_object().
 Result<std::string> compile_hip(const HipCompiler& compiler, const HipSource& source, std::string_view gfx_target,
                                 std::chrono::milliseconds time_limit);

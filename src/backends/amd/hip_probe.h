@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/amd/hip_api.h"
 #include "device/hardware.h"
 
 namespace kpt {
@@ -15,7 +16,6 @@ namespace kpt {
 //  - it cannot be loaded, refuses or shows no GPU: broken, with the reason;
 //  - a single question refused: a note and an empty value.
 // Compute units are left at 0: HIP's attribute numbers changed between versions, the kernel tells them reliably.
-AmdReport probe_hip_runtime(const std::vector<std::string>& libraries = {"libamdhip64.so.7", "libamdhip64.so.6",
-                                                                         "libamdhip64.so.5"});
+AmdReport probe_hip_runtime(const std::vector<std::string>& libraries = hip_library_names());
 
 }  // namespace kpt

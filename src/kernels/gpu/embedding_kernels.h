@@ -32,13 +32,14 @@ KPT_DEVICE void gather_rows(const EmbeddingArgs& a, L& lane) {
   const Int64 row = divide(item, a.units);
   const Int64 unit = item - row * a.units;
   const Int64 id = static_cast<const Id*>(a.ids)[row];
-  Piece piece{};
+  Piece* const target = static_cast<Piece*>(a.output) + item;
+  // Two stores: one of a piece that is a row's or zero becomes an array, which AMD's compiler then keeps in LDS.
   if (id >= 0 && id < a.table_rows) {
-    piece = static_cast<const Piece*>(a.table)[id * a.table_stride + unit];
-  } else if (unit == 0 && a.out_of_range != nullptr) {
-    *a.out_of_range = 1;
+    *target = static_cast<const Piece*>(a.table)[id * a.table_stride + unit];
+    return;
   }
-  static_cast<Piece*>(a.output)[item] = piece;
+  *target = Piece{};
+  if (unit == 0 && a.out_of_range != nullptr) *a.out_of_range = 1;
 }
 
 // X(name, arguments, most threads in a block, body)

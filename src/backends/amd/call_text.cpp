@@ -1,0 +1,264 @@
+#include "backends/amd/call_text.h"
+
+#include <array>
+#include <bit>
+#include <map>
+#include <optional>
+#include <span>
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "kernels/gpu/activation.h"
+#include "kernels/gpu/convert.h"
+#include "kernels/gpu/embedding.h"
+#include "kernels/gpu/matrix.h"
+#include "kernels/gpu/norm.h"
+#include "kernels/gpu/rotary.h"
+#include "kernels/gpu/softmax.h"
+
+namespace kpt {
+namespace {
+
+// The keys and values of a call. The first value that is none is kept as the failure, so that reading members needs no
+// check for each of them.
+class Fields {
+ public:
+  explicit Fields(std::span<const std::string_view> words) {
+    for (const std::string_view word : words) {
+      const std::size_t at = word.find('=');
+      if (at == std::string_view::npos) {
+        fail(word, "is not key=value");
+        continue;
+      }
+      values_.emplace(word.substr(0, at), word.substr(at + 1));
+    }
+  }
+
+  template <typename T>
+  void read(std::string_view key, T*& pointer) {
+    const auto text = take(key);
+    if (!text) return;
+    const auto number = parse_uint(*text, 16);
+    if (!number) return fail(key, "is no address");
+    pointer = std::bit_cast<T*>(static_cast<std::uintptr_t>(*number));
+  }
+  void read(std::string_view key, std::int64_t& number) {
+    const auto text = take(key);
+    if (!text) return;
+    const auto value = parse_int(*text);
+    if (!value) return fail(key, "is no whole number");
+    number = *value;
+  }
+  void read(std::string_view key, float& number) {
+    const auto text = take(key);
+    if (!text) return;
+    const auto value = parse_double(*text);
+    if (!value) return fail(key, "is no number");
+    number = static_cast<float>(*value);
+  }
+  void read(std::string_view key, bool& flag) {
+    std::int64_t number = flag ? 1 : 0;
+    read(key, number);
+    flag = number != 0;
+  }
+  void read(std::string_view key, DType& dtype) {
+    const auto text = take(key);
+    if (!text) return;
+    const auto value = find_dtype(*text);
+    if (!value) return fail(key, "is no type");
+    dtype = *value;
+  }
+  void read(std::string_view key, gpu::NormKind& kind) {
+    bool rms = kind == gpu::NormKind::kRms;
+    read(key, rms);
+    kind = rms ? gpu::NormKind::kRms : gpu::NormKind::kLayer;
+  }
+  void read(std::string_view key, gpu::Activation& activation) {
+    std::int64_t number = static_cast<std::int64_t>(activation);
+    read(key, number);
+    activation = static_cast<gpu::Activation>(number);
+  }
+  void read(std::string_view key, std::array<std::int64_t, 3>& numbers) {
+    const auto text = take(key);
+    if (!text) return;
+    const auto parts = split(*text, ',');
+    if (parts.size() != numbers.size()) return fail(key, "is not three numbers");
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const auto value = parse_int(parts[i]);
+      if (!value) return fail(key, "is not three numbers");
+      numbers[i] = *value;
+    }
+  }
+
+  Status status() const {
+    if (!status_.ok() || values_.empty()) return status_;
+    return {StatusCode::kInvalidArgument, fmt::format("'{}' is no key of the call", printable(values_.begin()->first))};
+  }
+
+ private:
+  std::optional<std::string_view> take(std::string_view key) {
+    const auto found = values_.find(key);
+    if (found == values_.end()) return std::nullopt;
+    const std::string_view value = found->second;
+    values_.erase(found);
+    return value;
+  }
+  void fail(std::string_view key, std::string_view what) {
+    if (status_.ok()) status_ = {StatusCode::kInvalidArgument, fmt::format("'{}' {}", printable(key, 64), what)};
+  }
+
+  std::map<std::string_view, std::string_view> values_;
+  Status status_;
+};
+
+#define KPT_FIELD(member) fields.read(#member, call.member)
+
+Result<CallText> finish(const Fields& fields, const Result<gpu::Plan>& plan) {
+  KPT_RETURN_IF_ERROR(fields.status());
+  KPT_RETURN_IF_ERROR(plan.status());
+  return CallText{*plan, 0};
+}
+
+Result<CallText> norm(Fields& fields, const gpu::DeviceShape& device) {
+  gpu::NormCall call;
+  KPT_FIELD(dtype), KPT_FIELD(kind), KPT_FIELD(input), KPT_FIELD(residual), KPT_FIELD(weight), KPT_FIELD(bias);
+  KPT_FIELD(weight_dtype), KPT_FIELD(bias_dtype), KPT_FIELD(normed), KPT_FIELD(sum), KPT_FIELD(mean), KPT_FIELD(scale);
+  KPT_FIELD(rows), KPT_FIELD(width), KPT_FIELD(input_stride), KPT_FIELD(residual_stride), KPT_FIELD(epsilon);
+  return finish(fields, gpu::plan_norm(call, device));
+}
+
+Result<CallText> norm_backward(Fields& fields, const gpu::DeviceShape& device) {
+  gpu::NormBackwardCall call;
+  KPT_FIELD(dtype), KPT_FIELD(kind), KPT_FIELD(gradient), KPT_FIELD(input), KPT_FIELD(weight), KPT_FIELD(weight_dtype);
+  KPT_FIELD(mean), KPT_FIELD(scale), KPT_FIELD(sum_gradient), KPT_FIELD(input_gradient), KPT_FIELD(weight_gradient);
+  KPT_FIELD(bias_gradient), KPT_FIELD(rows), KPT_FIELD(width), KPT_FIELD(workspace);
+  bool workspace_only = false;
+  fields.read("workspace_only", workspace_only);
+  KPT_RETURN_IF_ERROR(fields.status());
+  const std::size_t bytes = gpu::norm_backward_workspace(call, device);
+  if (workspace_only) return CallText{{}, bytes};
+  KPT_ASSIGN_OR_RETURN(gpu::Plan plan, gpu::plan_norm_backward(call, device));
+  return CallText{std::move(plan), bytes};
+}
+
+Result<CallText> softmax(Fields& fields, const gpu::DeviceShape& device) {
+  gpu::SoftmaxCall call;
+  KPT_FIELD(dtype), KPT_FIELD(input), KPT_FIELD(output), KPT_FIELD(batches), KPT_FIELD(heads), KPT_FIELD(queries);
+  KPT_FIELD(width), KPT_FIELD(input_stride), KPT_FIELD(scale), KPT_FIELD(mask), KPT_FIELD(mask_dtype);
+  KPT_FIELD(mask_batch_stride), KPT_FIELD(mask_head_stride), KPT_FIELD(mask_query_stride);
+  KPT_FIELD(causal), KPT_FIELD(causal_offset);
+  return finish(fields, gpu::plan_softmax(call, device));
+}
+
+Result<CallText> rotary(Fields& fields, const gpu::DeviceShape& device) {
+  gpu::RotaryCall call;
+  KPT_FIELD(dtype), KPT_FIELD(table_dtype), KPT_FIELD(input), KPT_FIELD(cosines), KPT_FIELD(sines), KPT_FIELD(result);
+  KPT_FIELD(sizes), KPT_FIELD(width), KPT_FIELD(input_strides), KPT_FIELD(cosine_strides), KPT_FIELD(sine_strides);
+  KPT_FIELD(interleaved), KPT_FIELD(inverse);
+  return finish(fields, gpu::plan_rotary(call, device));
+}
+
+Result<CallText> gated(Fields& fields, const gpu::DeviceShape& device) {
+  gpu::GatedCall call;
+  KPT_FIELD(dtype), KPT_FIELD(activation), KPT_FIELD(gate), KPT_FIELD(up), KPT_FIELD(output);
+  KPT_FIELD(rows), KPT_FIELD(width), KPT_FIELD(gate_stride), KPT_FIELD(up_stride);
+  return finish(fields, gpu::plan_gated(call, device));
+}
+
+Result<CallText> bias_activation(Fields& fields, const gpu::DeviceShape& device) {
+  gpu::BiasCall call;
+  KPT_FIELD(dtype), KPT_FIELD(activation), KPT_FIELD(input), KPT_FIELD(bias), KPT_FIELD(bias_dtype);
+  KPT_FIELD(residual), KPT_FIELD(output), KPT_FIELD(rows), KPT_FIELD(width);
+  KPT_FIELD(input_stride), KPT_FIELD(residual_stride);
+  return finish(fields, gpu::plan_bias_activation(call, device));
+}
+
+Result<CallText> convert(Fields& fields, const gpu::DeviceShape& device) {
+  gpu::ConvertCall call;
+  KPT_FIELD(from), KPT_FIELD(to), KPT_FIELD(input), KPT_FIELD(output), KPT_FIELD(count), KPT_FIELD(scale);
+  KPT_FIELD(row_width);
+  return finish(fields, gpu::plan_convert(call, device));
+}
+
+Result<CallText> quantize_rows(Fields& fields, const gpu::DeviceShape& device) {
+  gpu::QuantizeRowsCall call;
+  KPT_FIELD(from), KPT_FIELD(to), KPT_FIELD(input), KPT_FIELD(output), KPT_FIELD(scale), KPT_FIELD(rows);
+  KPT_FIELD(width), KPT_FIELD(input_stride);
+  return finish(fields, gpu::plan_quantize_rows(call, device));
+}
+
+Result<CallText> tensor_scale(Fields& fields, const gpu::DeviceShape& device) {
+  gpu::TensorScaleCall call;
+  KPT_FIELD(from), KPT_FIELD(to), KPT_FIELD(input), KPT_FIELD(count), KPT_FIELD(largest), KPT_FIELD(scale);
+  KPT_FIELD(workspace);
+  bool workspace_only = false;
+  fields.read("workspace_only", workspace_only);
+  KPT_RETURN_IF_ERROR(fields.status());
+  const std::size_t bytes = gpu::tensor_scale_workspace(call, device);
+  if (workspace_only) return CallText{{}, bytes};
+  KPT_ASSIGN_OR_RETURN(gpu::Plan plan, gpu::plan_tensor_scale(call, device));
+  return CallText{std::move(plan), bytes};
+}
+
+Result<CallText> transpose(Fields& fields, const gpu::DeviceShape& device) {
+  gpu::TransposeCall call;
+  KPT_FIELD(from), KPT_FIELD(to), KPT_FIELD(input), KPT_FIELD(output), KPT_FIELD(scale), KPT_FIELD(batches);
+  KPT_FIELD(rows), KPT_FIELD(columns), KPT_FIELD(input_stride), KPT_FIELD(output_stride);
+  KPT_FIELD(input_batch_stride), KPT_FIELD(output_batch_stride);
+  return finish(fields, gpu::plan_transpose(call, device));
+}
+
+Result<CallText> embedding(Fields& fields, const gpu::DeviceShape& device) {
+  gpu::EmbeddingCall call;
+  KPT_FIELD(dtype), KPT_FIELD(id_dtype), KPT_FIELD(table), KPT_FIELD(ids), KPT_FIELD(output), KPT_FIELD(count);
+  KPT_FIELD(table_rows), KPT_FIELD(width), KPT_FIELD(table_stride), KPT_FIELD(out_of_range);
+  return finish(fields, gpu::plan_embedding(call, device));
+}
+
+Result<CallText> matrix(Fields& fields, const gpu::DeviceShape& device) {
+  gpu::MatrixCall call;
+  KPT_FIELD(dtype), KPT_FIELD(activation), KPT_FIELD(input), KPT_FIELD(weight), KPT_FIELD(bias), KPT_FIELD(bias_dtype);
+  KPT_FIELD(output), KPT_FIELD(rows), KPT_FIELD(columns), KPT_FIELD(depth), KPT_FIELD(input_stride);
+  KPT_FIELD(weight_stride);
+  return finish(fields, gpu::plan_matrix(call, device));
+}
+
+#undef KPT_FIELD
+
+struct CallKind {
+  std::string_view name;
+  Result<CallText> (*plan)(Fields&, const gpu::DeviceShape&);
+};
+
+constexpr CallKind kCalls[] = {
+    {"norm", norm},           {"norm_backward", norm_backward},
+    {"softmax", softmax},     {"rotary", rotary},
+    {"gated", gated},         {"bias_activation", bias_activation},
+    {"convert", convert},     {"quantize_rows", quantize_rows},
+    {"transpose", transpose}, {"tensor_scale", tensor_scale},
+    {"embedding", embedding}, {"matrix", matrix},
+};
+
+}  // namespace
+
+Result<CallText> plan_from_text(std::string_view text, const gpu::DeviceShape& device) {
+  const auto words = split(trim(text), ' ');
+  if (words.empty()) return Status(StatusCode::kInvalidArgument, "there is no call");
+  for (const CallKind& kind : kCalls) {
+    if (kind.name != words[0]) continue;
+    Fields fields{std::span<const std::string_view>(words).subspan(1)};
+    return kind.plan(fields, device);
+  }
+  return Status(StatusCode::kInvalidArgument, fmt::format("'{}' is no call", printable(words[0], 64)));
+}
+
+std::string to_text(const gpu::Launch& launch) {
+  std::string text = fmt::format("{} {} {} ", launch.kernel, launch.blocks, launch.threads);
+  for (std::size_t i = 0; i < launch.arg_bytes; ++i) {
+    text += fmt::format("{:02x}", std::to_integer<unsigned>(launch.args[i]));
+  }
+  return text;
+}
+
+}  // namespace kpt

@@ -1,0 +1,92 @@
+// kpt_emulation_feed <cache folder>: what tools/amd_emulate.py asks for, line by line. For developers; not installed.
+//
+//   compiler                            → "ok <version>"
+//   kernels                             → "<name> <family>" lines, "end"
+//   compile <family> <target> <file>    → "ok", the code object is in the file
+//   plan <wave> <compute units> <call>  → "workspace <bytes>", "launch <kernel> <blocks> <threads> <arguments>" lines,
+//                                         "end"; calls are those of call_text.h
+//   anything that fails                 → "error <sentence>"
+#include <iostream>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "backends/amd/call_text.h"
+#include "backends/amd/hip_compiler.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "base/text.h"
+
+namespace {
+
+using kpt::Result;
+using kpt::Status;
+using kpt::StatusCode;
+
+Result<std::string> list_kernels() {
+  std::string answer;
+  for (const kpt::gpu::KernelInfo& info : kpt::gpu::list_kernels()) {
+    answer += fmt::format("{} {}\n", info.name, info.family);
+  }
+  return answer + "end";
+}
+
+Result<std::string> compile(kpt::HipCompileCache& compiler, std::string_view family, std::string_view target,
+                            std::string_view file) {
+  const kpt::AmdArchitecture* architecture = kpt::find_amd_architecture(target);
+  if (architecture == nullptr) return Status(StatusCode::kInvalidArchitecture, "there is no such target");
+  for (const kpt::gpu::KernelFamily& known : kpt::gpu::kernel_families()) {
+    if (known.name == family && !kpt::runs_family(*architecture, known)) {
+      return Status(StatusCode::kUnsupported, fmt::format("{} has not the matrix instructions of it", target));
+    }
+  }
+  KPT_ASSIGN_OR_RETURN(const kpt::HipSource source, kpt::own_kernels(family));
+  KPT_ASSIGN_OR_RETURN(const std::string object, compiler.compile(source, target));
+  KPT_RETURN_IF_ERROR(kpt::write_file_atomically(std::string(file), object));
+  return std::string("ok");
+}
+
+Result<std::string> plan(std::string_view wave, std::string_view units, std::string_view call) {
+  const auto lanes = kpt::parse_int(wave);
+  const auto multiprocessors = kpt::parse_int(units);
+  if (!lanes || (*lanes != 32 && *lanes != 64) || !multiprocessors || *multiprocessors < 1 || *multiprocessors > 4096) {
+    return Status(StatusCode::kInvalidArgument, "a plan wants 32 or 64 lanes and a number of compute units");
+  }
+  KPT_ASSIGN_OR_RETURN(const kpt::CallText made,
+                       kpt::plan_from_text(call, {static_cast<int>(*lanes), static_cast<int>(*multiprocessors)}));
+  std::string answer = fmt::format("workspace {}\n", made.workspace_bytes);
+  for (const kpt::gpu::Launch& launch : made.plan) answer += "launch " + kpt::to_text(launch) + "\n";
+  return answer + "end";
+}
+
+Result<std::string> answer(kpt::HipCompileCache& compiler, std::string_view line) {
+  const auto words = kpt::split(line, ' ');
+  if (words.size() == 1 && words[0] == "compiler") return "ok " + compiler.compiler().version;
+  if (words.size() == 1 && words[0] == "kernels") return list_kernels();
+  if (words.size() == 4 && words[0] == "compile") return compile(compiler, words[1], words[2], words[3]);
+  if (words.size() >= 4 && words[0] == "plan") {
+    return plan(words[1], words[2], line.substr(static_cast<std::size_t>(words[3].data() - line.data())));
+  }
+  return Status(StatusCode::kInvalidArgument, "the line is no question");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    kpt::log::error("usage: kpt_emulation_feed <cache folder>");
+    return 2;
+  }
+  const auto compiler = kpt::find_hip_compiler(kpt::Environment::from_process(), "gfx950");
+  auto cache = kpt::CompileCache::open(argv[1], 1U << 30U);
+  if (!compiler.ok() || !cache.ok()) {
+    kpt::log::error((compiler.ok() ? cache.status() : compiler.status()).to_string());
+    return 1;
+  }
+  kpt::HipCompileCache compilations(*compiler, &*cache, std::chrono::minutes(10));
+  for (std::string line; std::getline(std::cin, line);) {
+    const Result<std::string> text = answer(compilations, line);
+    std::cout << (text.ok() ? *text : "error " + text.status().message()) << std::endl;
+  }
+  return 0;
+}
