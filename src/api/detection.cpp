@@ -14,6 +14,7 @@ DetectionContext make_detection_context(const Config& config, const Environment&
   context.files = std::move(files);
   context.environment = environment;
   context.probe_time_limit = std::chrono::milliseconds(config.get(options::kProbeTimeoutMs));
+  context.hidden_isa = config.get(options::kCpuIsa);
   context.pjrt_plugins = config.get(options::kPjrtPlugins);
   const std::filesystem::path torch_dir = torch_folder(config, environment);
   context.site_packages =

@@ -19,6 +19,7 @@ constexpr std::array kTable = {
     EnvironmentVariable{"KPT_CACHE_DIR", "kpt", "option cache.dir"},
     EnvironmentVariable{"KPT_COLOR", "kpt", "option cli.color"},
     EnvironmentVariable{"KPT_CONFIG", "kpt", "configuration file to read instead of the default one"},
+    EnvironmentVariable{"KPT_CPU_ISA", "kpt", "option cpu.isa"},
     EnvironmentVariable{"KPT_HELPER_DIR", "kpt",
                         "folder of the helper programs (kpt-probe, kpt-pjrt-compile), when they were moved"},
     EnvironmentVariable{"KPT_LOG", "kpt", "option log.level"},

@@ -21,6 +21,8 @@ Status file_failure(std::string_view what, const std::filesystem::path& path, in
 
 // A file written in pieces that appears whole or not at all: the pieces go to a temporary file beside `path`, which
 // commit() flushes to the disk and renames. Without commit() nothing is left. Not for several threads at once.
+// A process that is killed leaves its temporary file (".NAME.<process>.<random>.kpt.tmp"); the next create() in the
+// same folder removes it. One whose writer lives is locked and stays, whichever process or container the writer is in.
 class AtomicFile {
  public:
   // Creates missing parent folders. Fails with kPermissionDenied, kNotFound, kIo.

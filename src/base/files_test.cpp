@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <csignal>
 #include <fstream>
 #include <random>
 #include <set>
@@ -179,13 +181,94 @@ TEST_F(Files, KilledWriterLeavesTheOldContentOrTheNew) {
   }
 }
 
-TEST_F(Files, LeftoversOfAKilledProcessOfTheSameNumberAreNoObstacle) {
-  const std::string own = ".file." + std::to_string(::getpid()) + ".";
-  for (int i = 0; i < 2000; ++i) std::ofstream(path(own + std::to_string(i) + ".tmp")) << "leftover";
-  const Status status = write_file_atomically(path("file"), "new");
-  EXPECT_TRUE(status.ok()) << status.to_string();
-  EXPECT_EQ(*read_text_file(path("file"), 10), "new");
-  EXPECT_EQ(*read_text_file(path(own + "0.tmp"), 10), "leftover");
+TEST_F(Files, TheNextWriteIntoAFolderRemovesWhatAKilledWriterLeft) {
+  const auto write_half = [&](const std::string& name, bool die) {
+    return testing::start_process([&, die] {
+      auto file = AtomicFile::create(path(name));
+      EXPECT_TRUE(file.ok() && file->write("half").ok());
+      if (die) ::kill(::getpid(), SIGKILL);
+    });
+  };
+  EXPECT_EQ(testing::wait_for_process(write_half("model.kpt", true)), 128 + SIGKILL);
+  const std::vector<std::string> left = names();
+  ASSERT_EQ(left.size(), 1U) << "a killed writer leaves its temporary file";
+  EXPECT_TRUE(left[0].starts_with(".model.kpt.") && left[0].ends_with(".kpt.tmp")) << left[0];
+  ASSERT_TRUE(write_file_atomically(path("other"), "x").ok());
+  EXPECT_THAT(names(), ElementsAre("other"));
+}
+
+TEST_F(Files, OnlyWhatHasTheFormOfALeftoverIsRemoved) {
+  const std::vector<std::string> foreign = {".file.12.tmp",
+                                            ".file.12.0123456789abcdef.tmp",
+                                            ".file.12.0123456789abcde.kpt.tmp",
+                                            ".file.12.0123456789ABCDEF.kpt.tmp",
+                                            ".file.x2.0123456789abcdef.kpt.tmp",
+                                            ".file..0123456789abcdef.kpt.tmp",
+                                            "file.12.0123456789abcdef.kpt.tmp",
+                                            ".12.0123456789abcdef.kpt.tmp",
+                                            ".kpt.tmp",
+                                            "0123456789abcdef.kpt.tmp"};
+  for (const std::string& name : foreign) std::ofstream(path(name)) << "mine";
+  fs::create_directory(path(".folder.12.0123456789abcdef.kpt.tmp"));
+  fs::create_symlink("nowhere", path(".link.12.0123456789abcdef.kpt.tmp"));
+  ASSERT_EQ(::mkfifo(path(".pipe.12.0123456789abcdef.kpt.tmp").c_str(), 0644), 0);
+  std::ofstream(path(".file.name.12.0123456789abcdef.kpt.tmp")) << "leftover";
+  ASSERT_TRUE(write_file_atomically(path("file"), "x").ok());
+  EXPECT_FALSE(fs::exists(path(".file.name.12.0123456789abcdef.kpt.tmp")));
+  EXPECT_EQ(names().size(), foreign.size() + 4);
+}
+
+TEST_F(Files, AWriterThatLivesKeepsItsTemporaryFile) {
+  std::array<int, 2> ready{};
+  std::array<int, 2> go{};
+  ASSERT_EQ(::pipe(ready.data()), 0);
+  ASSERT_EQ(::pipe(go.data()), 0);
+  const pid_t writer = testing::start_process([&] {
+    auto file = AtomicFile::create(path("slow"));
+    ASSERT_TRUE(file.ok() && file->write("first ").ok());
+    char byte = 0;
+    EXPECT_EQ(::write(ready[1], "+", 1), 1);
+    EXPECT_EQ(::read(go[0], &byte, 1), 1);
+    EXPECT_TRUE(file->write("second").ok());
+    const Status status = file->commit();
+    EXPECT_TRUE(status.ok()) << status.to_string();
+  });
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(write_file_atomically(path("quick"), "x").ok());
+  ASSERT_EQ(::write(go[1], "+", 1), 1);
+  EXPECT_EQ(testing::wait_for_process(writer), 0);
+  EXPECT_EQ(*read_text_file(path("slow"), 100), "first second");
+  EXPECT_THAT(names(), ElementsAre("quick", "slow"));
+  for (const int end : {ready[0], ready[1], go[0], go[1]}) ::close(end);
+}
+
+// Every create() sweeps while the others are between creating, locking, writing and renaming; some are killed there.
+TEST_F(Files, WritersThatSweepAtOnceNeverTakeEachOthersFiles) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  std::vector<pid_t> writers;
+  for (int writer = 0; writer < 4; ++writer) {
+    writers.push_back(testing::start_process([&] {
+      for (int i = 0; i < 150; ++i) {
+        const Status status = write_file_atomically(path("file"), std::string(1000, 'x'));
+        ASSERT_TRUE(status.ok()) << status.to_string();
+      }
+    }));
+  }
+  for (int round = 0; round < 10; ++round) {
+    testing::kill_in_a_step(random, [&](std::size_t) { return write_file_atomically(path("killed"), "y").ok(); });
+  }
+  for (const pid_t writer : writers) EXPECT_EQ(testing::wait_for_process(writer), 0);
+  ASSERT_TRUE(write_file_atomically(path("last"), "z").ok());
+  EXPECT_THAT(names(), ElementsAre("file", "killed", "last"));
+}
+
+TEST_F(Files, NamesUpToTheSystemsLimitCanBeWritten) {
+  const std::string name(255, 'n');
+  ASSERT_TRUE(write_file_atomically(path(name), "x").ok());
+  EXPECT_THAT(names(), ElementsAre(name));
 }
 
 TEST_F(Files, ConcurrentWritersAndReadersSeeWholeContents) {

@@ -39,7 +39,7 @@ std::string_view digest_of(std::string_view name) {
   return compile_cache::is_digest(name) ? name : std::string_view();
 }
 
-// What AtomicFile leaves of an entry when its process is killed: ".<digest>.entry.<process>.<number>.tmp".
+// What AtomicFile leaves of an entry when its process is killed: ".<digest>.entry.<process>.<random>.kpt.tmp".
 bool is_leftover(std::string_view name) {
   constexpr std::size_t kEntryBytes = compile_cache::kDigestDigits + kSuffix.size();
   return name.size() > 1 + kEntryBytes && name.front() == '.' && name.ends_with(".tmp") &&

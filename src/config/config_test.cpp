@@ -77,6 +77,7 @@ TEST_F(ConfigLoading, EveryOptionListensToItsVariable) {
                                   {"KPT_CACHE_DIR", "/c"},
                                   {"KPT_CACHE_BUDGET_BYTES", "4096"},
                                   {"KPT_COLOR", "never"},
+                                  {"KPT_CPU_ISA", "no-bf16"},
                                   {"KPT_PROBE_TIMEOUT_MS", "200"},
                                   {"KPT_PROBE_BACKENDS", "amd"},
                                   {"KPT_PJRT_PLUGINS", "x=/x"},

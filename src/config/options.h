@@ -29,6 +29,10 @@ inline constexpr std::array<std::string_view, 3> kColorModeWords = {"auto", "alw
 // The vendor stacks that probe.backends may name.
 inline constexpr std::array<std::string_view, 5> kProbeBackendWords = {"nvidia", "amd", "tpu", "pjrt", "torch"};
 
+// What cpu.isa may hide (src/backends/cpu/isa.h says what each word covers).
+inline constexpr std::array<std::string_view, 8> kCpuIsaWords = {"no-dotprod", "no-i8mm",   "no-bf16", "no-sme",
+                                                                 "no-avx2",    "no-avx512", "no-vnni", "no-amx"};
+
 inline constexpr std::int64_t kMaxCacheBudgetBytes = std::int64_t{1} << 50;
 
 enum class OptionKind : std::uint8_t {
@@ -74,6 +78,9 @@ inline constexpr OptionDomain named_paths() { return {OptionKind::kNamedPaths}; 
     "KPT_CACHE_BUDGET_BYTES", "size of the compile cache beyond which the least recently used entries go")            \
   X(kCliColor, ColorMode, "cli.color", "auto", domain::one_of(kColorModeWords), "KPT_COLOR",                          \
     "colours in the output; auto means only on a terminal")                                                           \
+  X(kCpuIsa, std::vector<std::string>, "cpu.isa", "", domain::any_of(kCpuIsaWords), "KPT_CPU_ISA",                    \
+    "instruction sets that our kernels and passes leave alone although the processor has them, to see what a lesser " \
+    "one does; libtorch's own kernels still use them")                                                                \
   X(kProbeTimeoutMs, std::int64_t, "probe.timeout_ms", "10000", domain::range(100, 120000), "KPT_PROBE_TIMEOUT_MS",   \
     "time limit, in milliseconds, for one vendor library to answer during detection")                                 \
   X(kProbeBackends, std::vector<std::string>, "probe.backends", "nvidia,amd,tpu,pjrt,torch",                          \

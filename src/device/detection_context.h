@@ -17,6 +17,7 @@ struct DetectionContext {
   SystemFiles files;
   Environment environment;
   std::chrono::milliseconds probe_time_limit{10000};
+  std::vector<std::string> hidden_isa;               // option cpu.isa: "no-bf16", …
   std::vector<std::string> pjrt_plugins;             // option pjrt.plugins, each "name=path"
   std::vector<std::filesystem::path> site_packages;  // Python environments to search, in order
 

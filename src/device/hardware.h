@@ -117,7 +117,8 @@ struct CpuReport {
   int logical_cpus = 0;      // of the machine
   int usable_cpus = 0;       // of this process: affinity and container limit
   int numa_nodes = 0;
-  std::vector<std::string> isa;  // what we make use of: "NEON", "SVE", "BF16", "AVX2", "AMX-INT8", …
+  std::vector<std::string> isa;         // what we make use of: "NEON", "SVE", "BF16", "AVX2", "AMX-INT8", …
+  std::vector<std::string> isa_hidden;  // what would stand there but for the option cpu.isa
   std::vector<Precision> matrix_precisions;
   std::vector<CpuCache> caches;
   std::uint64_t memory_total_bytes = 0;

@@ -152,7 +152,7 @@ KPT_JSON_FIELDS(TpuReport, finding, generation, chips, cores_per_chip, topology,
                 libtpu_path, libtpu_version, notes)
 KPT_JSON_FIELDS(PjrtPlugin, name, path, source, finding, api_major, api_minor)
 KPT_JSON_FIELDS(CpuCache, level, type, size_bytes)
-KPT_JSON_FIELDS(CpuReport, model, architecture, logical_cpus, usable_cpus, numa_nodes, isa, matrix_precisions, caches,
-                memory_total_bytes, memory_limit_bytes, notes)
+KPT_JSON_FIELDS(CpuReport, model, architecture, logical_cpus, usable_cpus, numa_nodes, isa, isa_hidden,
+                matrix_precisions, caches, memory_total_bytes, memory_limit_bytes, notes)
 
 }  // namespace kpt

@@ -86,11 +86,17 @@ class RandomReport {
   }
   void fill(PjrtPlugin& report) { report = {text(), text(), text(), finding(), number(), number()}; }
   void fill(CpuReport& report) {
-    report = {text(),       text(),
-              number(),     number(),
-              number(),     texts(),
-              precisions(), list([this] { return CpuCache{number(), text(), bytes()}; }),
-              bytes(),      maybe([this] { return bytes(); }),
+    report = {text(),
+              text(),
+              number(),
+              number(),
+              number(),
+              texts(),
+              texts(),
+              precisions(),
+              list([this] { return CpuCache{number(), text(), bytes()}; }),
+              bytes(),
+              maybe([this] { return bytes(); }),
               texts()};
   }
 

@@ -77,6 +77,7 @@ std::vector<Check> check_cpu(const SectionInput& input) {
   Check processor{.category = "cpu", .name = "processor"};
   processor.message = fmt::format("{}: {}", cpu.model.empty() ? cpu.architecture : cpu.model,
                                   cpu.isa.empty() ? "no vector extension that we use" : join(cpu.isa, " "));
+  if (!cpu.isa_hidden.empty()) processor.message += fmt::format("; hidden by cpu.isa: {}", join(cpu.isa_hidden, " "));
   processor.details = nlohmann::ordered_json(cpu);
   if (cpu.model.empty() && cpu.isa.empty()) {
     processor.state = State::kWarn;

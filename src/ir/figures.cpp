@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <set>
 #include <string_view>
 
 #include "ir/own_operators.h"
@@ -113,20 +114,56 @@ std::optional<double> count_flops(const Graph& graph, const Node& node, std::str
   return elements;
 }
 
+std::optional<double> bytes_of(const Graph& graph, ValueId id, const Bindings& symbols) {
+  if (id == kNoValue || graph.at(id).kind != ValueKind::kTensor) return 0;
+  const auto elements = count(graph, id, symbols);
+  if (!elements) return std::nullopt;
+  return *elements * static_cast<double>(element_bytes(graph.at(id).tensor.dtype));
+}
+
+std::optional<double> count_bytes(const Graph& graph, const Node& node, std::string_view kind, std::string_view name,
+                                  const Bindings& symbols) {
+  if (kind == "view") return 0;
+  const bool looks_up = is_one_of(name, {"embedding", "index", "index_select", "gather"});
+  std::set<ValueId> used;
+  for (std::size_t position = 0; position < node.arguments.size(); ++position) {
+    if (looks_up && position == 0) continue;  // the table
+    for_each_value(node.arguments[position].value, [&](ValueId id) { used.insert(id); });
+  }
+  std::set<ValueId> made;
+  for (const Output& output : node.outputs) made.insert(output.values.begin(), output.values.end());
+  double bytes = 0;
+  for (const ValueId id : used) {
+    const auto more = bytes_of(graph, id, symbols);
+    if (!more) return std::nullopt;
+    bytes += *more;
+  }
+  for (const ValueId id : made) {
+    const auto more = bytes_of(graph, id, symbols);
+    if (!more) return std::nullopt;
+    bytes += looks_up ? 2 * *more : *more;  // every row that is written was read
+  }
+  return bytes;
+}
+
 }  // namespace
+
+NodeFigures count_node(const Graph& graph, const Node& node, const Bindings& symbols) {
+  const std::string_view name = base_name(node.target);
+  const std::string_view kind = classify(name);
+  return {kind, count_flops(graph, node, kind, name, symbols), count_bytes(graph, node, kind, name, symbols)};
+}
 
 Figures count_figures(const Graph& graph, const Bindings& symbols) {
   Figures figures;
   for (const Node& node : graph.nodes) {
     ++figures.histogram[node.target];
-    const std::string_view name = base_name(node.target);
-    const std::string_view kind = classify(name);
-    ClassFigures& entry = figures.classes[std::string(kind)];
+    const NodeFigures counted = count_node(graph, node, symbols);
+    ClassFigures& entry = figures.classes[std::string(counted.kind)];
     ++entry.nodes;
-    const auto flops = count_flops(graph, node, kind, name, symbols);
-    if (!flops) continue;  // its sizes depend on data
-    entry.flops += *flops;
-    figures.flops += *flops;
+    if (!counted.flops) continue;
+    entry.flops += *counted.flops;
+    figures.flops += *counted.flops;
   }
   return figures;
 }

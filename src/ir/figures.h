@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/graph.h"
@@ -24,5 +26,16 @@ struct Figures {
 };
 
 Figures count_figures(const Graph& graph, const Bindings& symbols);
+
+// One node. Nothing where its sizes depend on data.
+struct NodeFigures {
+  std::string_view kind;        // one of Figures::classes
+  std::optional<double> flops;  // as above
+  // What it must read and write at least once: tensor arguments and results, whatever lies in caches. Of a table only
+  // the rows that are looked up; of an expanded tensor all its elements. Views move nothing.
+  std::optional<double> bytes;
+};
+
+NodeFigures count_node(const Graph& graph, const Node& node, const Bindings& symbols);
 
 }  // namespace kpt::ir

@@ -55,6 +55,35 @@ TEST(OwnOperators, WorkIsCountedByTheNamesOfArguments) {
   EXPECT_EQ(figures.classes.at("attention").flops, 4.0 * 240 * 5);
 }
 
+TEST(OwnOperators, BytesAreThoseOfArgumentsAndResultsOnce) {
+  const Graph graph = read_graph(kGraph).value();
+  const NodeFigures linear = count_node(graph, graph.nodes[0], {});
+  EXPECT_EQ(linear.kind, "matmul");
+  EXPECT_EQ(linear.flops, 2.0 * 240 * 4);
+  EXPECT_EQ(linear.bytes, 4.0 * (8 * 4 + 120 + 240));
+  EXPECT_EQ(count_node(graph, graph.nodes[1], {}).bytes, 4.0 * 3 * 240);  // one argument, two results
+  EXPECT_EQ(count_node(graph, graph.nodes[2], {}).bytes, 4.0 * 3 * 240);  // key and value are one tensor
+}
+
+TEST(OwnOperators, OfATableOnlyTheRowsCountAndUnknownSizesGiveNothing) {
+  const Graph graph = read_graph(R"(kpt_graph 1
+symbol s0 in 1..64
+values w, ids, row, flat
+parameter w: float32[1000, 8] "w"
+input ids: int64[s0]
+row: float32[s0, 8] = aten.embedding.default(weight=%w, indices=%ids)
+flat: float32[8*s0] = aten.view.default(self=%row, size=[-1])
+output %flat "out"
+)")
+                          .value();
+  Bindings sizes;
+  sizes.set("s0", 5);
+  EXPECT_EQ(count_node(graph, graph.nodes[0], sizes).bytes, 5.0 * 8 + 2 * 5.0 * 8 * 4);
+  EXPECT_EQ(count_node(graph, graph.nodes[1], sizes).bytes, 0.0);
+  EXPECT_EQ(count_node(graph, graph.nodes[0], {}).bytes, std::nullopt);
+  EXPECT_EQ(count_node(graph, graph.nodes[0], {}).flops, std::nullopt);
+}
+
 std::string refusal(const std::function<void(Node&)>& spoil) {
   Graph graph = read_graph(kGraph).value();
   spoil(graph.nodes[0]);

@@ -39,6 +39,7 @@ void add_surroundings(CacheKey& key, const std::string& model_hash, const Optimi
       .add("enabled", join(enabled, ","))
       .add("target", device.device->target().name())
       .add("device", device.device->info().description)
+      .add("features", join(device.device->target().capabilities().features, ","))
       .add("threads", static_cast<std::uint64_t>(threads))
       .add("version", build.version)
       .add("commit", build.commit)
@@ -48,8 +49,9 @@ void add_surroundings(CacheKey& key, const std::string& model_hash, const Optimi
 // What a measurement depends on, whatever the model.
 std::string describe_surroundings(const PlacedDevice& device, int threads) {
   const BuildInfo& build = build_info();
-  return fmt::format("{} {} {} {} {} {}", device.device->target().name(), device.device->info().description, threads,
-                     build.version, build.commit, build.torch_version);
+  return fmt::format("{} {} {} {} {} {} {}", device.device->target().name(), device.device->info().description,
+                     join(device.device->target().capabilities().features, ","), threads, build.version, build.commit,
+                     build.torch_version);
 }
 
 Result<CacheKey> make_result_key(const ImportedModel& model, const std::string& model_hash,

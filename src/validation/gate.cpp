@@ -91,6 +91,23 @@ OutputVerdict judge_cosine(OutputVerdict verdict, const Sizes& sizes, std::optio
   return verdict;
 }
 
+// False when the candidate is NaN or infinite where plain run and reference are numbers.
+Result<bool> stays_finite(const Tensor& candidate, const Tensor& plain, const Tensor& reference) {
+  if (!is_floating(candidate.dtype())) return true;
+  KPT_ASSIGN_OR_RETURN(const Tensor wide, promote_to_fp64(candidate));
+  KPT_ASSIGN_OR_RETURN(const Tensor wide_plain, promote_to_fp64(plain));
+  KPT_ASSIGN_OR_RETURN(const Tensor a, wide.contiguous_copy());
+  KPT_ASSIGN_OR_RETURN(const Tensor b, wide_plain.contiguous_copy());
+  KPT_ASSIGN_OR_RETURN(const Tensor exact, reference.contiguous_copy());
+  const auto x = a.elements<double>();
+  const auto y = b.elements<double>();
+  const auto r = exact.elements<double>();
+  for (std::size_t index = 0; index < x.size(); ++index) {
+    if (!std::isfinite(x[index]) && std::isfinite(y[index]) && std::isfinite(r[index])) return false;
+  }
+  return true;
+}
+
 // The axis along which `candidate` has one position and `plain` several, all others being equal.
 std::optional<std::size_t> find_last_axis(const Dims& candidate, const Dims& plain) {
   std::optional<std::size_t> axis;
@@ -253,8 +270,18 @@ Result<Gate> Gate::prepare(const ImportedModel& model, std::vector<Draw> draws, 
     KPT_ASSIGN_OR_RETURN(std::vector<NamedTensor> outputs, reference.run(draw.inputs));
     gate.reference_.push_back(std::move(outputs));
   }
+  KPT_RETURN_IF_ERROR(gate.look_for_padding(model.graph, reference));
   if (options.level == Level::kBalanced) KPT_RETURN_IF_ERROR(gate.run_bf16(model));
   return gate;
+}
+
+Status Gate::look_for_padding(const ir::Graph& graph, ModelRun& reference) {
+  const auto mask = find_attention_mask(graph);
+  if (!mask || reference.is_stateful()) return {};
+  for (std::size_t draw = 0; draw < draws_.size() && !padding_; ++draw) {
+    KPT_ASSIGN_OR_RETURN(padding_, find_padding(reference, *mask, draws_[draw].inputs, reference_[draw]));
+  }
+  return {};
 }
 
 Result<GateReport> Gate::judge(const ImportedModel& candidate) const {
@@ -262,12 +289,47 @@ Result<GateReport> Gate::judge(const ImportedModel& candidate) const {
   return judge(run);
 }
 
+Result<std::optional<OutputVerdict>> Gate::judge_kept(const Tensor& candidate, std::size_t draw,
+                                                      std::size_t index) const {
+  const NamedTensor& plain = plain_[draw][index];
+  const Tensor& reference = reference_[draw][index].tensor;
+  const Tensor* mask = padding_ ? find_tensor(draws_[draw].inputs, padding_->mask) : nullptr;
+  if (mask == nullptr || !padding_->covers(plain.name) || !has_positions_of(plain.tensor, *mask) ||
+      candidate.dtype() != plain.tensor.dtype() || !(candidate.dims() == plain.tensor.dims())) {
+    return std::optional<OutputVerdict>();
+  }
+  KPT_ASSIGN_OR_RETURN(const std::vector<bool> kept, kept_positions(*mask));
+  const auto count = static_cast<std::size_t>(std::ranges::count(kept, true));
+  if (count == 0 || count == kept.size()) return std::optional<OutputVerdict>();
+  KPT_ASSIGN_OR_RETURN(const Tensor some, take_positions(candidate, kept, true));
+  KPT_ASSIGN_OR_RETURN(const Tensor some_plain, take_positions(plain.tensor, kept, true));
+  KPT_ASSIGN_OR_RETURN(const Tensor some_reference, take_positions(reference, kept, true));
+  std::optional<Tensor> some_bf16;
+  if (!bf16_.empty()) {
+    KPT_ASSIGN_OR_RETURN(some_bf16, take_positions(bf16_[draw][index].tensor, kept, true));
+  }
+  OutputVerdict verdict = judge_tensor(some, some_plain, some_reference, some_bf16 ? &*some_bf16 : nullptr);
+  const OutputVerdict over_all = judge_tensor(candidate, plain.tensor, reference, nullptr);
+  verdict.positions = {padding_->mask, count, kept.size(), over_all.candidate_error};
+  if (!verdict.passed) return std::optional(std::move(verdict));
+  KPT_ASSIGN_OR_RETURN(const Tensor rest, take_positions(candidate, kept, false));
+  KPT_ASSIGN_OR_RETURN(const Tensor rest_plain, take_positions(plain.tensor, kept, false));
+  KPT_ASSIGN_OR_RETURN(const Tensor rest_reference, take_positions(reference, kept, false));
+  KPT_ASSIGN_OR_RETURN(const bool sound, stays_finite(rest, rest_plain, rest_reference));
+  if (sound) return std::optional(std::move(verdict));
+  return std::optional(
+      refuse(verdict, verdict.rule, "it is NaN or infinite in padding where the model gives a number"));
+}
+
 Result<OutputVerdict> Gate::judge_output(const Tensor& candidate, std::size_t draw, std::size_t index) const {
   const Tensor& plain = plain_[draw][index].tensor;
   const Tensor& reference = reference_[draw][index].tensor;
   const Tensor* bf16 = bf16_.empty() ? nullptr : &bf16_[draw][index].tensor;
   const auto axis = options_.last_position ? find_last_axis(candidate.dims(), plain.dims()) : std::nullopt;
-  if (!axis) return judge_tensor(candidate, plain, reference, bf16);
+  if (!axis) {
+    KPT_ASSIGN_OR_RETURN(std::optional<OutputVerdict> at_kept, judge_kept(candidate, draw, index));
+    return at_kept ? std::move(*at_kept) : judge_tensor(candidate, plain, reference, bf16);
+  }
   KPT_ASSIGN_OR_RETURN(const Tensor last_plain, take_last(plain, *axis));
   KPT_ASSIGN_OR_RETURN(const Tensor last_reference, take_last(reference, *axis));
   if (bf16 == nullptr) return judge_tensor(candidate, last_plain, last_reference, nullptr);

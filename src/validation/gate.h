@@ -8,6 +8,10 @@
 //                 bound on the relative error where one is set
 // Integers, bools and complex numbers must be equal to the plain run's at every level. NaN and infinity may stand only
 // where the plain run or fp64 has them. Buffers and inputs that a model writes count as outputs.
+//
+// Where a mask leaves positions out (padding.h), these rules hold at the kept positions; of the others only this is
+// asked: no NaN or infinity where the plain run and fp64 have a number. The verdict says so and shows the error over
+// all.
 #pragma once
 
 #include <optional>
@@ -19,6 +23,7 @@
 #include "validation/bf16_form.h"
 #include "validation/draws.h"
 #include "validation/model_run.h"
+#include "validation/padding.h"
 
 namespace kpt {
 
@@ -30,6 +35,14 @@ struct GateOptions {
   // The candidate may give an output for the last position of one axis only (pass last_token_logits): it is held
   // against that position of the model's.
   bool last_position = false;
+};
+
+// That an output was judged at some of its positions only.
+struct KeptPositions {
+  std::string mask;  // the input that says which
+  std::size_t kept = 0;
+  std::size_t all = 0;
+  double error_over_all = 0;  // root mean square of the candidate against fp64, padding included
 };
 
 // One output on one draw.
@@ -45,6 +58,7 @@ struct OutputVerdict {
   double cosine = 1;                 // candidate with fp64
   std::string rule;                  // that decided: "equal", "tolerance", "bf16", "cosine", "form"
   std::string reason;                // one clause when it failed
+  std::optional<KeptPositions> positions;
 };
 
 struct GateReport {
@@ -88,6 +102,9 @@ class Gate {
  private:
   Gate(GateOptions options, PlacedDevice device) : options_(options), device_(std::move(device)) {}
   Status run_bf16(const ImportedModel& model);
+  Status look_for_padding(const ir::Graph& graph, ModelRun& reference);
+  // At the kept positions alone; nothing where all count.
+  Result<std::optional<OutputVerdict>> judge_kept(const Tensor& candidate, std::size_t draw, std::size_t index) const;
   Result<OutputVerdict> judge_output(const Tensor& candidate, std::size_t draw, std::size_t index) const;
 
   GateOptions options_;
@@ -95,6 +112,7 @@ class Gate {
   DType compute_ = DType::kFloat32;  // the narrowest floating type of the model's weights
   std::vector<Draw> draws_;
   std::vector<std::string> notes_;
+  std::optional<Padding> padding_;
   std::string bf16_run_;
   std::optional<Bf16Way> bf16_way_;
   std::vector<std::vector<NamedTensor>> plain_;

@@ -27,23 +27,35 @@ OutputVerdict read_verdict(const Json& json) {
   verdict.cosine = read_number(json.at("cosine"));
   verdict.rule = json.at("rule").get<std::string>();
   verdict.reason = json.at("reason").get<std::string>();
+  // Artifacts written before outputs could be judged at some positions lack it.
+  if (const auto found = json.find("positions"); found != json.end() && found->is_object()) {
+    verdict.positions = {found->at("mask").get<std::string>(), found->at("kept").get<std::size_t>(),
+                         found->at("all").get<std::size_t>(), read_number(found->at("error_over_all"))};
+  }
   return verdict;
 }
 
 }  // namespace
 
 Json to_json(const OutputVerdict& verdict) {
-  return {{"name", verdict.output},
-          {"draw", verdict.draw},
-          {"dtype", verdict.dtype},
-          {"passed", verdict.passed},
-          {"candidate_error", number(verdict.candidate_error)},
-          {"plain_error", number(verdict.plain_error)},
-          {"bf16_error", verdict.bf16_error ? number(*verdict.bf16_error) : Json()},
-          {"max_difference", number(verdict.max_difference)},
-          {"cosine", number(verdict.cosine)},
-          {"rule", verdict.rule},
-          {"reason", verdict.reason}};
+  Json json = {{"name", verdict.output},
+               {"draw", verdict.draw},
+               {"dtype", verdict.dtype},
+               {"passed", verdict.passed},
+               {"candidate_error", number(verdict.candidate_error)},
+               {"plain_error", number(verdict.plain_error)},
+               {"bf16_error", verdict.bf16_error ? number(*verdict.bf16_error) : Json()},
+               {"max_difference", number(verdict.max_difference)},
+               {"cosine", number(verdict.cosine)},
+               {"rule", verdict.rule},
+               {"reason", verdict.reason}};
+  if (verdict.positions) {
+    json["positions"] = {{"mask", verdict.positions->mask},
+                         {"kept", verdict.positions->kept},
+                         {"all", verdict.positions->all},
+                         {"error_over_all", number(verdict.positions->error_over_all)}};
+  }
+  return json;
 }
 
 Json to_json(const GateReport& report) {
@@ -97,13 +109,19 @@ std::vector<std::vector<std::string>> table_rows(const GateReport& report) {
   if (bf16) rows[0].insert(rows[0].begin() + 3, "bf16 error");
   for (const OutputVerdict& verdict : report.worst()) {
     const bool exact = verdict.rule == "equal" || verdict.rule == "form";
-    std::vector<std::string> row = {
-        verdict.output,
-        exact ? "-" : fmt::format("{:.2e}", verdict.candidate_error),
-        exact ? "-" : fmt::format("{:.2e}", verdict.plain_error),
-        exact ? "-" : fmt::format("{:.2e}", verdict.max_difference),
-        exact ? "-" : fmt::format("{:.6f}", verdict.cosine),
-        verdict.passed ? fmt::format("passed ({})", verdict.rule) : fmt::format("REFUSED: {}", verdict.reason)};
+    std::string text =
+        verdict.passed ? fmt::format("passed ({})", verdict.rule) : fmt::format("REFUSED: {}", verdict.reason);
+    if (verdict.positions) {
+      text += fmt::format("; judged at the {} of {} positions that {} keeps, error over all {:.2e}",
+                          verdict.positions->kept, verdict.positions->all, verdict.positions->mask,
+                          verdict.positions->error_over_all);
+    }
+    std::vector<std::string> row = {verdict.output,
+                                    exact ? "-" : fmt::format("{:.2e}", verdict.candidate_error),
+                                    exact ? "-" : fmt::format("{:.2e}", verdict.plain_error),
+                                    exact ? "-" : fmt::format("{:.2e}", verdict.max_difference),
+                                    exact ? "-" : fmt::format("{:.6f}", verdict.cosine),
+                                    std::move(text)};
     if (bf16) {
       row.insert(row.begin() + 3, verdict.bf16_error && !exact ? fmt::format("{:.2e}", *verdict.bf16_error) : "-");
     }

@@ -74,6 +74,85 @@ TEST(OptimizeCommand, WritesAnArtifactThatValidateAndExplainTake) {
   EXPECT_GE(nodes[0].at("microseconds").get<double>(), 0);
 }
 
+TEST(ExplainCommand, TimesHoldTheLongestNodesAgainstMeasuredLimits) {
+  const auto times = run_kpt({"explain", golden("conv_norm"), "--times", "--runs", "3", "--json"}).json().at("times");
+  EXPECT_EQ(times.at("runs"), 3);
+  ASSERT_FALSE(times.at("peaks").empty());
+  EXPECT_EQ(times.at("peaks")[0].at("type"), "float32");
+  EXPECT_GT(times.at("peaks")[0].at("gflops").get<double>(), 0);
+  double share = 0;
+  double last = 1e18;
+  bool arithmetic = false;
+  for (const auto& node : times.at("nodes")) {
+    EXPECT_LE(node.at("median_microseconds").get<double>(), last) << "longest first";
+    last = node.at("median_microseconds").get<double>();
+    share += node.at("share").get<double>();
+    if (node.at("operator") != "aten.conv2d.default") continue;
+    arithmetic = true;
+    EXPECT_GT(node.at("flops").get<double>(), 0);
+    EXPECT_EQ(node.at("computes_in"), "float32");
+    EXPECT_GT(node.at("share_of_limit").get<double>(), 0);
+  }
+  EXPECT_NEAR(share, 1, 1e-6);
+  EXPECT_TRUE(arithmetic) << times.dump();
+  const ProgramRun shown = run_kpt({"explain", golden("conv_norm"), "--times", "--runs", "2", "--top", "1"});
+  EXPECT_EQ(shown.exit_code, 0) << shown.err;
+  for (const char* word : {"measured limits", "GFLOP/s", "GB/s", "of the limit", "bound by"}) {
+    EXPECT_THAT(shown.out, HasSubstr(word));
+  }
+  EXPECT_EQ(run_kpt({"explain", golden("conv_norm"), "--top", "3"}).exit_code, 2) << "--top is of --times";
+  EXPECT_THAT(run_kpt({"explain", golden("conv_norm"), "--times", "--device", "xla:cpu"}).err,
+              HasSubstr("use --device cpu"));
+}
+
+// Nodes whose kernel uses instructions that cpu.isa can hide.
+std::size_t count_wide_kernels(const std::string& model, const std::vector<std::string>& flags) {
+  std::vector<std::string> command = {"explain", model, "--json"};
+  command.insert(command.end(), flags.begin(), flags.end());
+  const auto explained = run_kpt(command).json();
+  std::size_t count = 0;
+  for (const auto& node : explained.at("nodes")) {
+    const std::string how = node.at("how").get<std::string>();
+    const std::string chosen = how.substr(0, how.find("; not "));
+    for (const char* word : {"BFMMLA", "SMMLA", "SDOT", "AVX-512"}) count += chosen.find(word) != std::string::npos;
+  }
+  return count;
+}
+
+// On every processor: what it lacks anyway cannot be assigned either.
+TEST(OptimizeCommand, HiddenInstructionSetsAreAssignedToNothingAndAnswersHold) {
+  const Scratch scratch;
+  const std::string hide = "cpu.isa=no-bf16,no-i8mm,no-dotprod,no-avx512,no-vnni,no-amx,no-sme";
+  for (const char* level : {"balanced", "aggressive"}) {
+    const std::string out = scratch.file(std::string(level) + ".kpt");
+    const ProgramRun run = run_kpt({"optimize", golden("linear_state"), "--level", level, "-o", out, "--no-measure",
+                                    "--json", "--set", hide, "--set", "cache.dir=" + scratch.file("cache")});
+    ASSERT_EQ(run.exit_code, 0) << run.err << run.out;
+    const auto report = run.json();
+    EXPECT_TRUE(report.at("passed").get<bool>());
+    bool skipped = false;
+    for (const auto& pass : report.at("passes")) {
+      if (pass.at("pass") == "assign_bf16") skipped = !pass.at("skipped").get<std::string>().empty();
+    }
+    EXPECT_TRUE(skipped) << run.out;
+    EXPECT_EQ(run_kpt({"explain", out, "--json", "--set", hide}).json().at("cpu_isa").size(), 7U);
+    EXPECT_EQ(count_wide_kernels(out, {"--set", hide}), 0U);
+    // Kernels are chosen when it is loaded: it runs with and without the limit.
+    EXPECT_EQ(run_kpt({"validate", golden("linear_state"), out, "--devices", "cpu"}).exit_code, 0);
+    EXPECT_EQ(run_kpt({"validate", golden("linear_state"), out, "--devices", "cpu", "--set", hide}).exit_code, 0);
+    // Another question to the cache.
+    const ProgramRun open = run_kpt({"optimize", golden("linear_state"), "--level", level, "-o", out, "--no-measure",
+                                     "--json", "--set", "cache.dir=" + scratch.file("cache")});
+    EXPECT_FALSE(open.json().at("from_cache").get<bool>());
+    // What was made without the limit may have bfloat16 and int8 weights; their kernels are chosen by it all the same.
+    const ProgramRun explained = run_kpt({"explain", out, "--set", hide});
+    EXPECT_THAT(explained.out, HasSubstr("hidden by cpu.isa"));
+    EXPECT_EQ(count_wide_kernels(out, {"--set", hide}), 0U);
+    EXPECT_EQ(run_kpt({"validate", golden("linear_state"), out, "--devices", "cpu", "--set", hide}).exit_code, 0);
+    RecordProperty(std::string(level) + "_wide_kernels", static_cast<int>(count_wide_kernels(out, {})));
+  }
+}
+
 TEST(OptimizeCommand, TheSecondTimeComesFromTheCacheAndAnotherQuestionDoesNot) {
   const Scratch scratch;
   const std::vector<std::string> environment = {"KPT_CACHE_DIR=" + scratch.file("cache")};

@@ -53,6 +53,22 @@ TEST(OptionEffect, CliColorForcesOrForbidsColour) {
   EXPECT_FALSE(colour_in("auto"));  // not a terminal
 }
 
+// A recorded processor, the same on every machine.
+TEST(OptionEffect, CpuIsaHidesInstructionSets) {
+  const HardwareFixture machine = HardwareFixture::load(KPT_SOURCE_DIR "/tests/data/hardware/cpu/neoverse_v1.json");
+  const auto processor = [&](const std::string& hidden) {
+    return find_line(run_kpt(doctor("cpu", "cpu.isa=" + hidden), {"KPT_SYSTEM_ROOT=" + machine.root().string()}).json(),
+                     "cpu", "processor");
+  };
+  EXPECT_THAT(processor("").at("message"), HasSubstr("DOTPROD SVE BF16 I8MM"));
+  const ordered_json limited = processor("no-bf16,no-i8mm");
+  EXPECT_THAT(limited.at("message"), HasSubstr("DOTPROD SVE; hidden by cpu.isa: BF16 I8MM"));
+  EXPECT_EQ(limited.at("details").at("matrix_precisions"), ordered_json({"int8"}));
+  const ProgramRun wrong = run_kpt(doctor("cpu", "cpu.isa=bf16"));
+  EXPECT_NE(wrong.exit_code, 0);
+  EXPECT_THAT(wrong.out, HasSubstr("cpu.isa"));
+}
+
 TEST(OptionEffect, ProbeTimeoutLimitsAHangingLibrary) {
   const TemporaryFolder folder;
   std::ofstream(folder.path() / "cuda.json") << R"({"version": 13000, "calls": {"cuInit": "hang"}})";

@@ -131,6 +131,111 @@ TEST(Gate, AnExplicitToleranceLoosensConservative) {
       StatusCode::kInvalidArgument);
 }
 
+// The first output with `value` at the positions where the mask is `at`.
+ImportedModel filled(const ImportedModel& model, std::int64_t at, double value) {
+  ImportedModel result = model;
+  ir::GraphOutput& output = result.graph.outputs[0];
+  const ir::ValueId from = *output.value.value_id();
+  const ir::ValueId mask = validation_test::value_named(result.graph, "attention_mask");
+  const ir::TensorType like = result.graph.at(from).tensor;
+  ir::TensorType flags = result.graph.at(mask).tensor;
+  flags.dtype = DType::kBool;
+  ir::TensorType column = flags;
+  column.dims.push_back(ir::Expr(1));
+  column.strides.push_back(ir::Expr(1));
+  const auto insert = [&](const char* target, std::vector<ir::NamedArgument> arguments, const ir::TensorType& type) {
+    return validation_test::insert_node(result, result.graph.nodes.size(), target, std::move(arguments), type);
+  };
+  const ir::ValueId where = insert("aten.eq.Scalar", {{"self", {mask}}, {"other", {at}}}, flags);
+  const ir::ValueId wide = insert("aten.unsqueeze.default", {{"self", {where}}, {"dim", {std::int64_t{-1}}}}, column);
+  result.graph.outputs[0].value.value =
+      insert("aten.masked_fill.Scalar", {{"self", {from}}, {"mask", {wide}}, {"value", {value}}}, like);
+  return result;
+}
+
+TEST(Gate, PaddingIsJudgedByKeptPositionsAndTheReportSaysSo) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  const ImportedModel model = execution_test::make_bert(seed);
+  for (const Level level : {Level::kConservative, Level::kBalanced, Level::kAggressive}) {
+    const Gate gate = make_gate(model, {level, {}}, seed);
+    const GateReport padded = gate.judge(filled(model, 0, 7.0)).value();
+    EXPECT_TRUE(padded.passed()) << padded.worst()[0].reason;
+    std::size_t at_some = 0;
+    for (const OutputVerdict& verdict : padded.outputs) {
+      if (!verdict.positions) continue;
+      ++at_some;
+      EXPECT_EQ(verdict.output, model.graph.outputs[0].name) << "the pooled output has no positions";
+      EXPECT_EQ(verdict.positions->mask, "attention_mask");
+      EXPECT_GT(verdict.positions->kept, 0U);
+      EXPECT_LT(verdict.positions->kept, verdict.positions->all);
+      EXPECT_GT(verdict.positions->error_over_all, 0.1) << "what stands in padding is shown";
+      EXPECT_LT(verdict.candidate_error, 1e-3);
+    }
+    EXPECT_GT(at_some, 0U);
+    EXPECT_FALSE(gate.judge(filled(model, 1, 7.0)).value().passed());
+    const GateReport nan = gate.judge(filled(model, 0, std::nan(""))).value();
+    EXPECT_FALSE(nan.passed()) << "a mean over positions would spread it";
+    EXPECT_THAT(nan.worst()[0].reason, HasSubstr("in padding"));
+  }
+}
+
+// Every position looks at all others: what the mask leaves out is seen.
+TEST(Gate, AMaskThatHidesNothingIsNoPadding) {
+  ImportedModel model;
+  model.graph = ir::read_graph(R"(kpt_graph 1
+values w, input_ids, attention_mask, rows, sum, mixed, flags, column, numbers, result
+parameter w: float32[50, 6] "w"
+input input_ids: int64[3, 9]
+input attention_mask: int64[3, 9]
+rows: float32[3, 9, 6] = aten.embedding.default(weight=%w, indices=%input_ids)
+sum: float32[3, 1, 6] = aten.sum.dim_IntList(self=%rows, dim=[1], keepdim=true)
+mixed: float32[3, 9, 6] = aten.add.Tensor(self=%rows, other=%sum)
+flags: bool[3, 9] = aten.ne.Scalar(self=%attention_mask, other=0)
+column: bool[3, 9, 1] = aten.unsqueeze.default(self=%flags, dim=-1)
+numbers: float32[3, 9, 1] = aten.to.dtype(self=%column, dtype=dtype(float32))
+result: float32[3, 9, 6] = aten.add.Tensor(self=%mixed, other=%numbers)
+output %result "result"
+)")
+                    .value();
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal;
+  const Tensor table = Tensor::empty(DType::kFloat32, Dims{50, 6}).value();
+  for (float& value : table.elements<float>()) value = normal(random);
+  model.weights.emplace("w", table);
+  EXPECT_EQ(find_attention_mask(model.graph), "attention_mask");
+  const Gate gate = make_gate(model, {Level::kConservative, {}}, seed);
+  EXPECT_TRUE(gate.judge(model).value().passed());
+  EXPECT_FALSE(gate.judge(filled(model, 0, 7.0)).value().passed());
+}
+
+// Nine features and nine positions: the sizes agree, the meaning does not.
+TEST(Gate, AnOutputWhoseSizesAgreeByChanceIsNoPadding) {
+  ImportedModel model;
+  model.graph = ir::read_graph(R"(kpt_graph 1
+values w, input_ids, attention_mask, rows, floats, column, kept, result
+parameter w: float32[50, 9] "w"
+input input_ids: int64[3, 9]
+input attention_mask: int64[3, 9]
+rows: float32[3, 9, 9] = aten.embedding.default(weight=%w, indices=%input_ids)
+floats: float32[3, 9] = aten.to.dtype(self=%attention_mask, dtype=dtype(float32))
+column: float32[3, 9, 1] = aten.unsqueeze.default(self=%floats, dim=-1)
+kept: float32[3, 9, 9] = aten.mul.Tensor(self=%rows, other=%column)
+result: float32[3, 9] = aten.sum.dim_IntList(self=%kept, dim=[1])
+output %result "result"
+)")
+                    .value();
+  const Tensor table = Tensor::empty(DType::kFloat32, Dims{50, 9}).value();
+  float next = 0;
+  for (float& value : table.elements<float>()) value = std::sin(next += 1);
+  model.weights.emplace("w", table);
+  const GateReport report = make_gate(model, {Level::kConservative, {}}, 5).judge(scaled(model, 1.5)).value();
+  EXPECT_FALSE(report.passed());
+  for (const OutputVerdict& verdict : report.outputs) EXPECT_FALSE(verdict.positions.has_value());
+}
+
 TEST(Gate, AModelThatWritesItsInputsIsJudgedOnWhatWasGiven) {
   ImportedModel model;
   model.graph = ir::read_graph(

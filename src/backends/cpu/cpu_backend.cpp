@@ -95,6 +95,8 @@ class CpuBackend final : public Backend {
       return Status(StatusCode::kInvalidArgument, "the cpu backend loads a program on the one device 'cpu'");
     }
     KPT_ASSIGN_OR_RETURN(const auto engine, engine_->get());
+    // Kernels are chosen when a graph is loaded; another backend of this process may have another setting.
+    KPT_RETURN_IF_ERROR(engine->hide_instructions(hidden_isa_));
     return engine->load(static_cast<const GraphProgram&>(*program).shared_graph(), weights);
   }
 
@@ -103,6 +105,7 @@ class CpuBackend final : public Backend {
       : engine_(std::make_shared<LazyAtenEngine>(
             TorchSearch{context.detection.environment, context.torch_dir.string(), context.detection.site_packages},
             context.threads, has_nvidia_driver(context.detection.files))),
+        hidden_isa_(context.detection.hidden_isa),
         target_(engine_, cpu),
         device_(target_, describe(cpu)) {}
 
@@ -111,6 +114,7 @@ class CpuBackend final : public Backend {
   }
 
   std::shared_ptr<LazyAtenEngine> engine_;
+  std::vector<std::string> hidden_isa_;
   CpuTarget target_;
   CpuDevice device_;
 };

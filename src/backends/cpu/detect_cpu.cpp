@@ -56,7 +56,7 @@ std::optional<std::string> find_value(std::string_view text, std::string_view ke
   return std::nullopt;
 }
 
-void read_processor(CpuReport& report, const SystemFiles& files) {
+void read_processor(CpuReport& report, const SystemFiles& files, const std::vector<std::string>& hidden_isa) {
   const auto text = read_text_file(files.resolve("/proc/cpuinfo"), kCpuinfoMaxBytes);
   CpuInfo info;
   if (text.ok()) {
@@ -68,8 +68,9 @@ void read_processor(CpuReport& report, const SystemFiles& files) {
   report.model = info.model;
   report.architecture = info.architecture.empty() ? find_host_architecture(files) : info.architecture;
   report.logical_cpus = info.processors;
-  IsaSummary isa = summarize_isa(report.architecture, info.flags);
+  IsaSummary isa = summarize_isa(report.architecture, info.flags, hidden_isa);
   report.isa = std::move(isa.names);
+  report.isa_hidden = std::move(isa.hidden);
   report.matrix_precisions = std::move(isa.matrix_precisions);
 }
 
@@ -156,7 +157,7 @@ void read_memory(CpuReport& report, const SystemFiles& files) {
 
 CpuReport detect_cpu(const DetectionContext& context) {
   CpuReport report;
-  read_processor(report, context.files);
+  read_processor(report, context.files, context.hidden_isa);
   read_counts(report, context.files);
   read_numa(report, context.files);
   read_caches(report, context.files);

@@ -1,6 +1,7 @@
 #include "backends/cpu/isa.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <optional>
 #include <span>
 
@@ -57,15 +58,37 @@ void add_once(std::vector<T>& list, const Value& value) {
   if (std::ranges::find(list, value) == list.end()) list.push_back(T(value));
 }
 
+bool is_hidden_by(std::string_view word, std::string_view flag) {
+  const auto is_one_of = [flag](std::initializer_list<std::string_view> flags) {
+    return std::ranges::find(flags, flag) != flags.end();
+  };
+  if (word == "no-dotprod") return is_one_of({"asimddp", "i8mm", "svei8mm"});
+  if (word == "no-i8mm") return is_one_of({"i8mm", "svei8mm"});
+  if (word == "no-bf16") return is_one_of({"bf16", "svebf16", "smeb16f32", "avx512_bf16", "amx_bf16"});
+  if (word == "no-sme") return flag.starts_with("sme");
+  if (word == "no-avx512") return flag.starts_with("avx512");
+  if (word == "no-vnni") return is_one_of({"avx_vnni", "avx512_vnni"});
+  if (word == "no-amx") return flag.starts_with("amx_");
+  if (word == "no-avx2") {
+    return is_one_of({"avx2", "fma", "avx_vnni"}) || flag.starts_with("avx512") || flag.starts_with("amx_");
+  }
+  return false;
+}
+
 }  // namespace
 
-IsaSummary summarize_isa(std::string_view architecture, const std::vector<std::string>& flags) {
+IsaSummary summarize_isa(std::string_view architecture, const std::vector<std::string>& flags,
+                         std::span<const std::string> hide) {
   std::span<const IsaRow> rows;
   if (architecture == "x86_64") rows = kX86Rows;
   if (architecture == "aarch64") rows = kArmRows;
   IsaSummary summary;
   for (const IsaRow& row : rows) {
     if (std::ranges::find(flags, row.flag) == flags.end()) continue;
+    if (std::ranges::any_of(hide, [&](const std::string& word) { return is_hidden_by(word, row.flag); })) {
+      if (!row.name.empty()) add_once(summary.hidden, row.name);
+      continue;
+    }
     if (!row.name.empty()) add_once(summary.names, row.name);
     if (row.matrix) add_once(summary.matrix_precisions, *row.matrix);
   }

@@ -13,6 +13,8 @@
 #include "api/model_loading.h"
 #include "artifact/artifact.h"
 #include "base/text.h"
+#include "cli/commands/explain_times.h"
+#include "cli/model_arguments.h"
 #include "cli/optimize_text.h"
 #include "cli/terminal.h"
 #include "device/hardware_json.h"
@@ -32,6 +34,9 @@ struct Arguments {
   std::string model;
   std::string device = "cpu";
   int runs = 10;
+  std::vector<std::string> sizes;
+  bool times = false;
+  std::size_t top = 15;
 };
 
 // What a library allocated inside a node, in the last run.
@@ -40,10 +45,10 @@ struct Allocations {
   std::size_t bytes = 0;
 };
 
-// The least time of every node over several runs.
+// The times of every node over several runs.
 class NodeClock final : public NodeObserver {
  public:
-  explicit NodeClock(std::size_t nodes) : best_(nodes, -1), allocations_(nodes) {}
+  explicit NodeClock(std::size_t nodes) : taken_(nodes), allocations_(nodes) {}
   void begin_node(std::size_t node) override {
     node_ = node;
     if (node < allocations_.size()) allocations_[node] = {};
@@ -51,7 +56,7 @@ class NodeClock final : public NodeObserver {
   }
   void end_node(std::size_t node) override {
     const double taken = std::chrono::duration<double, std::micro>(Clock::now() - start_).count();
-    if (node < best_.size() && (best_[node] < 0 || taken < best_[node])) best_[node] = taken;
+    if (node < taken_.size()) taken_[node].push_back(taken);
   }
   bool wants_allocations() const override { return true; }
   void tensor_allocated(std::size_t bytes) override {
@@ -59,22 +64,31 @@ class NodeClock final : public NodeObserver {
     ++allocations_[node_].count;
     allocations_[node_].bytes += bytes;
   }
-  const std::vector<double>& microseconds() const { return best_; }
+  // -1 where the node was never heard of.
+  double least(std::size_t node) const { return taken_[node].empty() ? -1 : *std::ranges::min_element(taken_[node]); }
+  double median(std::size_t node) const {
+    if (taken_[node].empty()) return -1;
+    std::vector<double> sorted = taken_[node];
+    std::ranges::sort(sorted);
+    return (sorted[(sorted.size() - 1) / 2] + sorted[sorted.size() / 2]) / 2;
+  }
   const std::vector<Allocations>& allocations() const { return allocations_; }
 
  private:
   Clock::time_point start_;
   std::size_t node_ = 0;
-  std::vector<double> best_;
+  std::vector<std::vector<double>> taken_;  // microseconds
   std::vector<Allocations> allocations_;
 };
 
 struct Explanation {
   std::string device;
+  std::vector<std::string> hidden_isa;  // option cpu.isa
   std::vector<NodePlan> plan;
   std::vector<double> microseconds;      // by node of the plan; -1 where nobody knows
   std::vector<Allocations> allocations;  // likewise
   std::optional<OptimizeReport> report;  // of an artifact
+  std::optional<NodeTimes> times;        // with --times
 };
 
 // Why a node is executed so, from the word that the engine gives.
@@ -103,11 +117,13 @@ struct Opened {
 
 Result<Opened> open(const Arguments& arguments, const PlacedDevice& device) {
   Opened opened;
+  DrawOptions options{1, 0, {}, {}};
+  KPT_ASSIGN_OR_RETURN(options.sizes, parse_sizes(arguments.sizes));
   if (!is_artifact(arguments.model)) {
-    ImportOptions options;
-    options.read_sample_inputs = true;
-    KPT_ASSIGN_OR_RETURN(opened.model, import_model(arguments.model, options));
-    KPT_ASSIGN_OR_RETURN(const std::vector<Draw> draws, make_draws(opened.model, {1, 0, {}, {}}));
+    ImportOptions import_options;
+    import_options.read_sample_inputs = true;
+    KPT_ASSIGN_OR_RETURN(opened.model, import_model(arguments.model, import_options));
+    KPT_ASSIGN_OR_RETURN(const std::vector<Draw> draws, make_draws(opened.model, options));
     opened.inputs = draws.front().inputs;
     return opened;
   }
@@ -121,29 +137,49 @@ Result<Opened> open(const Arguments& arguments, const PlacedDevice& device) {
   KPT_ASSIGN_OR_RETURN(opened.report, read_optimize_report(target->report));
   opened.model.graph = std::move(target->graph);
   opened.model.weights = std::move(target->weights);
-  if (!artifact.samples.empty()) {
+  if (!artifact.samples.empty() && options.sizes.empty()) {
     opened.inputs = std::move(artifact.samples.front().inputs);
   } else {
-    KPT_ASSIGN_OR_RETURN(const std::vector<Draw> draws, make_draws(opened.model, {1, 0, {}, {}}));
+    KPT_ASSIGN_OR_RETURN(const std::vector<Draw> draws, make_draws(opened.model, options));
     opened.inputs = draws.front().inputs;
   }
   return opened;
 }
 
-Result<Explanation> explain(const Arguments& arguments, const BackendContext& context) {
-  KPT_ASSIGN_OR_RETURN(const PlacedDevice device, find_runnable_device(arguments.device, context));
-  KPT_ASSIGN_OR_RETURN(Opened opened, open(arguments, device));
-  Explanation explanation;
-  explanation.report = std::move(opened.report);
-  KPT_ASSIGN_OR_RETURN(ModelRun run, ModelRun::load(std::move(opened.model), device));
-  explanation.device = run.loaded().executable().device();
-  explanation.plan = run.loaded().executable().plan();
-  KPT_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs, run.loaded().order_inputs(opened.inputs));
-  NodeClock clock(run.loaded().graph().nodes.size());
+// What the extents of the inputs say about the symbols.
+ir::Bindings bind_sizes(const ir::Graph& graph, const std::vector<NamedTensor>& inputs) {
+  ir::Bindings sizes;
+  for (const ir::GraphInput& input : graph.inputs) {
+    if (input.kind != ir::InputKind::kUser || graph.at(input.value).kind != ir::ValueKind::kTensor) continue;
+    const auto given = std::ranges::find(inputs, input.name, &NamedTensor::name);
+    const std::vector<ir::Expr>& dims = graph.at(input.value).tensor.dims;
+    if (given == inputs.end() || given->tensor.dims().size() != dims.size()) continue;
+    for (std::size_t axis = 0; axis < dims.size(); ++axis) {
+      if (dims[axis].is_symbol()) sizes.set(dims[axis].name(), given->tensor.dims()[axis]);
+    }
+  }
+  return sizes;
+}
+
+NodeTimes hold_against(const MachineFloor& machine, const ir::Graph& graph, const NodeClock& clock,
+                       const std::vector<NamedTensor>& inputs, int runs) {
+  NodeTimes times{machine, runs, {}};
+  const ir::Bindings sizes = bind_sizes(graph, inputs);
+  for (std::size_t index = 0; index < graph.nodes.size(); ++index) {
+    const ir::Node& node = graph.nodes[index];
+    const double median = clock.median(index);
+    if (median >= 0) times.nodes.push_back({node.name, node.target, median, find_floor(graph, node, sizes, machine)});
+  }
+  std::ranges::stable_sort(times.nodes,
+                           [](const NodeTime& a, const NodeTime& b) { return a.microseconds > b.microseconds; });
+  return times;
+}
+
+Status run_observed(ModelRun& run, const std::vector<Tensor>& inputs, int rounds, NodeObserver* observer) {
   std::vector<Tensor> outputs;
-  for (int round = 0; round < arguments.runs; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     RunContext run_context;
-    run_context.observer = &clock;
+    run_context.observer = observer;
     std::unique_ptr<State> state;
     if (run.is_stateful()) {
       KPT_ASSIGN_OR_RETURN(state, run.loaded().executable().make_state());
@@ -156,13 +192,42 @@ Result<Explanation> explain(const Arguments& arguments, const BackendContext& co
     }
     KPT_RETURN_IF_ERROR(run.loaded().executable().run(run_context, copies, outputs));
   }
+  return {};
+}
+
+Result<Explanation> explain(const Arguments& arguments, const BackendContext& context) {
+  if (arguments.times && arguments.device != "cpu") {
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("--times holds nodes against the limits of the processor, not of '{}': use --device cpu",
+                              printable(arguments.device, 64)));
+  }
+  KPT_ASSIGN_OR_RETURN(const PlacedDevice device, find_runnable_device(arguments.device, context));
+  KPT_ASSIGN_OR_RETURN(Opened opened, open(arguments, device));
+  Explanation explanation;
+  explanation.report = std::move(opened.report);
+  explanation.hidden_isa = context.detection.hidden_isa;
+  // Before the model runs: afterwards libtorch's threads look for work for a while and would be measured with it.
+  std::optional<MachineFloor> machine;
+  if (arguments.times) {
+    const std::vector<std::string>& hidden = context.detection.hidden_isa;
+    machine = measure_floor(context.threads, kernels::cpu_features().without(hidden));
+  }
+  KPT_ASSIGN_OR_RETURN(ModelRun run, ModelRun::load(std::move(opened.model), device));
+  explanation.device = run.loaded().executable().device();
+  explanation.plan = run.loaded().executable().plan();
+  KPT_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs, run.loaded().order_inputs(opened.inputs));
+  NodeClock clock(run.loaded().graph().nodes.size());
+  KPT_RETURN_IF_ERROR(run_observed(run, inputs, arguments.runs, &clock));
+  if (machine) {
+    explanation.times = hold_against(*machine, run.loaded().graph(), clock, opened.inputs, arguments.runs);
+  }
   std::map<std::string, std::size_t> by_name;
   const std::vector<ir::Node>& nodes = run.loaded().graph().nodes;
   for (std::size_t index = 0; index < nodes.size(); ++index) by_name.emplace(nodes[index].name, index);
   for (const NodePlan& plan : explanation.plan) {
     const auto found = by_name.find(plan.node);
     const bool known = found != by_name.end();
-    explanation.microseconds.push_back(known ? clock.microseconds()[found->second] : -1);
+    explanation.microseconds.push_back(known ? clock.least(found->second) : -1);
     explanation.allocations.push_back(known ? clock.allocations()[found->second] : Allocations{});
   }
   return explanation;
@@ -170,8 +235,10 @@ Result<Explanation> explain(const Arguments& arguments, const BackendContext& co
 
 Json to_json(const Explanation& explanation) {
   Json json = {{"device", explanation.device},
+               {"cpu_isa", explanation.hidden_isa},
                {"report", explanation.report ? to_json(*explanation.report) : Json()},
                {"nodes", Json::array()}};
+  if (explanation.times) json["times"] = to_json(*explanation.times);
   for (std::size_t index = 0; index < explanation.plan.size(); ++index) {
     const NodePlan& plan = explanation.plan[index];
     const double time = explanation.microseconds[index];
@@ -212,8 +279,14 @@ std::string render_kernels(const OptimizeReport& report) {
   return format_table(rows);
 }
 
+std::string render_place(const Explanation& explanation) {
+  if (explanation.hidden_isa.empty()) return fmt::format("on {}\n\n", explanation.device);
+  return fmt::format("on {}, instruction sets hidden by cpu.isa: {}\n\n", explanation.device,
+                     join(explanation.hidden_isa, " "));
+}
+
 std::string render(const Explanation& explanation) {
-  std::string text = fmt::format("on {}\n\n", explanation.device);
+  std::string text = render_place(explanation);
   if (explanation.report) text += render_passes(*explanation.report) + "\n";
   if (explanation.report && !explanation.report->kernels.empty()) {
     text += render_kernels(*explanation.report) + "\n";
@@ -243,11 +316,21 @@ std::string render(const Explanation& explanation) {
 void add_explain_command(CLI::App& app, CommandContext& context) {
   CLI::App* command =
       app.add_subcommand("explain", "what the passes did to a model, and how and why each node runs as it does");
-  command->footer("Example: kpt explain model.kpt\n         kpt explain model.pt2 --json");
+  command->footer(
+      "Example: kpt explain model.kpt\n         kpt explain model.pt2 --json\n"
+      "         kpt explain model.kpt --times --size s0=1 --size s1=128");
   auto arguments = std::make_shared<Arguments>();
   command->add_option("MODEL", arguments->model, "a .kpt or .pt2 file")->required();
   command->add_option("--device", arguments->device, "where it runs")->capture_default_str();
   command->add_option("--runs", arguments->runs, "how often to time the nodes; the least time is shown")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--size", arguments->sizes, "the size of a symbol of generated inputs, e.g. s0=4");
+  CLI::Option* times = command->add_flag(
+      "--times", arguments->times,
+      "only the longest nodes: median times, and which share of the measured limits of this processor they reach");
+  command->add_option("--top", arguments->top, "how many nodes --times lists")
+      ->needs(times)
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command->callback([&context, arguments] {
@@ -257,7 +340,13 @@ void add_explain_command(CLI::App& app, CommandContext& context) {
     if (!backend_context.ok()) return context.fail(backend_context.status());
     const auto explanation = explain(*arguments, *backend_context);
     if (!explanation.ok()) return context.fail(explanation.status());
-    context.out() << (context.flags().json ? dump_json(to_json(*explanation), 2) + "\n" : render(*explanation));
+    if (context.flags().json) {
+      context.out() << dump_json(to_json(*explanation), 2) << "\n";
+    } else if (explanation->times) {
+      context.out() << render_place(*explanation) << render_times(*explanation->times, arguments->top);
+    } else {
+      context.out() << render(*explanation);
+    }
     context.finish(kExitOk);
   });
 }

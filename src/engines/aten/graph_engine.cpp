@@ -51,6 +51,10 @@ Result<std::vector<Support>> AtenEngine::check(const ir::Graph& graph) const {
   return answers;
 }
 
+Status AtenEngine::hide_instructions(const std::vector<std::string>& words) const {
+  return to_status(module_.table->hide_instructions(&words), "hiding instruction sets");
+}
+
 Result<std::unique_ptr<Executable>> AtenEngine::load(const std::shared_ptr<const ir::Graph>& graph,
                                                      const Weights& weights) const {
   Status status;

@@ -22,6 +22,9 @@ class AtenEngine {
   static Result<std::shared_ptr<const AtenEngine>> open(const TorchSearch& search, int threads, bool with_cuda);
 
   Result<std::vector<Support>> check(const ir::Graph& graph) const;
+  // Instruction sets that kernels of ours leave alone in graphs that are loaded from now on (words of the option
+  // cpu.isa), for the whole process.
+  Status hide_instructions(const std::vector<std::string>& words) const;
   // Fails with kUnsupported for nodes that cannot run and with kInvalidArgument for weights that do not fit.
   Result<std::unique_ptr<Executable>> load(const std::shared_ptr<const ir::Graph>& graph, const Weights& weights) const;
 

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "border_hash.h"
@@ -22,7 +23,7 @@
 
 namespace kpt::aten {
 
-inline constexpr std::uint32_t kModuleAbi = 3;
+inline constexpr std::uint32_t kModuleAbi = 4;
 inline constexpr char kModuleEntry[] = "kpt_aten_module";
 inline constexpr char kCudaModuleEntry[] = "kpt_aten_cuda_module";
 
@@ -90,6 +91,8 @@ struct ModuleTable {
   // Who hears what libtorch warns of during runs, in place of the standard error stream. `sink` may be called from any
   // thread.
   CallOutcome (*set_warning_sink)(void (*sink)(const char* text)) noexcept;
+  // Words of the option cpu.isa: what kernels of ours leave alone in graphs that are loaded from now on.
+  CallOutcome (*hide_instructions)(const std::vector<std::string>* words) noexcept;
 };
 
 struct CudaDeviceFacts {

@@ -1,7 +1,8 @@
 #include "kernels/cpu/cpu_features.h"
 
+#include <algorithm>
 #include <array>
-#include <utility>
+#include <atomic>
 
 #if defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
@@ -75,29 +76,79 @@ CpuFeatures detect() { return {}; }
 
 #endif
 
+struct FeatureRow {
+  bool CpuFeatures::* member;
+  std::string_view name;
+  std::array<std::string_view, 3> hidden_by;  // empty words hide nothing
+};
+
+// The words are those of summarize_isa() in backends/cpu/isa.h.
+constexpr std::array<FeatureRow, 8> kRows = {{
+    {&CpuFeatures::neon, "neon", {}},
+    {&CpuFeatures::dot_product, "dotprod", {"no-dotprod"}},
+    {&CpuFeatures::bfloat16_matrix, "bf16", {"no-bf16"}},
+    {&CpuFeatures::int8_matrix, "i8mm", {"no-i8mm", "no-dotprod"}},
+    {&CpuFeatures::avx2, "avx2", {"no-avx2"}},
+    {&CpuFeatures::avx512, "avx512", {"no-avx512", "no-avx2"}},
+    {&CpuFeatures::avx512_vnni, "avx512_vnni", {"no-vnni", "no-avx512", "no-avx2"}},
+    {&CpuFeatures::avx512_bfloat16, "avx512_bf16", {"no-bf16", "no-avx512", "no-avx2"}},
+}};
+
+// The features that are hidden from this process, as bits in the order of the rows.
+std::atomic<std::uint32_t>& process_hidden() {
+  static std::atomic<std::uint32_t> hidden{0};
+  return hidden;
+}
+
+std::uint32_t hidden_bits(std::span<const std::string> words) {
+  std::uint32_t bits = 0;
+  for (std::size_t row = 0; row < kRows.size(); ++row) {
+    for (const std::string_view word : kRows[row].hidden_by) {
+      if (!word.empty() && std::ranges::find(words, word) != words.end()) bits |= std::uint32_t{1} << row;
+    }
+  }
+  return bits;
+}
+
+CpuFeatures hide(CpuFeatures features, std::uint32_t bits) {
+  for (std::size_t row = 0; row < kRows.size(); ++row) {
+    bool& present = features.*kRows[row].member;
+    if (((bits >> row) & 1U) == 0 || !present) continue;
+    present = false;
+    features.hidden |= std::uint32_t{1} << row;
+  }
+  return features;
+}
+
 }  // namespace
 
 std::string CpuFeatures::to_string() const {
-  const std::array<std::pair<bool, std::string_view>, 8> names = {{{neon, "neon"},
-                                                                   {dot_product, "dotprod"},
-                                                                   {bfloat16_matrix, "bf16"},
-                                                                   {int8_matrix, "i8mm"},
-                                                                   {avx2, "avx2"},
-                                                                   {avx512, "avx512"},
-                                                                   {avx512_vnni, "avx512_vnni"},
-                                                                   {avx512_bfloat16, "avx512_bf16"}}};
   std::string text;
-  for (const auto& [present, name] : names) {
-    if (!present) continue;
+  for (const FeatureRow& row : kRows) {
+    if (!(this->*row.member)) continue;
     if (!text.empty()) text += ", ";
-    text += name;
+    text += row.name;
   }
   return text.empty() ? "none" : text;
 }
 
-const CpuFeatures& cpu_features() {
+CpuFeatures CpuFeatures::without(std::span<const std::string> words) const { return hide(*this, hidden_bits(words)); }
+
+bool CpuFeatures::is_hidden(bool CpuFeatures::* feature) const {
+  for (std::size_t row = 0; row < kRows.size(); ++row) {
+    if (kRows[row].member == feature) return ((hidden >> row) & 1U) != 0;
+  }
+  return false;
+}
+
+CpuFeatures cpu_features() {
   static const CpuFeatures kFeatures = detect();
-  return kFeatures;
+  const std::uint32_t hidden = process_hidden().load(std::memory_order_relaxed);
+  return hidden == 0 ? kFeatures : hide(kFeatures, hidden);
+}
+
+void hide_cpu_features(std::span<const std::string> words) {
+  process_hidden().store(hidden_bits(words), std::memory_order_relaxed);
 }
 
 }  // namespace kpt::kernels

@@ -1,5 +1,8 @@
 #include "kernels/cpu/cpu_features.h"
 
+#include <string>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "kernels/cpu/matrix_kernel.h"
@@ -16,7 +19,7 @@ TEST(CpuFeatures, TextNamesWhatIsThere) {
 }
 
 TEST(CpuFeatures, LargerSetsImplySmallerOnes) {
-  const CpuFeatures& features = cpu_features();
+  const CpuFeatures features = cpu_features();
 #if defined(__aarch64__)
   EXPECT_TRUE(features.neon);
   EXPECT_FALSE(features.avx2);
@@ -25,6 +28,46 @@ TEST(CpuFeatures, LargerSetsImplySmallerOnes) {
 #endif
   EXPECT_TRUE(features.avx2 || !features.avx512);
   EXPECT_TRUE(features.avx512 || !features.avx512_vnni);
+}
+
+TEST(CpuFeatures, WhatIsHiddenIsAbsentWithWhatNeedsItAndSaysSo) {
+  CpuFeatures arm;
+  arm.neon = arm.dot_product = arm.bfloat16_matrix = arm.int8_matrix = true;
+  const std::vector<std::string> lesser = {"no-bf16", "no-i8mm", "no-avx2"};
+  EXPECT_EQ(arm.without(lesser).to_string(), "neon, dotprod");
+  EXPECT_TRUE(arm.without(lesser).is_hidden(&CpuFeatures::int8_matrix));
+  EXPECT_FALSE(arm.without(lesser).is_hidden(&CpuFeatures::avx2)) << "it is not there";
+  EXPECT_FALSE(arm.without(lesser).is_hidden(&CpuFeatures::dot_product));
+  const std::vector<std::string> least = {"no-dotprod"};
+  EXPECT_EQ(arm.without(least).to_string(), "neon, bf16");
+
+  CpuFeatures x86;
+  x86.avx2 = x86.avx512 = x86.avx512_vnni = x86.avx512_bfloat16 = true;
+  const std::vector<std::string> avx2 = {"no-avx512"};
+  EXPECT_EQ(x86.without(avx2).to_string(), "avx2");
+  const std::vector<std::string> none = {"no-avx2"};
+  EXPECT_EQ(x86.without(none).to_string(), "none");
+}
+
+TEST(CpuFeatures, AProcessCanHideWhatItsKernelsMayUseAndShowItAgain) {
+  const CpuFeatures all = cpu_features();
+  const std::vector<std::string> words = {"no-bf16", "no-i8mm", "no-avx512"};
+  hide_cpu_features(words);
+  const CpuFeatures fewer = cpu_features();
+  EXPECT_EQ(fewer.to_string(), all.without(words).to_string());
+  for (const LinearForm form : {LinearForm::kFloat32, LinearForm::kBfloat16, LinearForm::kInt8}) {
+    for (const KernelCandidate& candidate : list_kernels(form, fewer)) {
+      if (!candidate.why_not.empty()) {
+        EXPECT_NE(candidate.why_not.find("hidden by cpu.isa"), std::string::npos) << candidate.why_not;
+        continue;
+      }
+      for (const char* word : {"BFMMLA", "SMMLA", "AVX-512"}) {
+        EXPECT_EQ(candidate.kernel.name.find(word), std::string_view::npos) << candidate.kernel.name;
+      }
+    }
+  }
+  hide_cpu_features({});
+  EXPECT_EQ(cpu_features().to_string(), all.to_string());
 }
 
 TEST(KernelCandidates, TheLastOfEachFormRunsEverywhereAndTheOthersSayWhyNot) {

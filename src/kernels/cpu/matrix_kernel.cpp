@@ -7,11 +7,29 @@
 namespace kpt::kernels {
 namespace {
 
-void add(std::vector<KernelCandidate>& list, MatrixKernel kernel, bool present, std::string_view instructions) {
-  std::string why_not;
-  if (!present) why_not = "this processor has no " + std::string(instructions);
-  list.push_back({kernel, std::move(why_not)});
-}
+// In the order of asking; what the processor lacks, or may not use, says so.
+class CandidateList {
+ public:
+  explicit CandidateList(const CpuFeatures& features) : features_(features) {}
+
+  void add(MatrixKernel kernel, bool CpuFeatures::* feature, std::string_view instructions) {
+    std::string why_not;
+    if (features_.is_hidden(feature)) {
+      why_not = std::string(instructions) + ": hidden by cpu.isa";
+    } else if (!(features_.*feature)) {
+      why_not = "this processor has no " + std::string(instructions);
+    }
+    list_.push_back({kernel, std::move(why_not)});
+  }
+  std::vector<KernelCandidate> finish(MatrixKernel last) {
+    list_.push_back({last, ""});
+    return std::move(list_);
+  }
+
+ private:
+  const CpuFeatures& features_;
+  std::vector<KernelCandidate> list_;
+};
 
 }  // namespace
 
@@ -26,32 +44,29 @@ std::string_view to_string(LinearForm form) {
 }
 
 std::vector<KernelCandidate> list_kernels(LinearForm form, const CpuFeatures& features) {
-  std::vector<KernelCandidate> list;
+  CandidateList list(features);
 #if defined(__aarch64__)
   if (form == LinearForm::kInt8) {
-    add(list, neon_int8_matrix_kernel(), features.int8_matrix, "8-bit matrix instructions (i8mm)");
-    add(list, neon_int8_dot_kernel(), features.dot_product, "dot product instructions (asimddp)");
+    list.add(neon_int8_matrix_kernel(), &CpuFeatures::int8_matrix, "8-bit matrix instructions (i8mm)");
+    list.add(neon_int8_dot_kernel(), &CpuFeatures::dot_product, "dot product instructions (asimddp)");
   } else {
     if (form == LinearForm::kBfloat16) {
-      add(list, neon_bfloat16_matrix_kernel(), features.bfloat16_matrix, "bfloat16 matrix instructions (bf16)");
+      list.add(neon_bfloat16_matrix_kernel(), &CpuFeatures::bfloat16_matrix, "bfloat16 matrix instructions (bf16)");
     }
-    add(list, neon_kernel(form), features.neon, "NEON");
+    list.add(neon_kernel(form), &CpuFeatures::neon, "NEON");
   }
 #elif defined(__x86_64__)
   if (form == LinearForm::kInt8) {
-    add(list, avx512_vnni_kernel(), features.avx512_vnni, "AVX-512 dot product instructions (avx512_vnni)");
+    list.add(avx512_vnni_kernel(), &CpuFeatures::avx512_vnni, "AVX-512 dot product instructions (avx512_vnni)");
   } else {
     if (form == LinearForm::kBfloat16) {
-      add(list, avx512_bfloat16_kernel(), features.avx512_bfloat16, "AVX-512 bfloat16 instructions (avx512_bf16)");
+      list.add(avx512_bfloat16_kernel(), &CpuFeatures::avx512_bfloat16, "AVX-512 bfloat16 instructions (avx512_bf16)");
     }
-    add(list, avx512_kernel(form), features.avx512, "AVX-512 (avx512f, avx512bw, avx512dq, avx512vl)");
+    list.add(avx512_kernel(form), &CpuFeatures::avx512, "AVX-512 (avx512f, avx512bw, avx512dq, avx512vl)");
   }
-  add(list, avx2_kernel(form), features.avx2, "AVX2 with FMA");
-#else
-  static_cast<void>(features);
+  list.add(avx2_kernel(form), &CpuFeatures::avx2, "AVX2 with FMA");
 #endif
-  add(list, portable_kernel(form), true, "");
-  return list;
+  return list.finish(portable_kernel(form));
 }
 
 }  // namespace kpt::kernels

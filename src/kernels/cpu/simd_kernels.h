@@ -1,4 +1,4 @@
-// Inner loops that exist once for each instruction set. The fastest that this processor has is chosen when first asked.
+// Inner loops that exist once for each instruction set.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +23,7 @@ struct SimdKernels {
   void (*exp_of_nonpositive)(const float* values, std::int64_t count, float* results);  // count: a multiple of 16
 };
 
+// The fastest that cpu_features() offers.
 const SimdKernels& simd_kernels();
 
 // One per file simd_<name>.cpp.

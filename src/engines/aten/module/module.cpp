@@ -14,6 +14,7 @@
 #include "engines/aten/module/matmul_check.h"
 #include "engines/aten/module/warning_sink.h"
 #include "engines/aten/module_abi.h"
+#include "kernels/cpu/cpu_features.h"
 
 namespace kpt::aten {
 namespace {
@@ -83,6 +84,10 @@ CallOutcome set_threads(std::int32_t threads, std::int32_t interop_threads) noex
   });
 }
 
+CallOutcome hide_instructions(const std::vector<std::string>* words) noexcept {
+  return guarded_call([=] { kernels::hide_cpu_features(*words); });
+}
+
 constexpr ModuleTable kTable = {
     .abi = kModuleAbi,
     .built_for = {TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR, TORCH_VERSION_PATCH},
@@ -94,6 +99,7 @@ constexpr ModuleTable kTable = {
     .load_graph = load_graph,
     .set_threads = set_threads,
     .set_warning_sink = set_warning_sink,
+    .hide_instructions = hide_instructions,
 };
 
 }  // namespace
