@@ -87,6 +87,20 @@ cuda-compile: | build ## compile the CUDA parts and open them; needs no GPU, and
 	$(call configure_and_build,cuda-release,-DKPT_BENCHMARKS=OFF,kpt_engines_aten_test kpt_cuda_kernels)
 	@ctest --test-dir build/cuda-release$(SUFFIX) --no-tests=error -R '^Torch(Cuda)?Module' --output-on-failure
 
+# What `make tpu-aot` compiles, of the test set; TPU_AOT_SIZE=full for real sizes (minutes each under emulation), and
+# TPU_AOT_TARGETS='tpu:v5e tpu:v6e' for fewer targets.
+TPU_AOT_SIZE ?= small
+TPU_AOT_MODELS ?= 'bert_fp32_static' 'vit_fp32_static' 'llama_fp32_static'
+
+.PHONY: tpu-aot
+tpu-aot: | build ## compile models for TPUs that are not here, with Google's compiler; emulated where this is no x86_64
+	@tools/tpu_aot.sh setup >/dev/null
+	$(call configure_and_build,cpu-release,-DKPT_TORCH=ON,kpt_product kpt_engines_xla_test)
+	@python=$$(tools/setup_python.sh) && folder=build/tpu_models_$(TPU_AOT_SIZE) && \
+	  "$$python" tests/models/export_models.py --out $$folder --size $(TPU_AOT_SIZE) --reuse --only $(TPU_AOT_MODELS) && \
+	  (cd $$folder && ls $(subst ',,$(addsuffix .pt2,$(subst ',,$(TPU_AOT_MODELS))))) | sed "s|^|$$folder/|" | \
+	  xargs tools/tpu_aot.sh $(BUILD)
+
 # What `make bench` compares with PyTorch eager; BENCH_SIZE=small for the sizes of the tests.
 BENCH_SIZE ?= full
 BENCH_MODELS ?= 'bert_fp32_static' 'gpt2_fp32_static' 'vit_fp32_static' 'resnet50_fp32_static' 'minilm_fp32_*'

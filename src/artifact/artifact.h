@@ -26,6 +26,8 @@ struct ArtifactTarget {
   ir::Graph graph;
   Weights weights;
   std::string report;  // JSON object: level, passes with what they did, verdict, tolerance, speed
+  // What Target::deserialize() takes; empty: compiled from the graph where it is loaded.
+  std::string program = {};
 };
 
 // Inputs with the outputs that the written model gave for them, and what fp64 gives.

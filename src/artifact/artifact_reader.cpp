@@ -74,7 +74,8 @@ class ArtifactReader {
 
   // Exactly the entries that the manifest speaks of.
   Status check_entries() const {
-    const std::size_t expected = 1 + 2 * manifest_.targets.size() + manifest_.blocks.size();
+    std::size_t expected = 1 + 2 * manifest_.targets.size() + manifest_.blocks.size();
+    for (const artifact::TargetRecord& target : manifest_.targets) expected += target.program ? 1U : 0U;
     if (archive_.entries().size() == expected) return {};  // that each is there shows when it is opened
     return {StatusCode::kCorruptData, fmt::format("{}: it has {} entries where its manifest has {}", archive_.name(),
                                                   archive_.entries().size(), expected)};
@@ -168,6 +169,11 @@ class ArtifactReader {
     KPT_ASSIGN_OR_RETURN(const std::string_view graph_text, read_text(graph, record.graph));
     KPT_ASSIGN_OR_RETURN(const std::string_view report_text, read_text(report, record.report));
     target.report = std::string(report_text);
+    if (record.program) {
+      KPT_ASSIGN_OR_RETURN(const std::string_view program, read_text(artifact::program_entry(index), *record.program));
+      if (program.empty()) return corrupt(artifact::program_entry(index), "is empty");
+      target.program = std::string(program);
+    }
     Result<ir::Graph> read = ir::read_graph(graph_text);
     if (!read.ok()) return at(graph, read.status());
     target.graph = std::move(read).value();

@@ -55,6 +55,7 @@ inline bool same_artifact(const Artifact& a, const Artifact& b) {
     const ArtifactTarget& x = a.targets[i];
     const ArtifactTarget& y = b.targets[i];
     if (x.name != y.name || x.needs != y.needs || x.report != y.report || !(x.graph == y.graph)) return false;
+    if (x.program != y.program) return false;
     if (!same_weights(x.weights, y.weights)) return false;
   }
   for (std::size_t i = 0; i < a.samples.size(); ++i) {

@@ -45,6 +45,28 @@ TEST_F(ArtifactTest, WhatIsWrittenIsReadBack) {
   EXPECT_TRUE(is_artifact(path()));
 }
 
+TEST_F(ArtifactTest, ACompiledProgramIsReadBackAndGuardedByItsChecksum) {
+  Artifact written = small_artifact(random_);
+  std::string program(10000, '\0');
+  for (char& byte : program) byte = static_cast<char>(random_());
+  program += "the end of it";
+  written.targets[1].program = program;
+  ASSERT_TRUE(write_artifact(path(), written).ok());
+  const auto read = read_artifact(path());
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_TRUE(same_artifact(written, *read));
+  EXPECT_EQ(read->targets[0].program, "");
+  EXPECT_EQ(read->targets[1].program, program);
+  std::string bytes = read_bytes(path());
+  const auto place = bytes.find("the end of it");
+  ASSERT_NE(place, std::string::npos);
+  bytes[place] = 'T';
+  ASSERT_TRUE(write_file_atomically(path(), bytes).ok());
+  const Status status = read_artifact(path()).status();
+  EXPECT_EQ(status.code(), StatusCode::kCorruptData);
+  EXPECT_THAT(status.message(), HasSubstr("targets/1/program"));
+}
+
 TEST_F(ArtifactTest, TiedWeightsAndViewsAreStoredOnceAndShareMemoryAgain) {
   const Artifact written = small_artifact(random_);
   ASSERT_TRUE(write_artifact(path(), written).ok());

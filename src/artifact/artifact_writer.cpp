@@ -105,7 +105,10 @@ Status write_artifact(const std::filesystem::path& path, const Artifact& artifac
   graphs.reserve(artifact.targets.size());
   for (const ArtifactTarget& target : artifact.targets) {
     graphs.push_back(ir::print_graph(target.graph));
-    manifest.targets.push_back({target.name, target.needs, check_of(graphs.back()), check_of(target.report), {}});
+    std::optional<EntryCheck> program;
+    if (!target.program.empty()) program = check_of(target.program);
+    manifest.targets.push_back(
+        {target.name, target.needs, check_of(graphs.back()), check_of(target.report), program, {}});
   }
   layout.describe(manifest);
   KPT_ASSIGN_OR_RETURN(const std::string text, artifact::print_manifest(manifest));
@@ -119,6 +122,7 @@ Status write_artifact(const std::filesystem::path& path, const Artifact& artifac
   for (std::size_t i = 0; i < artifact.targets.size(); ++i) {
     zip.add(artifact::graph_entry(i), as_bytes(graphs[i]));
     zip.add(artifact::report_entry(i), as_bytes(artifact.targets[i].report));
+    if (manifest.targets[i].program) zip.add(artifact::program_entry(i), as_bytes(artifact.targets[i].program));
   }
   for (std::size_t i = 0; i < manifest.blocks.size(); ++i) {
     zip.add_pieces(artifact::block_entry(i), layout.table().pieces(i));

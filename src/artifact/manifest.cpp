@@ -42,8 +42,9 @@ std::string print(const TargetRecord& target) {
   std::vector<std::string> weights;
   weights.reserve(target.weights.size());
   for (const auto& [name, record] : target.weights) weights.push_back(quoted(name) + ":" + print(record));
-  return fmt::format("{{\"name\":{},\"needs\":{},\n\"graph\":{},\"report\":{},\n\"weights\":{{{}}}}}",
+  return fmt::format("{{\"name\":{},\"needs\":{},\n\"graph\":{},\"report\":{},{}\n\"weights\":{{{}}}}}",
                      quoted(target.name), quoted_list(target.needs), print(target.graph), print(target.report),
+                     target.program ? fmt::format("\"program\":{},", print(*target.program)) : "",
                      join(weights, ",\n"));
 }
 
@@ -69,15 +70,17 @@ std::string print_list(const std::vector<T>& items) {
   return "[" + join(parts, ",\n") + "]";
 }
 
-// Reads one object with a fixed set of members: each once, none missing, none unknown.
+// Reads one object with a fixed set of members: each once, none missing but the optional ones, none unknown.
 class Members {
  public:
-  Members(JsonReader* reader, std::vector<std::string_view> names) : reader_(reader), missing_(std::move(names)) {}
+  Members(JsonReader* reader, std::vector<std::string_view> names, std::vector<std::string_view> optional = {})
+      : reader_(reader), missing_(std::move(names)), optional_(std::move(optional)) {}
 
   // `read(key)` is called for known members.
   template <typename Read>
   Status object(const Read& read) {
     KPT_RETURN_IF_ERROR(reader_->object([&](std::string_view key) -> Status {
+      if (const auto may = std::ranges::find(optional_, key); may != optional_.end()) return read(*may);
       const auto found = std::ranges::find(missing_, key);
       // Twice is refused by the reader: what is not missing is unknown.
       if (found == missing_.end()) return reader_->error(fmt::format("an unknown member '{}'", printable(key, 64)));
@@ -92,6 +95,7 @@ class Members {
  private:
   JsonReader* reader_;
   std::vector<std::string_view> missing_;
+  std::vector<std::string_view> optional_;
 };
 
 class ManifestReader {
@@ -197,12 +201,13 @@ class ManifestReader {
     return reader_.array([&]() -> Status {
       if (manifest_.targets.size() == kMaxTargets) return reader_.error("too many targets");
       TargetRecord& target = manifest_.targets.emplace_back();
-      Members members(&reader_, {"name", "needs", "graph", "report", "weights"});
+      Members members(&reader_, {"name", "needs", "graph", "report", "weights"}, {"program"});
       KPT_RETURN_IF_ERROR(members.object([&](std::string_view key) -> Status {
         if (key == "name") return reader_.string(&target.name);
         if (key == "needs") return words(&target.needs);
         if (key == "graph") return check(&target.graph);
         if (key == "report") return check(&target.report);
+        if (key == "program") return check(&target.program.emplace());
         return reader_.object([&](std::string_view name) { return tensor(&target.weights[std::string(name)]); });
       }));
       const auto same = std::ranges::count(manifest_.targets, target.name, &TargetRecord::name);
@@ -262,6 +267,7 @@ Status check_version(std::string_view text, const std::string& name) {
 
 std::string graph_entry(std::size_t target) { return fmt::format("targets/{}/graph.txt", target); }
 std::string report_entry(std::size_t target) { return fmt::format("targets/{}/report.json", target); }
+std::string program_entry(std::size_t target) { return fmt::format("targets/{}/program", target); }
 std::string block_entry(std::size_t block) { return fmt::format("blocks/{}", block); }
 
 Result<std::string> print_manifest(const Manifest& manifest) {

@@ -1,7 +1,7 @@
 // manifest.json of a `.kpt`: what is in the file and where, with the checksum of every other entry.
 //
 // Names of entries are fixed, so that a manifest cannot point anywhere else: targets/<i>/graph.txt,
-// targets/<i>/report.json, blocks/<i>. A block is one piece of memory that tensors view.
+// targets/<i>/report.json, targets/<i>/program, blocks/<i>. A block is one piece of memory that tensors view.
 #pragma once
 
 #include <cstddef>
@@ -25,6 +25,7 @@ inline constexpr std::size_t kMaxSamples = 4096;
 
 std::string graph_entry(std::size_t target);
 std::string report_entry(std::size_t target);
+std::string program_entry(std::size_t target);
 std::string block_entry(std::size_t block);
 
 // What an entry must be.
@@ -52,6 +53,7 @@ struct TargetRecord {
   std::vector<std::string> needs;
   EntryCheck graph;
   EntryCheck report;
+  std::optional<EntryCheck> program;  // of a target with a compiled program
   std::map<std::string, TensorRecord> weights;
 };
 

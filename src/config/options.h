@@ -96,7 +96,13 @@ inline constexpr OptionDomain named_paths() { return {OptionKind::kNamedPaths}; 
     "worker threads; 0 means automatic: as many as the machine, its container and OMP_NUM_THREADS allow")             \
   X(kTorchDir, std::string, "torch.dir", "", domain::path(), "KPT_TORCH_DIR",                                         \
     "folder of the torch Python package to load libtorch from; empty means the one this build was made with, or the " \
-    "one found in the Python environment")
+    "one found in the Python environment")                                                                            \
+  X(kTpuCompileTimeoutMs, std::int64_t, "tpu.compile_timeout_ms", "1800000", domain::range(1, 86400000),              \
+    "KPT_TPU_COMPILE_TIMEOUT_MS",                                                                                     \
+    "time limit, in milliseconds, for libtpu to compile one program for a TPU that is not here")                      \
+  X(kTpuCompileMemoryBytes, std::int64_t, "tpu.compile_memory_bytes", "17179869184",                                  \
+    domain::range(0, kMaxCacheBudgetBytes), "KPT_TPU_COMPILE_MEMORY_BYTES",                                           \
+    "memory that libtpu may take for that; 0 means no limit")
 
 // The position of an option in the table.
 enum class OptionId : std::size_t {

@@ -18,6 +18,10 @@ struct BackendContext {
   std::filesystem::path compile_cache_folder;
   std::uint64_t compile_cache_bytes = 0;
   std::chrono::milliseconds compile_time_limit{0};  // option pjrt.compile_timeout_ms; 0: none
+  // What libtpu may take to compile one program: options tpu.compile_timeout_ms, tpu.compile_memory_bytes (0: no
+  // limit).
+  std::chrono::milliseconds tpu_compile_time_limit{1800000};
+  std::uint64_t tpu_compile_memory_bytes = 0;
 };
 
 }  // namespace kpt

@@ -18,8 +18,10 @@
 #include <string_view>
 #include <vector>
 
+#include "device/compile_figures.h"
 #include "device/weights.h"
 #include "ir/graph.h"
+#include "ir/symbolic.h"
 #include "kpt/device.h"
 #include "kpt/status.h"
 #include "kpt/tensor.h"
@@ -65,6 +67,8 @@ class Program {
   virtual const ir::Graph& graph() const = 0;   // what it computes
   // Bytes that the same target's deserialize() takes back.
   virtual Result<std::string> serialize() const = 0;
+  // What the compiler says about the program; null where it says nothing. Lives as long as the program.
+  virtual const CompileFigures* figures() const { return nullptr; }
 };
 
 // A kind of hardware, present or not. Thread safe.
@@ -82,6 +86,14 @@ class Target {
   // Fails with kUnsupported when a node is not supported; the message lists all of them.
   virtual Result<std::unique_ptr<Program>> compile(ir::Graph graph) const = 0;
   virtual Result<std::unique_ptr<Program>> deserialize(std::string_view bytes) const = 0;
+  // As compile(), for these values of the graph's symbols and no others: for hardware that takes fixed sizes only.
+  // Fails also with kInvalidArgument when a symbol has no value or one out of its range.
+  virtual Result<std::unique_ptr<Program>> compile_sized(ir::Graph graph, const ir::Bindings& sizes) const {
+    if (sizes.entries().empty()) return compile(std::move(graph));
+    return Status(StatusCode::kUnsupported, "programs for " + std::string(name()) + " are not made for given sizes");
+  }
+  // Published rates of one device of this kind; null where this tree has none.
+  virtual const HardwareRates* rates() const { return nullptr; }
 };
 
 // Queued work. Copyable; an empty one is done.

@@ -7,6 +7,12 @@
 //   "lack NAME"                the table has no entry of that name
 //   "fail NAME CODE TEXT…"     that call gives this error
 //   "platform_version TEXT"    instead of "fake 1"
+//   "devices NUMBER"           of every topology, instead of one for each chip
+//   "print TEXT"               a line on standard output while PJRT_Compile runs
+//   "allocate BYTES"           PJRT_Compile takes and fills that much memory
+//   "temporaries BYTES"        that a compiled program needs, instead of 4096
+//   "bare"                     serialized executables without bytes, cost analysis without entries
+// A topology is a name of the form KIND:AxB or KIND:AxBxC; its compiler counts 2 operations for each byte of the text.
 // A program has as many results as its text shows behind "->"; result i is a copy of argument i (counted round). What
 // serialises such a program is a text of two words. fake_pjrt_live_objects() counts what was not destroyed yet.
 // Built with FAKE_PJRT_WITHOUT_ENTRY it is a library without GetPjrtApi.
@@ -20,6 +26,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <iostream>
 #include <iterator>
 #include <string>
 #include <utility>
@@ -66,6 +73,12 @@ struct Client : Counted {
 };
 struct Executable : Counted {
   std::size_t outputs = 1;
+  std::size_t text_bytes = 0;
+  std::string costs;  // of cost_analysis()
+};
+struct Topology : Counted {
+  std::vector<int> devices;
+  std::vector<int*> list;
 };
 struct Serialized : Counted {
   std::string bytes;
@@ -163,7 +176,8 @@ Fault* get_executable(char* args) {
   return nullptr;
 }
 
-Fault* compile(char* args) {
+// What PJRT_Client_Compile and PJRT_Compile share.
+Fault* make_executable(char* args, Executable*& result) {
   char* program = at<char*>(args, 24);
   const std::string text(at<const char*>(program, 16), at<std::size_t>(program, 24));
   if (std::string(at<const char*>(program, 32), at<std::size_t>(program, 40)) != "mlir") {
@@ -179,7 +193,89 @@ Fault* compile(char* args) {
       ++made->outputs;
     }
   }
-  at<Executable*>(args, 48) = made;
+  made->text_bytes = text.size();
+  result = made;
+  return nullptr;
+}
+
+Fault* compile(char* args) { return make_executable(args, at<Executable*>(args, 48)); }
+
+Fault* compile_for_topology(char* args) {
+  if (at<Topology*>(args, 16) == nullptr) return fault(3, "there is no topology");
+  if (at<void*>(args, 48) != nullptr) return fault(3, "a client where none can be");
+  if (const auto text = rest_of_order("print")) std::cout << *text << std::endl;
+  if (const auto bytes = rest_of_order("allocate")) {
+    std::vector<char> memory(std::stoull(*bytes));
+    std::memset(memory.data(), 1, memory.size());
+    std::cout << "allocated " << memory.size() << " " << memory.back() << std::endl;
+  }
+  return make_executable(args, at<Executable*>(args, 56));
+}
+
+Fault* topology_create(char* args) {
+  const std::string name(at<const char*>(args, 16), at<std::size_t>(args, 24));
+  const auto colon = name.find(':');
+  if (colon == std::string::npos) return fault(3, "Unknown TPU topology " + name);
+  char* option = at<char*>(args, 32);
+  for (std::size_t i = 0; i < at<std::size_t>(args, 40); ++i, option += 56) {
+    const std::string key(at<const char*>(option, 16), at<std::size_t>(option, 24));
+    if (key != "chips_per_host_bounds" && key != "chip_config_name") return fault(3, "unknown option " + key);
+  }
+  std::size_t count = name.starts_with("tpu7x") ? 2 : 1;  // devices per chip
+  for (std::size_t place = colon + 1; place < name.size(); place = name.find('x', place) + 1) {
+    count *= std::stoul(name.substr(place));
+    if (name.find('x', place) == std::string::npos) break;
+  }
+  if (const auto ordered = rest_of_order("devices")) count = std::stoul(*ordered);
+  auto* made = new Topology();
+  made->devices.resize(count);
+  for (int& device : made->devices) made->list.push_back(&device);
+  at<Topology*>(args, 48) = made;
+  return nullptr;
+}
+
+Fault* topology_devices(char* args) {
+  const auto* topology = at<Topology*>(args, 16);
+  at<int* const*>(args, 24) = topology->list.data();
+  at<std::size_t>(args, 32) = topology->list.size();
+  return nullptr;
+}
+
+Fault* code_size(char* args) {
+  at<std::int64_t>(args, 24) = 512;
+  return nullptr;
+}
+
+Fault* compiled_memory(char* args) {
+  at<std::int64_t>(args, 24) = 512;
+  at<std::int64_t>(args, 32) = 1000;
+  at<std::int64_t>(args, 40) = 200;
+  at<std::int64_t>(args, 48) = 8;
+  at<std::int64_t>(args, 56) = std::stoll(rest_of_order("temporaries").value_or("4096"));
+  at<std::int64_t>(args, 104) = 5000;
+  return nullptr;
+}
+
+// Entries are larger than those of today, as a later version's may be.
+Fault* cost_analysis(char* args) {
+  constexpr std::size_t kStride = 72;
+  constexpr std::array<const char*, 5> kNames = {"flops", "bytes accessed", "optimal_seconds", "other", "flops0{}"};
+  if (find_order("bare", "")) return nullptr;
+  auto* executable = at<Executable*>(args, 16);
+  executable->costs.assign(kStride * kNames.size(), '\0');
+  const auto text_bytes = static_cast<float>(executable->text_bytes);
+  const std::array<float, 5> values = {2 * text_bytes, text_bytes, 0.25F, 7, 9};
+  for (std::size_t i = 0; i < kNames.size(); ++i) {
+    char* entry = executable->costs.data() + i * kStride;
+    at<std::size_t>(entry, 0) = kStride;
+    at<const char*>(entry, 16) = kNames[i];
+    at<std::size_t>(entry, 24) = std::strlen(kNames[i]);
+    at<int>(entry, 32) = 3;
+    at<float>(entry, 40) = values[i];
+    at<std::size_t>(entry, 48) = 1;
+  }
+  at<std::size_t>(args, 24) = kNames.size();
+  at<const char*>(args, 32) = executable->costs.data();
   return nullptr;
 }
 
@@ -193,6 +289,7 @@ void delete_serialized(Serialized* serialized) { delete serialized; }
 Fault* serialize(char* args) {
   auto* made = new Serialized();
   made->bytes = "fake_executable " + std::to_string(at<Executable*>(args, 16)->outputs);
+  if (find_order("bare", "")) made->bytes.clear();
   at<const char*>(args, 24) = made->bytes.data();
   at<std::size_t>(args, 32) = made->bytes.size();
   at<Serialized*>(args, 40) = made;
@@ -298,6 +395,8 @@ constexpr Row kRows[] = {
     {34, "PJRT_Device_MemoryStats", 201, &memory_statistics},
     {40, "PJRT_Executable_Destroy", 24, &destroy<Executable>},
     {44, "PJRT_Executable_NumOutputs", 32, &output_count},
+    {45, "PJRT_Executable_SizeOfGeneratedCodeInBytes", 32, &code_size},
+    {46, "PJRT_Executable_GetCostAnalysis", 40, &cost_analysis},
     {49, "PJRT_Executable_Serialize", 56, &serialize},
     {50, "PJRT_LoadedExecutable_Destroy", 24, &destroy<Executable>},
     {51, "PJRT_LoadedExecutable_GetExecutable", 32, &get_executable},
@@ -307,6 +406,12 @@ constexpr Row kRows[] = {
     {59, "PJRT_Buffer_ElementType", 28, &element_type},
     {60, "PJRT_Buffer_Dimensions", 40, &dimensions},
     {70, "PJRT_Buffer_ToHostBuffer", 56, &to_host},
+    {82, "PJRT_TopologyDescription_Create", 56, &topology_create},
+    {83, "PJRT_TopologyDescription_Destroy", 24, &destroy<Topology>},
+    {85, "PJRT_TopologyDescription_PlatformVersion", 40, &platform_version},
+    {86, "PJRT_TopologyDescription_GetDeviceDescriptions", 40, &topology_devices},
+    {89, "PJRT_Compile", 64, &compile_for_topology},
+    {96, "PJRT_Executable_GetCompiledMemoryStats", 112, &compiled_memory},
 };
 
 [[noreturn]] void hang() {

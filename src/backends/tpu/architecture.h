@@ -24,6 +24,16 @@ struct TpuGeneration {
   std::uint64_t hbm_bytes_per_chip = 0;
   int topology_dimensions = 0;                  // 2: "4x4", 3: "2x2x4"
   TpuNodeKind node_kind = TpuNodeKind::kAccel;  // what Google's images make; older ones differ, so it only words advice
+  // How programs see a chip: as one device with all its cores, or as one device per core.
+  int devices_per_chip = 1;
+  // Published peak rates of a chip: dense products in bfloat16, and HBM.
+  double bf16_flops_per_second = 0;
+  double hbm_bytes_per_second = 0;
+  // For compiling without the hardware: the name in libtpu's topologies, and the shapes that are offered, the default
+  // first. None: the generation is not compiled for.
+  std::string_view compiler_name;
+  std::string_view chip_config;  // libtpu's word for making a chip one device; empty: that is its default
+  std::span<const std::string_view> topologies;
 };
 
 // Oldest first.

@@ -1,11 +1,7 @@
 #include "engines/xla/pjrt/compile_process.h"
 
-#include <unistd.h>
-
-#include <cerrno>
 #include <filesystem>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -15,6 +11,7 @@
 #include "base/child_process.h"
 #include "base/files.h"
 #include "base/text.h"
+#include "engines/xla/pjrt/exchange_folder.h"
 
 namespace kpt::pjrt {
 namespace {
@@ -25,32 +22,6 @@ using Json = nlohmann::json;
 constexpr std::size_t kMaxRequestBytes = std::size_t{1} << 32U;
 constexpr std::size_t kMaxExecutableBytes = std::size_t{1} << 34U;
 constexpr std::size_t kMaxComplaintBytes = 400;
-
-// A private folder for request and result, removed with the object.
-class ExchangeFolder {
- public:
-  static Result<ExchangeFolder> make() {
-    std::error_code error;
-    const fs::path parent = fs::temp_directory_path(error);
-    std::string pattern = (error ? fs::path("/tmp") : parent) / "kpt-pjrt-XXXXXX";
-    if (::mkdtemp(pattern.data()) == nullptr) return file_failure("cannot make a folder", pattern, errno);
-    return ExchangeFolder(std::move(pattern));
-  }
-  ExchangeFolder(ExchangeFolder&& other) noexcept : path_(std::exchange(other.path_, fs::path())) {}
-  ExchangeFolder& operator=(ExchangeFolder&&) = delete;
-  ExchangeFolder(const ExchangeFolder&) = delete;
-  ExchangeFolder& operator=(const ExchangeFolder&) = delete;
-  ~ExchangeFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-  fs::path request() const { return path_ / "request"; }
-  fs::path result() const { return path_ / "executable"; }
-
- private:
-  explicit ExchangeFolder(fs::path path) : path_(std::move(path)) {}
-  fs::path path_;
-};
 
 Json to_json(const ClientOption& option) {
   Json json = {{"name", option.name}};

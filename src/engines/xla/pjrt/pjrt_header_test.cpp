@@ -7,6 +7,7 @@
 
 #include "engines/xla/pjrt/pjrt_client_calls.h"
 #include "engines/xla/pjrt/pjrt_execution_calls.h"
+#include "engines/xla/pjrt/pjrt_topology_calls.h"
 
 #if __has_include("pjrt_c_api.h")
 #include "pjrt_c_api.h"
@@ -151,6 +152,29 @@ TEST(PjrtHeader, BuffersAreLaidOutAsInTheHeader) {
   KPT_EACH_5(BufferToHostBufferArgs, PJRT_Buffer_ToHostBuffer_Args, src, host_layout, dst, dst_size, event);
 }
 
+TEST(PjrtHeader, TopologiesAndFiguresAreLaidOutAsInTheHeader) {
+  KPT_SAME_SIZE(TopologyDescriptionCreateArgs, PJRT_TopologyDescription_Create_Args);
+  KPT_EACH_5(TopologyDescriptionCreateArgs, PJRT_TopologyDescription_Create_Args, topology_name, topology_name_size,
+             create_options, num_options, topology);
+  KPT_SAME_SIZE(TopologyDescriptionDestroyArgs, PJRT_TopologyDescription_Destroy_Args);
+  KPT_EACH_1(TopologyDescriptionDestroyArgs, PJRT_TopologyDescription_Destroy_Args, topology);
+  KPT_SAME_SIZE(TopologyDescriptionPlatformVersionArgs, PJRT_TopologyDescription_PlatformVersion_Args);
+  KPT_EACH_3(TopologyDescriptionPlatformVersionArgs, PJRT_TopologyDescription_PlatformVersion_Args, topology,
+             platform_version, platform_version_size);
+  KPT_SAME_SIZE(TopologyDescriptionGetDeviceDescriptionsArgs, PJRT_TopologyDescription_GetDeviceDescriptions_Args);
+  KPT_EACH_3(TopologyDescriptionGetDeviceDescriptionsArgs, PJRT_TopologyDescription_GetDeviceDescriptions_Args,
+             topology, descriptions, num_descriptions);
+  KPT_SAME_SIZE(CompileArgs, PJRT_Compile_Args);
+  KPT_EACH_6(CompileArgs, PJRT_Compile_Args, topology, program, compile_options, compile_options_size, client,
+             executable);
+  KPT_SAME_SIZE(ExecutableSizeOfGeneratedCodeInBytesArgs, PJRT_Executable_SizeOfGeneratedCodeInBytes_Args);
+  KPT_EACH_2(ExecutableSizeOfGeneratedCodeInBytesArgs, PJRT_Executable_SizeOfGeneratedCodeInBytes_Args, executable,
+             size_in_bytes);
+  KPT_SAME_SIZE(ExecutableGetCostAnalysisArgs, PJRT_Executable_GetCostAnalysis_Args);
+  KPT_EACH_3(ExecutableGetCostAnalysisArgs, PJRT_Executable_GetCostAnalysis_Args, executable, num_properties,
+             properties);
+}
+
 TEST(PjrtHeader, EveryEntryOfTheHeadersTableHasOurPosition) {
   EXPECT_EQ(offsetof(PJRT_Api, pjrt_api_version), offsetof(ApiHead, version));
   EXPECT_EQ(offsetof(PJRT_Api, PJRT_Error_Destroy), sizeof(ApiHead));
@@ -192,7 +216,12 @@ TEST(PjrtHeader, EveryEntryOfTheHeadersTableHasOurPosition) {
       KPT_SLOT(Buffer_Dimensions),
       KPT_SLOT(Buffer_ToHostBuffer),
       KPT_SLOT(Buffer_CopyRawToHost),
+      KPT_SLOT(Executable_SizeOfGeneratedCodeInBytes),
+      KPT_SLOT(Executable_GetCostAnalysis),
       KPT_SLOT(TopologyDescription_Create),
+      KPT_SLOT(TopologyDescription_Destroy),
+      KPT_SLOT(TopologyDescription_PlatformVersion),
+      KPT_SLOT(TopologyDescription_GetDeviceDescriptions),
       KPT_SLOT(Compile),
   };
   for (const auto& [name, position] : known) EXPECT_EQ(kSlotNames[position], name);

@@ -1,0 +1,18 @@
+// TPUs as targets: programs are compiled for them without one being here. Running them is not offered.
+#pragma once
+
+#include <memory>
+
+#include "device/backend_context.h"
+#include "device/execution.h"
+
+namespace kpt {
+
+// targets(): one for each row of tpu_topologies(), named "tpu:v5e:2x2". Each is for fixed sizes only (compile() fails
+// with kInvalidArgument for a graph with symbols, compile_sized() takes their values) and for one device of the slice.
+// Beside what TpuCompiler gives, compiling fails with kOutOfMemory and the figures when the program does not fit the
+// memory of one device.
+// devices() fails with the reason, also where TPU chips are.
+std::unique_ptr<Backend> make_tpu_backend(const BackendContext& context);
+
+}  // namespace kpt

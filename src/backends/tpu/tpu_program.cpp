@@ -1,0 +1,76 @@
+#include "backends/tpu/tpu_program.h"
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "device/compile_figures_json.h"
+#include "ir/text.h"
+#include "ir/verifier.h"
+
+namespace kpt {
+namespace {
+
+constexpr std::string_view kProgramWord = "kpt-tpu-program";
+constexpr std::string_view kModuleWord = "kpt-tpu-module";
+constexpr int kVersion = 1;
+
+Status corrupt(std::string_view what) {
+  return {StatusCode::kCorruptData, fmt::format("a stored TPU program cannot be read: {}", what)};
+}
+
+// Takes the text up to the next line break.
+Result<std::string_view> take_line(std::string_view& rest) {
+  const auto end = rest.find('\n');
+  if (end == std::string_view::npos) return corrupt("it ends within its head");
+  const std::string_view line = rest.substr(0, end);
+  rest.remove_prefix(end + 1);
+  return line;
+}
+
+}  // namespace
+
+std::string pack_topology_program(const pjrt::TopologyProgram& program) {
+  const std::string figures = to_json(program.figures).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return fmt::format("{} {}\n{}\n{}", kModuleWord, kVersion, figures, program.executable);
+}
+
+Result<pjrt::TopologyProgram> unpack_topology_program(std::string_view bytes) {
+  KPT_ASSIGN_OR_RETURN(const std::string_view head, take_line(bytes));
+  if (head != fmt::format("{} {}", kModuleWord, kVersion)) return corrupt("it is of another version");
+  KPT_ASSIGN_OR_RETURN(const std::string_view figures, take_line(bytes));
+  const auto json = nlohmann::ordered_json::parse(figures, nullptr, false);
+  pjrt::TopologyProgram program;
+  KPT_ASSIGN_OR_RETURN(program.figures, read_compile_figures(json));
+  if (bytes.empty()) return corrupt("it holds no executable");
+  program.executable = std::string(bytes);
+  return program;
+}
+
+// Head, target, sizes, number of bytes of the graph; the graph; the compiled module.
+Result<std::string> TpuProgram::serialize() const {
+  const std::string graph = ir::print_graph(graph_);
+  return fmt::format("{} {}\n{}\n{}\n{}\n{}{}", kProgramWord, kVersion, target_, sizes_, graph.size(), graph,
+                     pack_topology_program(compiled_));
+}
+
+Result<std::unique_ptr<Program>> TpuProgram::deserialize(std::string_view target, std::string_view bytes) {
+  KPT_ASSIGN_OR_RETURN(const std::string_view head, take_line(bytes));
+  if (!head.starts_with(fmt::format("{} ", kProgramWord))) return corrupt("it is no TPU program");
+  KPT_ASSIGN_OR_RETURN(const std::string_view made_for, take_line(bytes));
+  if (head != fmt::format("{} {}", kProgramWord, kVersion) || made_for != target) {
+    return Status(StatusCode::kVersionMismatch,
+                  fmt::format("the stored program is of another version or for another target than {}", target));
+  }
+  KPT_ASSIGN_OR_RETURN(const std::string_view sizes, take_line(bytes));
+  KPT_ASSIGN_OR_RETURN(const std::string_view count, take_line(bytes));
+  const auto graph_bytes = parse_uint(count);
+  if (!graph_bytes || *graph_bytes > bytes.size()) return corrupt("its graph does not fit into it");
+  auto graph = ir::read_graph(bytes.substr(0, *graph_bytes));
+  if (!graph.ok()) return corrupt(graph.status().message());
+  if (const Status status = ir::verify(*graph); !status.ok()) return corrupt(status.message());
+  KPT_ASSIGN_OR_RETURN(pjrt::TopologyProgram compiled, unpack_topology_program(bytes.substr(*graph_bytes)));
+  return std::unique_ptr<Program>(
+      std::make_unique<TpuProgram>(std::string(target), std::move(*graph), std::string(sizes), std::move(compiled)));
+}
+
+}  // namespace kpt

@@ -1,0 +1,88 @@
+#include "backends/tpu/tpu_program.h"
+
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ir/text.h"
+
+namespace kpt {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr const char* kGraph = R"(kpt_graph 1
+input x: float32[4, 3]
+sum: float32[4, 3] = aten.add.Tensor(self=%x, other=%x)
+output %sum "y"
+)";
+
+class TpuProgramTest : public ::testing::Test {
+ protected:
+  TpuProgramTest() {
+    compiled_.figures.compiler = "libtpu 0.0.51; PJRT 0.116";
+    compiled_.figures.device_kind = "TPU v5 lite";
+    compiled_.figures.code_bytes = random_();
+    compiled_.figures.flops = 1e12;
+    compiled_.executable.resize(1 + random_() % 5000);
+    for (char& byte : compiled_.executable) byte = static_cast<char>(random_());
+  }
+  TpuProgram make() const { return {"tpu:v5e:2x2", ir::read_graph(kGraph).value(), "s0=4", compiled_}; }
+
+  unsigned seed_ = std::random_device()();
+  std::mt19937 random_{seed_};
+  ::testing::ScopedTrace trace_{__FILE__, __LINE__, ::testing::Message() << "seed " << seed_};
+  pjrt::TopologyProgram compiled_;
+};
+
+TEST_F(TpuProgramTest, WhatIsStoredIsReadBack) {
+  const TpuProgram written = make();
+  const auto bytes = written.serialize().value();
+  const auto read = TpuProgram::deserialize("tpu:v5e:2x2", bytes);
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  const auto& program = dynamic_cast<const TpuProgram&>(**read);
+  EXPECT_EQ(program.target(), "tpu:v5e:2x2");
+  EXPECT_EQ(program.sizes(), "s0=4");
+  EXPECT_EQ(program.executable(), compiled_.executable);
+  EXPECT_EQ(*program.figures(), compiled_.figures);
+  EXPECT_EQ(program.graph(), written.graph());
+}
+
+TEST_F(TpuProgramTest, AnotherTargetOrVersionIsRefused) {
+  std::string bytes = make().serialize().value();
+  EXPECT_EQ(TpuProgram::deserialize("tpu:v6e:2x2", bytes).status().code(), StatusCode::kVersionMismatch);
+  bytes.replace(0, bytes.find('\n'), "kpt-tpu-program 2");
+  EXPECT_EQ(TpuProgram::deserialize("tpu:v5e:2x2", bytes).status().code(), StatusCode::kVersionMismatch);
+}
+
+TEST_F(TpuProgramTest, EveryTruncationOfTheHeadIsAnError) {
+  const std::string bytes = make().serialize().value();
+  const std::size_t head = bytes.size() - compiled_.executable.size();
+  for (std::size_t length = 0; length <= head; ++length) {
+    EXPECT_FALSE(TpuProgram::deserialize("tpu:v5e:2x2", bytes.substr(0, length)).ok()) << length;
+  }
+}
+
+TEST_F(TpuProgramTest, NonsenseIsCorrupt) {
+  for (const char* bytes : {"", "hello", "kpt-xla-program 1 cpu\n", "kpt-tpu-program 1\ntpu:v5e:2x2\n\n-1\n",
+                            "kpt-tpu-program 1\ntpu:v5e:2x2\n\n99999999999999999999\nx",
+                            "kpt-tpu-program 1\ntpu:v5e:2x2\n\n1000\nkpt_graph 1\n",
+                            "kpt-tpu-program 1\ntpu:v5e:2x2\n\n3\nabckpt-tpu-module 1\n{}\nx"}) {
+    EXPECT_EQ(TpuProgram::deserialize("tpu:v5e:2x2", bytes).status().code(), StatusCode::kCorruptData) << bytes;
+  }
+  for (const char* bytes : {"", "kpt-tpu-module 1", "kpt-tpu-module 2\n{}\nx", "kpt-tpu-module 1\n{\nx",
+                            "kpt-tpu-module 1\n{\"compiler\":\"a\",\"device_kind\":\"b\"}\n"}) {
+    EXPECT_EQ(unpack_topology_program(bytes).status().code(), StatusCode::kCorruptData) << bytes;
+  }
+}
+
+TEST_F(TpuProgramTest, TextsThatAreNoUtf8AreStoredAnyway) {
+  compiled_.figures.device_kind = "TPU \xff";
+  const auto read = unpack_topology_program(pack_topology_program(compiled_));
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_THAT(read->figures.device_kind, HasSubstr("TPU "));
+}
+
+}  // namespace
+}  // namespace kpt

@@ -1,0 +1,22 @@
+#include "device/compile_figures.h"
+
+#include <algorithm>
+
+namespace kpt {
+
+std::optional<std::uint64_t> CompileFigures::total_bytes() const {
+  if (!argument_bytes || !output_bytes || !temporary_bytes) return std::nullopt;
+  std::uint64_t total = 0;
+  for (const std::uint64_t part : {*argument_bytes, *output_bytes, *temporary_bytes, code_bytes.value_or(0)}) {
+    if (__builtin_add_overflow(total, part, &total)) return std::nullopt;
+  }
+  return total - std::min({total, *output_bytes, alias_bytes.value_or(0)});
+}
+
+std::optional<double> estimate_seconds(const CompileFigures& figures, const HardwareRates& rates) {
+  if (!figures.flops || !figures.bytes_accessed) return std::nullopt;
+  if (rates.matrix_flops_per_second <= 0 || rates.bytes_per_second <= 0) return std::nullopt;
+  return std::max(*figures.flops / rates.matrix_flops_per_second, *figures.bytes_accessed / rates.bytes_per_second);
+}
+
+}  // namespace kpt

@@ -1,0 +1,44 @@
+// What a compiler says about a program before it runs anywhere, and what published data sheets say about the hardware.
+// Nothing here was measured: whoever shows it calls it an estimate.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace kpt {
+
+// A figure is absent where the compiler does not tell it.
+struct CompileFigures {
+  std::string compiler;     // name and version of the compiler that made the program
+  std::string device_kind;  // as the compiler calls the device: "TPU v5 lite"
+  std::optional<std::uint64_t> code_bytes;
+  // Memory of one device while the program runs. Outputs that reuse arguments' memory count in both.
+  std::optional<std::uint64_t> argument_bytes;
+  std::optional<std::uint64_t> output_bytes;
+  std::optional<std::uint64_t> alias_bytes;  // of the outputs that lie in arguments' memory
+  std::optional<std::uint64_t> temporary_bytes;
+  std::optional<std::uint64_t> peak_bytes;
+  // One run.
+  std::optional<double> flops;
+  std::optional<double> transcendentals;
+  std::optional<double> bytes_accessed;
+  std::optional<double> compiler_seconds;  // the compiler's own estimate of the time
+  bool operator==(const CompileFigures&) const = default;
+
+  // Arguments, outputs, temporaries and code, what is shared once; nothing when the compiler does not tell them.
+  std::optional<std::uint64_t> total_bytes() const;
+};
+
+// Published peak rates of one device, as a program sees it.
+struct HardwareRates {
+  std::uint64_t memory_bytes = 0;
+  double bytes_per_second = 0;
+  double matrix_flops_per_second = 0;  // dense bfloat16 products
+};
+
+// The least time that the rates allow for this work: the slower of arithmetic and memory traffic. Nothing without
+// figures or rates.
+std::optional<double> estimate_seconds(const CompileFigures& figures, const HardwareRates& rates);
+
+}  // namespace kpt

@@ -1,0 +1,75 @@
+#include "device/compile_figures_json.h"
+
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace kpt {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct CountRow {
+  const char* name;
+  std::optional<std::uint64_t> CompileFigures::* place;
+};
+constexpr CountRow kCounts[] = {
+    {"code_bytes", &CompileFigures::code_bytes},           {"argument_bytes", &CompileFigures::argument_bytes},
+    {"output_bytes", &CompileFigures::output_bytes},       {"alias_bytes", &CompileFigures::alias_bytes},
+    {"temporary_bytes", &CompileFigures::temporary_bytes}, {"peak_bytes", &CompileFigures::peak_bytes},
+};
+
+struct NumberRow {
+  const char* name;
+  std::optional<double> CompileFigures::* place;
+};
+constexpr NumberRow kNumbers[] = {
+    {"flops", &CompileFigures::flops},
+    {"transcendentals", &CompileFigures::transcendentals},
+    {"bytes_accessed", &CompileFigures::bytes_accessed},
+    {"compiler_seconds", &CompileFigures::compiler_seconds},
+};
+
+Status corrupt(const char* name) {
+  return {StatusCode::kCorruptData, fmt::format("the figure '{}' of a compiled program cannot be read", name)};
+}
+
+Status read_text(const Json& json, const char* name, std::string& text) {
+  const auto found = json.find(name);
+  if (found == json.end() || !found->is_string()) return corrupt(name);
+  text = found->get<std::string>();
+  return {};
+}
+
+}  // namespace
+
+Json to_json(const CompileFigures& figures) {
+  Json json = {{"compiler", figures.compiler}, {"device_kind", figures.device_kind}};
+  for (const CountRow& row : kCounts) json[row.name] = figures.*row.place ? Json(*(figures.*row.place)) : Json();
+  for (const NumberRow& row : kNumbers) json[row.name] = figures.*row.place ? Json(*(figures.*row.place)) : Json();
+  return json;
+}
+
+Result<CompileFigures> read_compile_figures(const Json& json) {
+  CompileFigures figures;
+  if (!json.is_object()) return corrupt("compiler");
+  KPT_RETURN_IF_ERROR(read_text(json, "compiler", figures.compiler));
+  KPT_RETURN_IF_ERROR(read_text(json, "device_kind", figures.device_kind));
+  for (const CountRow& row : kCounts) {
+    const auto found = json.find(row.name);
+    if (found == json.end() || found->is_null()) continue;
+    if (!found->is_number_unsigned()) return corrupt(row.name);
+    figures.*row.place = found->get<std::uint64_t>();
+  }
+  for (const NumberRow& row : kNumbers) {
+    const auto found = json.find(row.name);
+    if (found == json.end() || found->is_null()) continue;
+    if (!found->is_number()) return corrupt(row.name);
+    const auto value = found->get<double>();
+    if (!std::isfinite(value) || value < 0) return corrupt(row.name);
+    figures.*row.place = value;
+  }
+  return figures;
+}
+
+}  // namespace kpt

@@ -1,0 +1,52 @@
+// Compiling for hardware that is not here, in a process of its own: kpt-tpu-compile, run as it is where the plugin is
+// made for this processor, and through user-mode emulation where it is made for x86_64 and this is another.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "base/environment.h"
+#include "base/files.h"
+#include "device/compile_figures.h"
+#include "engines/xla/pjrt/topology_compile.h"
+#include "kpt/status.h"
+
+namespace kpt::pjrt {
+
+struct TopologyLimits {
+  std::chrono::milliseconds time{1800000};  // for waiting and compiling together
+  std::uint64_t memory_bytes = 0;           // of private memory that the compiler may take; 0: no limit
+};
+
+struct TopologyProgram {
+  std::string executable;  // serialized
+  CompileFigures figures;
+  std::int64_t devices = 0;  // of the topology, as the compiler counts them
+};
+
+// Only one compiler runs at a time for one user: TPU compilers take a lock of their own and fail beside another.
+// All failures carry Vendor::kTpu. Fails with
+//   kNotFound             the compile program, the emulator or the emulated processor's C library is not installed;
+//                         the sentence names the package
+//   kCompilation          the compiler refused the module (its own message), crashed, or answered nonsense
+//   kCompilationTimeout   the time passed, in the compiler or waiting for another one
+//   kOutOfMemory          the compiler says that the program does not fit the device
+//   kUnsupported          the plugin lacks a call, or is for a processor that nothing here emulates
+//   kVendorLibrary        the library is no plugin that we know
+Result<TopologyProgram> compile_topology_in_child(const TopologyRequest& request, const TopologyLimits& limits,
+                                                  const Environment& environment, const SystemFiles& files);
+
+// The file that a running compile holds locked.
+std::filesystem::path topology_lock_path();
+
+// The Debian package that brings what is missing for compiling with this plugin here; empty when nothing is. For the
+// doctor and for tests that say why they are skipped.
+std::string find_missing_package(const std::string& library, const Environment& environment, const SystemFiles& files);
+
+// What kpt-tpu-compile answered, without the executable; `output` is all that it printed. Fails with kCompilation when
+// there is no answer in it or one that cannot be read, and with the failure that it tells.
+Result<TopologyProgram> read_topology_answer(const std::string& output);
+
+}  // namespace kpt::pjrt

@@ -1,0 +1,147 @@
+// kpt compile for TPUs that are not here; libtpu is the fake plugin.
+#include <filesystem>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "artifact/artifact.h"
+#include "hardware_fixture.h"
+#include "program.h"
+
+namespace kpt::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string golden(const std::string& name) {
+  return std::string(KPT_SOURCE_DIR) + "/tests/golden/pt2/2.15.0/" + name + ".pt2";
+}
+
+class CompileCommand : public ::testing::Test {
+ protected:
+  ProgramRun compile(std::vector<std::string> arguments, const std::string& orders = "",
+                     std::vector<std::string> environment = {}) const {
+    arguments.insert(arguments.begin(), "compile");
+    arguments.push_back("--set");
+    arguments.push_back("cache.dir=" + folder_.path().string());
+    environment.push_back("TPU_LIBRARY_PATH=" KPT_BUILD_DIR "/fakes/pjrt/fake_pjrt_plugin.so");
+    environment.push_back("FAKE_PJRT=" + orders);
+#if defined(KPT_NO_MEMORY_LIMIT)
+    environment.push_back("KPT_TPU_COMPILE_MEMORY_BYTES=0");
+#endif
+    return run_kpt(arguments, environment);
+  }
+  std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
+  TemporaryFolder folder_;
+};
+
+TEST_F(CompileCommand, ShowsWhatTheCompilerSays) {
+  const ProgramRun run = compile({golden("conv_norm"), "--target", "tpu:v5e:2x2", "--price", "1.20"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, AllOf(HasSubstr("tpu:v5e:2x2"), HasSubstr("fake device"), HasSubstr("512 B"),
+                             HasSubstr("1000 B"), HasSubstr("4.0 KiB"), HasSubstr("16.0 GiB"), HasSubstr("FLOP"),
+                             HasSubstr("250.000 ms"), HasSubstr("1.20 $ per chip and hour")));
+  EXPECT_THAT(run.out, AllOf(HasSubstr("time, estimate of the compiler"),
+                             HasSubstr("time, estimate from published rates"), HasSubstr("nothing was run")));
+}
+
+TEST_F(CompileCommand, JsonHoldsTheSame) {
+  const auto json = compile({golden("conv_norm"), "--target", "tpu:v6e", "--json"}).json();
+  EXPECT_EQ(json.at("target"), "tpu:v6e:2x2");
+  EXPECT_EQ(json.at("figures").at("argument_bytes"), 1000);
+  EXPECT_EQ(json.at("figures").at("transcendentals"), nullptr);
+  EXPECT_EQ(json.at("total_bytes"), 1000 + 200 - 8 + 4096 + 512);
+  EXPECT_EQ(json.at("estimates").at("compiler_seconds"), 0.25);
+  EXPECT_GT(json.at("estimates").at("published_rates_seconds").get<double>(), 0);
+  EXPECT_EQ(json.at("estimates").at("dollars_per_hour"), nullptr);
+  EXPECT_GT(json.at("graph_flops").get<double>(), 0);
+  EXPECT_EQ(json.at("written"), nullptr);
+}
+
+TEST_F(CompileCommand, TheArtifactHoldsTheProgramAndIsInspected) {
+  const std::string file = path("model.kpt");
+  const ProgramRun compiled = compile({golden("conv_norm"), "--target", "tpu:v5e", "-o", file});
+  ASSERT_EQ(compiled.exit_code, 0) << compiled.err;
+  EXPECT_THAT(compiled.out, HasSubstr("wrote " + file));
+  const Artifact artifact = read_artifact(file).value();
+  ASSERT_EQ(artifact.targets.size(), 1U);
+  EXPECT_EQ(artifact.targets[0].name, "tpu:v5e:2x2");
+  EXPECT_THAT(artifact.targets[0].program, AllOf(HasSubstr("kpt-tpu-program 1"), HasSubstr("fake_executable")));
+  EXPECT_THAT(artifact.targets[0].report, HasSubstr("\"code_bytes\":512"));
+  EXPECT_FALSE(artifact.targets[0].weights.empty());
+  const ProgramRun inspected = run_kpt({"inspect", file, "--device", "tpu:v5e:2x2"});
+  EXPECT_EQ(inspected.exit_code, 0) << inspected.err;
+  const ProgramRun run = run_kpt({"run", file});
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.err, HasSubstr("tpu:v5e:2x2"));
+}
+
+TEST_F(CompileCommand, FreeSizesAreAskedFor) {
+  const ProgramRun open = compile({golden("sizes"), "--target", "tpu:v5e"});
+  EXPECT_EQ(open.exit_code, 1);
+  EXPECT_THAT(open.err, HasSubstr("fixed sizes"));
+  EXPECT_THAT(compile({golden("sizes"), "--target", "tpu:v5e", "--size", "nobody=3"}).err,
+              HasSubstr("no symbol 'nobody'"));
+}
+
+TEST_F(CompileCommand, ATargetThatIsNoneIsASentence) {
+  for (const char* target : {"tpu:v9", "nvidia:0", "tpu:v5e:3x3", ""}) {
+    const ProgramRun run = compile({golden("conv_norm"), "--target", target});
+    EXPECT_EQ(run.exit_code, 1) << target;
+    EXPECT_THAT(run.err, HasSubstr("valid are")) << target;
+  }
+  EXPECT_EQ(compile({golden("conv_norm")}).exit_code, 2);
+}
+
+TEST_F(CompileCommand, TheCompilersRefusalAndTheCacheAreSeen) {
+  const std::vector<std::string> arguments = {golden("conv_norm"), "--target", "tpu:v5e"};
+  const ProgramRun refused = compile(arguments, "fail PJRT_Compile 3 no such operation");
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.err, HasSubstr("no such operation"));
+  ASSERT_EQ(compile(arguments).exit_code, 0);
+  EXPECT_EQ(compile(arguments, "crash").exit_code, 0);  // from the cache
+  std::vector<std::string> without = arguments;
+  without.emplace_back("--no-cache");
+  EXPECT_EQ(compile(without, "crash").exit_code, 1);
+}
+
+TEST_F(CompileCommand, AModelThatDoesNotFitIsRefusedWithFigures) {
+  const ProgramRun run = compile({golden("conv_norm"), "--target", "tpu:v5e"}, "temporaries 20000000000");
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.err, AllOf(HasSubstr("does not fit"), HasSubstr("18.6 GiB"), HasSubstr("16.0 GiB")));
+}
+
+TEST_F(CompileCommand, TheTimeLimitIsAnOption) {
+  const ProgramRun run =
+      compile({golden("conv_norm"), "--target", "tpu:v5e", "--set", "tpu.compile_timeout_ms=700"}, "hang PJRT_Compile");
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.err, HasSubstr("stopped after 0.7 s"));
+}
+
+TEST_F(CompileCommand, TheMemoryLimitIsAnOption) {
+#if defined(KPT_NO_MEMORY_LIMIT)
+  GTEST_SKIP() << "a sanitizer reserves terabytes for itself";
+#else
+  const std::vector<std::string> arguments = {golden("conv_norm"), "--target", "tpu:v5e", "--no-cache"};
+  EXPECT_EQ(compile(arguments, "allocate 600000000").exit_code, 0);
+  const ProgramRun run = compile(arguments, "allocate 600000000", {"KPT_TPU_COMPILE_MEMORY_BYTES=268435456"});
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.err, AllOf(HasSubstr("256.0 MiB"), HasSubstr("tpu.compile_memory_bytes")));
+#endif
+}
+
+TEST_F(CompileCommand, WithoutLibtpuTheSentenceSaysHowToGetIt) {
+  const ProgramRun run =
+      run_kpt({"compile", golden("conv_norm"), "--target", "tpu:v5e", "--no-cache"},
+              {"TPU_LIBRARY_PATH=", "VIRTUAL_ENV=/no/such", "CONDA_PREFIX=", "PJRT_NAMES_AND_LIBRARY_PATHS="});
+  // A developer's Python environment may hold libtpu, and then this compiles or says what else is missing.
+  if (run.exit_code == 0) GTEST_SKIP() << "this machine has libtpu";
+  EXPECT_THAT(run.err, HasSubstr("libtpu"));
+  EXPECT_THAT(run.err, Not(HasSubstr("internal")));
+}
+
+}  // namespace
+}  // namespace kpt::testing
