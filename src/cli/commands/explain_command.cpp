@@ -84,6 +84,7 @@ class NodeClock final : public NodeObserver {
 struct Explanation {
   std::string device;
   std::vector<std::string> hidden_isa;  // option cpu.isa
+  std::string runs;                     // how they are started, where the engine has something to say
   std::vector<NodePlan> plan;
   std::vector<double> microseconds;      // by node of the plan; -1 where nobody knows
   std::vector<Allocations> allocations;  // likewise
@@ -221,6 +222,11 @@ Result<Explanation> explain(const Arguments& arguments, const BackendContext& co
   if (machine) {
     explanation.times = hold_against(*machine, run.loaded().graph(), clock, opened.inputs, arguments.runs);
   }
+  if (!run.loaded().executable().describe_runs().empty()) {
+    // An engine that captures runs does so when nobody watches, and not in the first one.
+    KPT_RETURN_IF_ERROR(run_observed(run, inputs, 2, nullptr));
+    explanation.runs = run.loaded().executable().describe_runs();
+  }
   std::map<std::string, std::size_t> by_name;
   const std::vector<ir::Node>& nodes = run.loaded().graph().nodes;
   for (std::size_t index = 0; index < nodes.size(); ++index) by_name.emplace(nodes[index].name, index);
@@ -236,6 +242,7 @@ Result<Explanation> explain(const Arguments& arguments, const BackendContext& co
 Json to_json(const Explanation& explanation) {
   Json json = {{"device", explanation.device},
                {"cpu_isa", explanation.hidden_isa},
+               {"runs", explanation.runs},
                {"report", explanation.report ? to_json(*explanation.report) : Json()},
                {"nodes", Json::array()}};
   if (explanation.times) json["times"] = to_json(*explanation.times);
@@ -280,9 +287,12 @@ std::string render_kernels(const OptimizeReport& report) {
 }
 
 std::string render_place(const Explanation& explanation) {
-  if (explanation.hidden_isa.empty()) return fmt::format("on {}\n\n", explanation.device);
-  return fmt::format("on {}, instruction sets hidden by cpu.isa: {}\n\n", explanation.device,
-                     join(explanation.hidden_isa, " "));
+  std::string text = "on " + explanation.device;
+  if (!explanation.hidden_isa.empty()) {
+    text += ", instruction sets hidden by cpu.isa: " + join(explanation.hidden_isa, " ");
+  }
+  if (!explanation.runs.empty()) text += "\nruns: " + explanation.runs;
+  return text + "\n\n";
 }
 
 std::string render(const Explanation& explanation) {
