@@ -21,7 +21,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]', re.MULTILINE)
 # What may be called only in the places given (prefixes of paths).
 ONLY_IN = [
     (re.compile(r"\bgetenv\s*\("), ("src/base/environment.cpp", "tests/"), "read variables through base/environment.h"),
-    (re.compile(r"\bstd::(cout|cerr|clog)\b|\bv?f?printf\s*\(|\bf?puts\s*\(|\bfmt::print(ln)?\s*\("), ("src/cli/", "tests/", "examples/", "benchmarks/", "src/engines/aten/test_data/", "src/engines/aten/module/chain_benchmark.cpp"),
+    (re.compile(r"\bstd::(cout|cerr|clog)\b|\bv?f?printf\s*\(|\bf?puts\s*\(|\bfmt::print(ln)?\s*\("), ("src/cli/", "tests/", "examples/", "benchmarks/", "src/engines/aten/test_data/", "src/engines/aten/module/chain_benchmark.cpp", "src/kernels/gpu/cuda_norm_benchmark.cpp"),
      "only src/cli prints; log through base/log.h"),
     (re.compile(r"(?<![\w.>])(?:std::|::)?(abort|_?exit|quick_exit|terminate)\s*\("), ("tests/",), "a library does not end the process"),
     # topology_compile.cpp is cross-compiled by itself, without our libraries.

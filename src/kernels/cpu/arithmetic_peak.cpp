@@ -12,11 +12,10 @@ namespace {
 
 // 24 times one instruction: sums v0 to v23, operands v30 and v31.
 #define KPT_FOUR(one, a, b, c, d) one(a) one(b) one(c) one(d)
-#define KPT_ALL(one)                                                                      \
-  KPT_FOUR(one, 0, 1, 2, 3)                                                               \
-  KPT_FOUR(one, 4, 5, 6, 7)                                                               \
-  KPT_FOUR(one, 8, 9, 10, 11) KPT_FOUR(one, 12, 13, 14, 15) KPT_FOUR(one, 16, 17, 18, 19) \
-      KPT_FOUR(one, 20, 21, 22, 23)
+#define KPT_ALL(one)        \
+  KPT_FOUR(one, 0, 1, 2, 3) \
+  KPT_FOUR(one, 4, 5, 6, 7) \
+  KPT_FOUR(one, 8, 9, 10, 11) KPT_FOUR(one, 12, 13, 14, 15) KPT_FOUR(one, 16, 17, 18, 19) KPT_FOUR(one, 20, 21, 22, 23)
 #define KPT_PEAK_LOOP(one) \
   __asm__ volatile("movi v30.4s, #0\nmovi v31.4s, #0\n" KPT_ALL(KPT_CLEAR) "1:\n" KPT_ALL(one) "subs %[rounds], "    \
                    "%[rounds], #1\nb.ne 1b\n"                                                                        \

@@ -28,7 +28,6 @@ endforeach()
 list(APPEND code_flags -gencode=arch=compute_${newest},code=compute_${newest})
 get_filename_component(cuda_root "${KPT_NVCC}" REALPATH)
 get_filename_component(cuda_root "${cuda_root}/../.." ABSOLUTE)
-set(KPT_CUDA_ROOT "${cuda_root}" CACHE INTERNAL "the toolkit that nvcc belongs to")
 
 set(cuda_objects)
 foreach(family IN LISTS families)
@@ -61,4 +60,10 @@ if(KPT_CUDART_STATIC)
     LIBRARIES kpt_kernels_gpu_cuda "${KPT_CUDART_STATIC}" Threads::Threads ${CMAKE_DL_LIBS} rt
     LABELS gpu)
   target_include_directories(kpt_kernels_gpu_cuda_test SYSTEM PRIVATE "${cuda_root}/include")
+  if(KPT_BENCHMARKS)
+    add_executable(kpt_gpu_norm_benchmark cuda_norm_benchmark.cpp)
+    target_include_directories(kpt_gpu_norm_benchmark SYSTEM PRIVATE "${cuda_root}/include")
+    target_link_libraries(kpt_gpu_norm_benchmark PRIVATE
+      kpt_compiler_settings kpt_kernels_gpu_cuda "${KPT_CUDART_STATIC}" Threads::Threads ${CMAKE_DL_LIBS} rt)
+  endif()
 endif()

@@ -52,6 +52,7 @@ constexpr kpt::aten::ModuleTable kTable = {
     .load_graph = nullptr,
     .set_threads = nullptr,
     .set_warning_sink = nullptr,
+    .hide_instructions = nullptr,
 };
 
 }  // namespace
