@@ -58,7 +58,7 @@ Status save_baseline(const std::filesystem::path& path, const BenchmarkReport& r
 struct ComparedEntry {
   BaselineEntry before;
   BaselineEntry after;
-  Comparison comparison;
+  TimeComparison comparison;
 };
 
 // Every entry of `report` with its counterpart. Fails with kInvalidArgument when none has one; the sentence says what

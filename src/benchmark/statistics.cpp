@@ -124,8 +124,8 @@ std::string_view to_string(Verdict verdict) {
   return "";
 }
 
-Comparison compare_times(const SampleSummary& before, const SampleSummary& after, double least_effect) {
-  Comparison result;
+TimeComparison compare_times(const SampleSummary& before, const SampleSummary& after, double least_effect) {
+  TimeComparison result;
   result.ratio = after.median / before.median;
   result.ratio_interval = {after.median_interval.low / before.median_interval.high,
                            after.median_interval.high / before.median_interval.low};

@@ -60,11 +60,11 @@ std::string_view to_string(Verdict verdict);  // "better", "same", "worse"
 
 // `after` against `before`, both times. Better or worse only when the intervals do not touch and the medians differ by
 // more than `least_effect` (0.05: 5 %) of `before`.
-struct Comparison {
+struct TimeComparison {
   double ratio = 1;         // after / before of the medians: above 1 is slower
   Interval ratio_interval;  // from the two intervals
   Verdict verdict = Verdict::kSame;
 };
-Comparison compare_times(const SampleSummary& before, const SampleSummary& after, double least_effect);
+TimeComparison compare_times(const SampleSummary& before, const SampleSummary& after, double least_effect);
 
 }  // namespace kpt

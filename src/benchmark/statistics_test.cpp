@@ -150,7 +150,7 @@ TEST(Statistics, VerdictNeedsBothSureAndLargeDifferences) {
   EXPECT_EQ(compare_times(summary(10, 2), summary(12, 2), 0.05).verdict, Verdict::kSame);           // unsure
   EXPECT_EQ(compare_times(summary(10, 0.01), summary(10.3, 0.01), 0.05).verdict, Verdict::kSame);   // small
   EXPECT_EQ(compare_times(summary(10, 0.01), summary(10.3, 0.01), 0.01).verdict, Verdict::kWorse);  // asked for
-  const Comparison result = compare_times(summary(10, 1), summary(20, 1), 0.05);
+  const TimeComparison result = compare_times(summary(10, 1), summary(20, 1), 0.05);
   EXPECT_DOUBLE_EQ(result.ratio, 2);
   EXPECT_DOUBLE_EQ(result.ratio_interval.low, 19.0 / 11);
   EXPECT_DOUBLE_EQ(result.ratio_interval.high, 21.0 / 9);

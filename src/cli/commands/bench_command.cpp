@@ -227,7 +227,7 @@ Json to_json(const Outcome& outcome, double least_effect) {
   if (outcome.compared.empty()) return json;
   json["comparison"] = {{"least_effect", least_effect}, {"entries", Json::array()}};
   for (const ComparedEntry& entry : outcome.compared) {
-    const Comparison& result = entry.comparison;
+    const TimeComparison& result = entry.comparison;
     json["comparison"]["entries"].push_back(
         {{"what", entry.after.key.what},
          {"sizes", entry.after.key.sizes},

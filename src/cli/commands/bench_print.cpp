@@ -59,7 +59,7 @@ std::string format_comparison(const BenchmarkReport& report, std::span<const Com
                               double least_effect, bool color) {
   Rows rows = {header({"against baseline", "before ms", "now ms", "ratio", "95 % interval", "verdict"}, color)};
   for (const ComparedEntry& entry : compared) {
-    const Comparison& result = entry.comparison;
+    const TimeComparison& result = entry.comparison;
     const Color tint = result.verdict == Verdict::kWorse    ? Color::kRed
                        : result.verdict == Verdict::kBetter ? Color::kGreen
                                                             : Color::kNone;
