@@ -22,12 +22,14 @@ std::string golden(const std::string& name) {
 
 class CompileCommand : public ::testing::Test {
  protected:
+  // A copy for each test: compiles with the same library wait for each other.
+  CompileCommand() { std::filesystem::copy_file(KPT_BUILD_DIR "/fakes/pjrt/fake_pjrt_plugin.so", path("libtpu.so")); }
   ProgramRun compile(std::vector<std::string> arguments, const std::string& orders = "",
                      std::vector<std::string> environment = {}) const {
     arguments.insert(arguments.begin(), "compile");
     arguments.push_back("--set");
     arguments.push_back("cache.dir=" + folder_.path().string());
-    environment.push_back("TPU_LIBRARY_PATH=" KPT_BUILD_DIR "/fakes/pjrt/fake_pjrt_plugin.so");
+    environment.push_back("TPU_LIBRARY_PATH=" + path("libtpu.so"));
     environment.push_back("FAKE_PJRT=" + orders);
 #if defined(KPT_NO_MEMORY_LIMIT)
     environment.push_back("KPT_TPU_COMPILE_MEMORY_BYTES=0");
