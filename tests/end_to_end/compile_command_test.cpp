@@ -22,12 +22,14 @@ std::string golden(const std::string& name) {
 
 class CompileCommand : public ::testing::Test {
  protected:
+  // A copy for each test: compiles with the same library wait for each other.
+  CompileCommand() { std::filesystem::copy_file(KPT_BUILD_DIR "/fakes/pjrt/fake_pjrt_plugin.so", path("libtpu.so")); }
   ProgramRun compile(std::vector<std::string> arguments, const std::string& orders = "",
                      std::vector<std::string> environment = {}) const {
     arguments.insert(arguments.begin(), "compile");
     arguments.push_back("--set");
     arguments.push_back("cache.dir=" + folder_.path().string());
-    environment.push_back("TPU_LIBRARY_PATH=" KPT_BUILD_DIR "/fakes/pjrt/fake_pjrt_plugin.so");
+    environment.push_back("TPU_LIBRARY_PATH=" + path("libtpu.so"));
     environment.push_back("FAKE_PJRT=" + orders);
 #if defined(KPT_NO_MEMORY_LIMIT)
     environment.push_back("KPT_TPU_COMPILE_MEMORY_BYTES=0");
@@ -43,7 +45,7 @@ TEST_F(CompileCommand, ShowsWhatTheCompilerSays) {
   ASSERT_EQ(run.exit_code, 0) << run.err;
   EXPECT_THAT(run.out, AllOf(HasSubstr("tpu:v5e:2x2"), HasSubstr("fake device"), HasSubstr("512 B"),
                              HasSubstr("1000 B"), HasSubstr("4.0 KiB"), HasSubstr("16.0 GiB"), HasSubstr("FLOP"),
-                             HasSubstr("250.000 ms"), HasSubstr("1.20 $ per chip and hour")));
+                             HasSubstr("250 ms"), HasSubstr("1.20 $ per chip and hour")));
   EXPECT_THAT(run.out, AllOf(HasSubstr("time, estimate of the compiler"),
                              HasSubstr("time, estimate from published rates"), HasSubstr("nothing was run")));
 }
@@ -73,7 +75,7 @@ TEST_F(CompileCommand, TheArtifactHoldsTheProgramAndIsInspected) {
   EXPECT_THAT(artifact.targets[0].report, HasSubstr("\"code_bytes\":512"));
   EXPECT_FALSE(artifact.targets[0].weights.empty());
   const ProgramRun inspected = run_kpt({"inspect", file, "--device", "tpu:v5e:2x2"});
-  EXPECT_EQ(inspected.exit_code, 0) << inspected.err;
+  EXPECT_THAT(inspected.out, AllOf(HasSubstr("made from"), HasSubstr("conv_norm.pt2"), HasSubstr("tpu:v5e:2x2")));
   const ProgramRun run = run_kpt({"run", file});
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_THAT(run.err, HasSubstr("tpu:v5e:2x2"));

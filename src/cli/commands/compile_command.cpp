@@ -139,7 +139,7 @@ std::string scaled(const std::optional<double>& value, std::string_view unit) {
 
 std::string time_text(const std::optional<double>& seconds) {
   if (!seconds) return "not told";
-  return *seconds < 1e-3 ? fmt::format("{:.2f} us", *seconds * 1e6) : fmt::format("{:.3f} ms", *seconds * 1e3);
+  return *seconds < 1e-3 ? fmt::format("{:.3g} us", *seconds * 1e6) : fmt::format("{:.4g} ms", *seconds * 1e3);
 }
 
 std::string render(const Outcome& outcome) {
@@ -161,9 +161,11 @@ std::string render(const Outcome& outcome) {
   };
   if (outcome.dollars_hour) {
     rows.push_back({"price", fmt::format("{:.2f} $ per chip and hour, as given", *outcome.dollars_hour)});
-    if (figures.compiler_seconds && *figures.compiler_seconds > 0) {
+    const bool told = figures.compiler_seconds.has_value();
+    if (const auto time = told ? figures.compiler_seconds : outcome.our_seconds) {
       rows.push_back({"price of a million runs, estimate",
-                      fmt::format("{:.4g} $", *outcome.dollars_hour * *figures.compiler_seconds / 3600 * 1e6)});
+                      fmt::format("{:.3g} $ by {}", *outcome.dollars_hour * *time / 3600 * 1e6,
+                                  told ? "the compiler's time" : "published rates")});
     }
   }
   std::string text = format_table(rows);

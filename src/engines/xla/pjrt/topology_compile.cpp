@@ -234,7 +234,28 @@ Failure compile(const Table& table, const TopologyRequest& request, abi::Topolog
   return executable == nullptr ? unusable("it gives no executable") : std::nullopt;
 }
 
-// Handles are left to the end of the process, which follows: destroying them could only fail.
+// What the plugin made for us, given back at the end. A failure there changes nothing any more.
+struct Handles {
+  explicit Handles(const Table& made_by) : table(made_by) {}
+  Handles(const Handles&) = delete;
+  Handles& operator=(const Handles&) = delete;
+  ~Handles() {
+    if (executable != nullptr) {
+      Call<abi::ExecutableDestroyArgs> args;
+      args.executable = executable;
+      static_cast<void>(table.call(args));
+    }
+    if (topology != nullptr) {
+      Call<abi::TopologyDescriptionDestroyArgs> args;
+      args.topology = topology;
+      static_cast<void>(table.call(args));
+    }
+  }
+  const Table& table;
+  abi::TopologyDescription* topology = nullptr;
+  abi::Executable* executable = nullptr;
+};
+
 Failure run(const TopologyRequest& request, TopologyResult& result) {
   Table table;
   if (Failure failure = table.open(request.library)) return failure;
@@ -242,14 +263,13 @@ Failure run(const TopologyRequest& request, TopologyResult& result) {
   result.figures.api_minor = table.head().version.minor_version;
   Call<abi::PluginInitializeArgs> initialize;
   if (Failure failure = table.call(initialize)) return failure;
-  abi::TopologyDescription* topology = nullptr;
-  if (Failure failure = create_topology(table, request, topology)) return failure;
-  if (Failure failure = describe_topology(table, topology, result.figures)) return failure;
-  abi::Executable* executable = nullptr;
-  if (Failure failure = compile(table, request, topology, executable)) return failure;
-  if (Failure failure = read_memory(table, executable, result.figures)) return failure;
-  if (Failure failure = read_costs(table, executable, result.figures)) return failure;
-  return serialize(table, executable, result.executable);
+  Handles handles(table);
+  if (Failure failure = create_topology(table, request, handles.topology)) return failure;
+  if (Failure failure = describe_topology(table, handles.topology, result.figures)) return failure;
+  if (Failure failure = compile(table, request, handles.topology, handles.executable)) return failure;
+  if (Failure failure = read_memory(table, handles.executable, result.figures)) return failure;
+  if (Failure failure = read_costs(table, handles.executable, result.figures)) return failure;
+  return serialize(table, handles.executable, result.executable);
 }
 
 std::string quoted(std::string_view text) {

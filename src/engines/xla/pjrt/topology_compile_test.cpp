@@ -1,6 +1,8 @@
 // What runs inside kpt-tpu-compile, here in this process, against the fake plugin.
 #include "engines/xla/pjrt/topology_compile.h"
 
+#include <dlfcn.h>
+
 #include <cstdlib>
 
 #include <gmock/gmock.h>
@@ -48,6 +50,19 @@ TEST(TopologyCompile, GivesTheExecutableAndAllFigures) {
   EXPECT_EQ(result.figures.bytes_accessed, static_cast<double>(fake_request().module_text.size()));
   EXPECT_EQ(result.figures.optimal_seconds, 0.25);
   EXPECT_EQ(result.figures.transcendentals, std::nullopt);
+}
+
+TEST(TopologyCompile, EverythingIsGivenBack) {
+  void* const plugin = ::dlopen(fake_request().library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(plugin, nullptr);
+  const auto live = reinterpret_cast<int (*)()>(::dlsym(plugin, "fake_pjrt_live_objects"));
+  ASSERT_NE(live, nullptr);
+  const int before = live();
+  for (const char* orders : {"", "fail PJRT_Compile 3 no", "fail PJRT_Executable_Serialize 13 no", "devices 0", "bare",
+                             "fail PJRT_Executable_Destroy 13 no;fail PJRT_TopologyDescription_Destroy 13 no"}) {
+    compile_with_fake(orders);
+    EXPECT_EQ(live(), before) << orders;
+  }
 }
 
 TEST(TopologyCompile, OptionsReachThePlugin) {

@@ -17,6 +17,7 @@
 
 #include "base/build_paths.h"
 #include "base/child_process.h"
+#include "base/sha256.h"
 #include "base/text.h"
 #include "device/machine_architecture.h"
 #include "engines/xla/pjrt/exchange_folder.h"
@@ -43,8 +44,7 @@ double seconds(milliseconds time) { return static_cast<double>(time.count()) / 1
 // Held by one compile at a time; goes with the process that holds it.
 class CompileLock {
  public:
-  static Result<CompileLock> take(Clock::time_point deadline) {
-    const fs::path path = topology_lock_path();
+  static Result<CompileLock> take(const fs::path& path, Clock::time_point deadline) {
     const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0) return file_failure("cannot open", path, errno);
     CompileLock lock(fd);
@@ -218,10 +218,13 @@ Status describe_end(const ChildOutcome& outcome, const TopologyLimits& limits, m
 
 }  // namespace
 
-fs::path topology_lock_path() {
+fs::path topology_lock_path(const std::string& library) {
   std::error_code error;
   const fs::path parent = fs::temp_directory_path(error);
-  return (error ? fs::path("/tmp") : parent) / fmt::format("{}-{}.lock", kProgram, ::geteuid());
+  const fs::path folder = error ? fs::path("/tmp") : parent;
+  const fs::path real = fs::weakly_canonical(library, error);
+  const std::string digest = sha256_hex(error ? library : real.string());
+  return folder / fmt::format("{}-{}-{}.lock", kProgram, ::geteuid(), digest.substr(0, 16));
 }
 
 std::string find_missing_package(const std::string& library, const Environment& environment, const SystemFiles& files) {
@@ -258,7 +261,7 @@ Result<TopologyProgram> compile_topology_in_child(const TopologyRequest& request
   }
   // A limit of centuries would overflow the clock.
   const Clock::time_point deadline = Clock::now() + std::min<milliseconds>(limits.time, std::chrono::hours(24 * 365));
-  KPT_ASSIGN_OR_RETURN(const CompileLock lock, CompileLock::take(deadline));
+  KPT_ASSIGN_OR_RETURN(const CompileLock lock, CompileLock::take(topology_lock_path(request.library), deadline));
   KPT_ASSIGN_OR_RETURN(const ExchangeFolder folder, ExchangeFolder::make());
   KPT_RETURN_IF_ERROR(write_file_atomically(folder.request(), request.module_text));
   ChildCommand command;

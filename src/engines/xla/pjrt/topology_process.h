@@ -26,7 +26,7 @@ struct TopologyProgram {
   std::int64_t devices = 0;  // of the topology, as the compiler counts them
 };
 
-// Only one compiler runs at a time for one user: TPU compilers take a lock of their own and fail beside another.
+// Of one plugin one compiler runs at a time for one user: libtpu takes a lock of its own and fails beside another.
 // All failures carry Vendor::kTpu. Fails with
 //   kNotFound             the compile program, the emulator or the emulated processor's C library is not installed;
 //                         the sentence names the package
@@ -38,8 +38,8 @@ struct TopologyProgram {
 Result<TopologyProgram> compile_topology_in_child(const TopologyRequest& request, const TopologyLimits& limits,
                                                   const Environment& environment, const SystemFiles& files);
 
-// The file that a running compile holds locked.
-std::filesystem::path topology_lock_path();
+// The file that a running compile with this plugin holds locked.
+std::filesystem::path topology_lock_path(const std::string& library);
 
 // The Debian package that brings what is missing for compiling with this plugin here; empty when nothing is. For the
 // doctor and for tests that say why they are skipped.

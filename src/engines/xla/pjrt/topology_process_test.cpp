@@ -31,7 +31,16 @@ using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using namespace std::chrono_literals;
 
-constexpr const char* kFake = KPT_BUILD_DIR "/fakes/pjrt/fake_pjrt_plugin.so";
+// A copy for each process: tests that run side by side do not wait for each other's lock.
+const std::string& fake_library() {
+  static const kpt::testing::TemporaryFolder kFolder;
+  static const std::string kPath = [] {
+    std::string path = (kFolder.path() / "fake.so").string();
+    std::filesystem::copy_file(KPT_BUILD_DIR "/fakes/pjrt/fake_pjrt_plugin.so", path);
+    return path;
+  }();
+  return kPath;
+}
 
 Environment helpers(const std::string& folder = KPT_BUILD_DIR "/libexec/kpt", const std::string& path = "/usr/bin") {
   return Environment::from_map({{"KPT_HELPER_DIR", folder}, {"PATH", path}});
@@ -39,7 +48,7 @@ Environment helpers(const std::string& folder = KPT_BUILD_DIR "/libexec/kpt", co
 
 TopologyRequest fake_request() {
   TopologyRequest request;
-  request.library = kFake;
+  request.library = fake_library();
   request.topology = "v5e:2x2";
   request.module_text = "() -> (tensor<f32>, tensor<f32>)";
   request.compile_options = encode_compile_options({});
@@ -113,12 +122,13 @@ TEST(TopologyProcess, TheMemoryLimitHolds) {
 }
 
 TEST(TopologyProcess, OneCompileAtATime) {
-  const int fd = ::open(topology_lock_path().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  const int fd = ::open(topology_lock_path(fake_library()).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   ASSERT_GE(fd, 0);
   ASSERT_EQ(::flock(fd, LOCK_EX), 0);
   const Status status = compile_with_fake("", {300ms, 0}).status();
   EXPECT_EQ(status.code(), StatusCode::kCompilationTimeout);
-  EXPECT_THAT(status.message(), AllOf(HasSubstr("another compile"), HasSubstr(topology_lock_path().string())));
+  EXPECT_THAT(status.message(),
+              AllOf(HasSubstr("another compile"), HasSubstr(topology_lock_path(fake_library()).string())));
   ASSERT_EQ(::flock(fd, LOCK_UN), 0);
   EXPECT_TRUE(compile_with_fake("").ok());
   ::close(fd);
