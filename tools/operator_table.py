@@ -44,9 +44,9 @@ inlined when a file is read; all others are refused.
 OWN_HEAD = """## Operators of our own
 
 Passes put these into graphs; no exporter writes them, and a `.pt2` file with such a name is refused. What each means is
-in `src/ir/own_operators.h`. *own*: this backend has a kernel for it; *none*: it has not, and graphs with it are refused.
+in `src/ir/own_operators.h`. Backends that have no kernel for one are not given it, and refuse graphs with it.
 
-| operator | how | arguments | results |
+| operator | runs on | arguments | results |
 |---|---|---|---|
 """
 
@@ -65,8 +65,10 @@ def own_operators():
 
 
 def own_rows():
-    present = re.findall(r'"(kpt\.[\w.]+)"', OWN_TARGETS.read_text())
-    return {target: "own" if target in present else "none" for target, _, _ in own_operators()}
+    tables = dict(re.findall(r"(k\w*OwnTargets)\[\] = \{([^}]*)\}", OWN_TARGETS.read_text()))
+    places = {"cpu": tables["kOwnTargets"], "nvidia": tables["kCudaOwnTargets"]}
+    return {target: " and ".join(name for name, table in places.items() if f'"{target}"' in table) or "none"
+            for target, _, _ in own_operators()}
 
 
 def own_section():
@@ -123,7 +125,7 @@ def write_own_section():
 
 
 def check_page():
-    page = dict(re.findall(r"^\| `([^`]+)` \| (\w+) \|", PAGE.read_text(), re.MULTILINE))
+    page = dict(re.findall(r"^\| `([^`]+)` \| ([\w ]+) \|", PAGE.read_text(), re.MULTILINE))
     rows = engine_rows()
     problems = [f"{PAGE.name}: {target} is '{page.get(target, 'missing')}', the engine says '{how}'"
                 for target, how in rows.items() if page.get(target) != how]
