@@ -161,10 +161,11 @@ class NvidiaBackend final : public Backend {
 
   Result<std::unique_ptr<Executable>> load(std::shared_ptr<const Program> program, const Weights& weights,
                                            std::span<Device* const> devices) override {
-    if (devices.size() != 1) {
-      return Status(StatusCode::kInvalidArgument, "the nvidia backend loads a program on one device");
+    const NvidiaDevice* const found = devices.size() == 1 ? find_own(devices[0]) : nullptr;
+    if (found == nullptr) {
+      return Status(StatusCode::kInvalidArgument, "the nvidia backend loads a program on one device of its own");
     }
-    const auto& device = static_cast<const NvidiaDevice&>(*devices[0]);
+    const NvidiaDevice& device = *found;
     if (program->target() != device.target().name()) {
       return Status(StatusCode::kInvalidArgument,
                     fmt::format("a program for {} cannot be loaded on {}, which is {}", program->target(),
@@ -182,6 +183,14 @@ class NvidiaBackend final : public Backend {
   }
 
  private:
+  const NvidiaDevice* find_own(const Device* device) {
+    const std::lock_guard lock(mutex_);
+    for (const NvidiaDevice& own : devices_) {
+      if (&own == device) return &own;
+    }
+    return nullptr;
+  }
+
   Status find_devices() {
     KPT_ASSIGN_OR_RETURN(const auto engine, engine_->get());
     KPT_ASSIGN_OR_RETURN(const aten::CudaModuleTable* const table, engine->cuda());

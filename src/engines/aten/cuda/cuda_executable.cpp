@@ -26,21 +26,20 @@ constexpr std::size_t kStatefulShapesKept = 4;
 // The work that was queued before it was made.
 class QueuedWork final : public Event::Impl {
  public:
-  QueuedWork(const c10::cuda::CUDAStream& stream, const LoadedGraph* graph) : graph_(graph) { event_.record(stream); }
+  explicit QueuedWork(const c10::cuda::CUDAStream& stream) { event_.record(stream); }
 
   Status wait() override {
     try {
       event_.synchronize();
       return {};
-    } catch (...) {
-      return graph_->current_failure(static_cast<std::uint32_t>(graph_->compiled().steps().size()));
+    } catch (const std::exception& error) {
+      return {StatusCode::kDevice, "the device failed while it worked: " + first_line(error), Vendor::kNvidia};
     }
   }
   bool done() const override { return event_.query(); }
 
  private:
   at::cuda::CUDAEvent event_;
-  const LoadedGraph* graph_;
 };
 
 // Times of nodes mean something only when the device has done the work.
@@ -342,7 +341,7 @@ Status CudaExecutable::run(RunContext& context, std::span<const Tensor> inputs, 
       position = end;
       run_nodes(context, inputs, outputs, position);
     }
-    queued = Event(std::make_shared<QueuedWork>(stream_, loaded_.get()));
+    queued = Event(std::make_shared<QueuedWork>(stream_));
   } catch (...) {
     return describe_shortage(loaded_->current_failure(position));
   }

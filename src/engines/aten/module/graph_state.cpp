@@ -37,6 +37,7 @@ Status GraphState::reset() {
   return guarded_status([&] {
     const c10::InferenceMode inference;
     for (auto& [name, entry] : entries_) entry.current.copy_(entry.original);
+    if (!entries_.empty()) wait_for_queue(entries_.begin()->second.current.device());
   });
 }
 
@@ -69,6 +70,7 @@ Status GraphState::write(std::string_view name, const Tensor& value) {
   return guarded_status([&] {
     const c10::InferenceMode inference;
     current.copy_(to_aten(value));
+    wait_for_queue(current.device());
   });
 }
 

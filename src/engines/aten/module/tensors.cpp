@@ -4,6 +4,7 @@
 #include <string>
 
 #include <ATen/Functions.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "engines/aten/module/guarded_call.h"
 #include "kpt/torch.h"
@@ -79,6 +80,11 @@ at::Tensor DeviceCopies::view(const Tensor& host) {
   typed.set_(bytes.storage(), host.offset(), {host.dims().data(), host.dims().size()},
              {host.strides().data(), host.strides().size()});
   return typed;
+}
+
+void wait_for_queue(at::Device device) {
+  if (device.is_cpu()) return;
+  c10::impl::VirtualGuardImpl(device.type()).getStream(device).synchronize();
 }
 
 void replace_tensor(at::Tensor tensor, Tensor& target) {

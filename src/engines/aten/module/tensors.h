@@ -58,6 +58,9 @@ class DeviceCopies {
   std::map<const Buffer*, at::Tensor> copies_;  // as bytes
 };
 
+// Waits for what this thread has queued on a device outside a run: runs use streams of their own. Nothing on the CPU.
+void wait_for_queue(at::Device device);
+
 // Puts `tensor` behind `target`, using the buffer object that is there when nobody else shares it.
 void replace_tensor(at::Tensor tensor, Tensor& target);
 
