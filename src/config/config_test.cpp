@@ -84,7 +84,9 @@ TEST_F(ConfigLoading, EveryOptionListensToItsVariable) {
                                   {"KPT_PJRT_COMPILE_TIMEOUT_MS", "500"},
                                   {"KPT_STRICT", "1"},
                                   {"KPT_THREADS", "3"},
-                                  {"KPT_TORCH_DIR", "/t"}})
+                                  {"KPT_TORCH_DIR", "/t"},
+                                  {"KPT_TPU_COMPILE_MEMORY_BYTES", "4294967296"},
+                                  {"KPT_TPU_COMPILE_TIMEOUT_MS", "700"}})
                             .value();
   for (std::size_t i = 0; i < option_table().size(); ++i) {
     EXPECT_EQ(config.origin(static_cast<OptionId>(i)).kind, Origin::Kind::kEnvironment) << option_table()[i].name;
