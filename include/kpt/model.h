@@ -43,7 +43,8 @@ struct TensorSpec {
 struct RunOptions {
   std::optional<std::chrono::steady_clock::time_point> deadline;  // kDeadlineExceeded when it passes
   const std::atomic<bool>* cancelled = nullptr;                   // kCancelled soon after it becomes true
-  // Outputs stay in the device's memory, where the next model may take them as inputs. Otherwise they are on the host.
+  // On nvidia:N, outputs stay in the device's memory, where the next model may take them as inputs. Otherwise, and on
+  // all other devices, they come to the host.
   bool outputs_on_device = false;
 };
 

@@ -1,5 +1,6 @@
 #include "backends/nvidia/nvidia_backend.h"
 
+#include <algorithm>
 #include <deque>
 #include <mutex>
 #include <optional>
@@ -10,6 +11,7 @@
 #include "base/text.h"
 #include "engines/aten/graph_engine.h"
 #include "engines/aten/own_targets.h"
+#include "ir/own_operators.h"
 
 namespace kpt {
 namespace {
@@ -59,12 +61,21 @@ class NvidiaTarget final : public Target {
   bool is(int major, int minor) const { return architecture_.major == major && architecture_.minor == minor; }
 
   // Which operators libtorch has does not depend on the device: where its CUDA part is not open, the CPU's module
-  // answers for all nodes but our own.
+  // answers for its nodes, and the table of this target for those of ours.
   Result<std::vector<Support>> supports(const ir::Graph& graph) const override {
     KPT_ASSIGN_OR_RETURN(const auto engine, engine_->get());
     const auto cuda = engine->cuda();
-    if (!cuda.ok()) return engine->check(graph);
     std::vector<Support> answers;
+    if (!cuda.ok()) {
+      KPT_ASSIGN_OR_RETURN(answers, engine->check(graph));
+      for (std::size_t index = 0; index < answers.size(); ++index) {
+        const std::string& target = graph.nodes[index].target;
+        if (!target.starts_with(ir::kOwnPrefix)) continue;
+        const bool has = std::ranges::find(capabilities_.own_operators, target) != capabilities_.own_operators.end();
+        answers[index] = has ? Support{} : Support{false, "this target has no kernel for it"};
+      }
+      return answers;
+    }
     KPT_RETURN_IF_ERROR(
         to_status((*cuda)->check_graph(&graph, &answers), "looking up the graph's operators", Vendor::kNvidia));
     return answers;

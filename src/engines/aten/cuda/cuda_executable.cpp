@@ -132,8 +132,9 @@ std::string CudaExecutable::describe_runs() const {
   const std::lock_guard lock(mutex_);
   const auto captured =
       std::count_if(shapes_.begin(), shapes_.end(), [](const Shape& shape) { return shape.graph != nullptr; });
-  if (!refusal_.empty()) return fmt::format("node by node: capturing failed: {}", refusal_);
-  return fmt::format("as a CUDA graph from the second run of a shape on; {} captured so far", captured);
+  std::string text = fmt::format("as a CUDA graph from the second run of a shape on; {} captured so far", captured);
+  if (!refusal_.empty()) text += fmt::format("; node by node where capturing failed: {}", refusal_);
+  return text;
 }
 
 CudaExecutable::Key CudaExecutable::make_key(std::span<const Tensor> inputs, const State* state) const {
@@ -175,7 +176,7 @@ void CudaExecutable::forget_shapes() {
 }
 
 at::Tensor CudaExecutable::to_device(const Tensor& given) const {
-  // Pageable memory is copied before the call returns, so the caller's may change afterwards.
+  // Pinned memory, such as outputs of earlier runs, is read while the run is at work; other memory before this returns.
   return to_aten(given).to(loaded_->device(), /*non_blocking=*/true);
 }
 
