@@ -134,8 +134,6 @@ struct CudaModuleTable {
   CallOutcome (*allocate)(std::int32_t index, DType dtype, const Dims* dims, Tensor* tensor) noexcept;
   CallOutcome (*upload)(std::int32_t index, const Tensor* host, Tensor* tensor) noexcept;
   CallOutcome (*download)(const Tensor* tensor, Tensor* host) noexcept;
-  // Gives memory back to the driver that libtorch keeps for later.
-  CallOutcome (*release_memory)(std::int32_t index) noexcept;
 };
 
 using ModuleEntry = const ModuleTable* (*)();

@@ -139,13 +139,6 @@ CallOutcome download(const Tensor* tensor, Tensor* host) noexcept {
   });
 }
 
-CallOutcome release_memory(std::int32_t index) noexcept {
-  return guarded_call([=] {
-    const c10::cuda::CUDAGuard current(require_device(index));
-    c10::cuda::CUDACachingAllocator::emptyCache();
-  });
-}
-
 constexpr CudaModuleTable kTable = {
     .abi = kModuleAbi,
     .built_for = {TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR, TORCH_VERSION_PATCH},
@@ -160,7 +153,6 @@ constexpr CudaModuleTable kTable = {
     .allocate = allocate,
     .upload = upload,
     .download = download,
-    .release_memory = release_memory,
 };
 
 }  // namespace
