@@ -146,7 +146,7 @@ TEST(BenchCommand, ArtifactsAreMeasuredAndTheirErrorsShown) {
 
 TEST(BenchCommand, TimeLimitAndInputFilesHaveAnEffect) {
   const ProgramRun limited =
-      run_kpt({"bench", golden("conv_norm"), "--duration", "60", "--warmup", "0", "--time-limit", "1"});
+      run_kpt({"bench", golden("conv_norm"), "--duration", "60", "--warmup", "0", "--time-limit", "4"});
   EXPECT_EQ(limited.exit_code, 0) << limited.err;
   EXPECT_THAT(limited.out, HasSubstr("cut the sampling short"));
   const ProgramRun missing = bench({golden("conv_norm"), "--inputs", "/no/such/file.npz"});

@@ -12,16 +12,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/sanitizers.h"
 #include "engines/xla/pjrt/compile_options.h"
 #include "support/hardware_fixture.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define KPT_UNDER_SANITIZER 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define KPT_UNDER_SANITIZER 1
-#endif
-#endif
 
 namespace kpt::pjrt {
 namespace {
@@ -109,7 +102,7 @@ TEST(TopologyProcess, TheCompilersErrorComesThroughWithItsType) {
 }
 
 TEST(TopologyProcess, TheMemoryLimitHolds) {
-#if defined(KPT_UNDER_SANITIZER)
+#if defined(KPT_ADDRESS_SANITIZER) || defined(KPT_THREAD_SANITIZER)
   GTEST_SKIP() << "a sanitizer reserves terabytes for itself";
 #else
   const std::uint64_t limit = std::uint64_t{256} << 20U;

@@ -13,18 +13,18 @@ Value times(Builder& b, const Value& x, double factor) { return b.binary("multip
 Value plus(Builder& b, const Value& x, double term) { return b.binary("add", x, number(b, term, x)); }
 
 Value clamp(Builder& b, const Value& x, double low, double high) {
-  return b.binary("minimum", b.binary("maximum", x, number(b, low, x)), number(b, high, x));
+  return b.binary("minimum", {b.binary("maximum", x, number(b, low, x)), number(b, high, x)});
 }
 
 Value gelu(Builder& b, const Value& x) {
   const Value error = b.emit("chlo.erf", {times(b, x, std::sqrt(0.5))}, x.dtype, x.dims);
-  return b.binary("multiply", times(b, x, 0.5), plus(b, error, 1));
+  return b.binary("multiply", {times(b, x, 0.5), plus(b, error, 1)});
 }
 
 Value gelu_tanh(Builder& b, const Value& x) {
   const Value cube = b.binary("multiply", b.binary("multiply", x, x), x);
   const Value inner = times(b, b.binary("add", x, times(b, cube, 0.044715)), std::sqrt(2 / M_PI));
-  return b.binary("multiply", times(b, x, 0.5), plus(b, b.unary("tanh", inner), 1));
+  return b.binary("multiply", {times(b, x, 0.5), plus(b, b.unary("tanh", inner), 1)});
 }
 
 // log(1 + exp(beta x)) / beta, and x itself above the threshold, where the two are equal.
@@ -37,7 +37,7 @@ Value softplus(Builder& b, const Value& x, double beta, double threshold) {
 // scale * x above zero, scale * alpha * (exp(input_scale * x) - 1) below.
 Value elu(Builder& b, const Value& x, double alpha, double scale, double input_scale) {
   const Value below = times(b, b.unary("exponential_minus_one", times(b, x, input_scale)), alpha * scale);
-  return b.select(b.compare("GT", x, number(b, 0, x)), times(b, x, scale), below);
+  return b.select({b.compare("GT", x, number(b, 0, x)), times(b, x, scale), below});
 }
 
 template <typename Function>
@@ -65,7 +65,7 @@ void lower_hardtanh(Call& call) {
 void lower_leaky_relu(Call& call) {
   const double slope = call.real("negative_slope", 0.01);
   activation(call, [&](Builder& b, const Value& x) {
-    return b.select(b.compare("GT", x, number(b, 0, x)), x, times(b, x, slope));
+    return b.select({b.compare("GT", x, number(b, 0, x)), x, times(b, x, slope)});
   });
 }
 

@@ -55,7 +55,7 @@ void lower_mul(Call& call) {
 Value differs_in_sign(Builder& b, const Value& rest, const Value& divisor) {
   const Value zero = b.splat(std::int64_t{0}, rest.dtype, rest.dims);
   const Value nonzero = b.compare("NE", rest, zero);
-  const Value signs = b.compare("NE", b.compare("LT", rest, zero), b.compare("LT", divisor, zero));
+  const Value signs = b.compare("NE", {b.compare("LT", rest, zero), b.compare("LT", divisor, zero)});
   return b.binary("and", nonzero, signs);
 }
 
@@ -72,10 +72,10 @@ Value floor_divide_reals(Builder& b, const Value& x, const Value& y) {
   Value quotient = b.binary("divide", b.binary("subtract", x, rest), y);
   quotient = b.binary("subtract", quotient, b.convert(differs_in_sign(b, rest, y), x.dtype));
   const Value floor = b.unary("floor", quotient);
-  const Value high = b.compare("GT", b.binary("subtract", quotient, floor), b.splat(0.5, x.dtype, x.dims));
+  const Value high = b.compare("GT", {b.binary("subtract", quotient, floor), b.splat(0.5, x.dtype, x.dims)});
   Value result = b.binary("add", floor, b.convert(high, x.dtype));
   result = b.select(b.compare("EQ", quotient, zero), zero, result);
-  return b.select(b.compare("EQ", y, zero), b.binary("divide", x, y), result);
+  return b.select({b.compare("EQ", y, zero), b.binary("divide", x, y), result});
 }
 
 Value floor_divide(Builder& b, const Value& x, const Value& y) {
@@ -83,7 +83,7 @@ Value floor_divide(Builder& b, const Value& x, const Value& y) {
 }
 
 Value truncate(Builder& b, const Value& x) {
-  return b.select(b.compare("LT", x, b.splat(0.0, x.dtype, x.dims)), b.unary("ceil", x), b.unary("floor", x));
+  return b.select({b.compare("LT", x, b.splat(0.0, x.dtype, x.dims)), b.unary("ceil", x), b.unary("floor", x)});
 }
 
 void lower_div(Call& call) {
@@ -104,7 +104,7 @@ void lower_remainder(Call& call) {
   const Pair pair = read_pair(call);
   Builder& b = call.builder();
   const Value rest = b.binary("remainder", pair.a, pair.b);
-  call.set(b.select(differs_in_sign(b, rest, pair.b), b.binary("add", rest, pair.b), rest));
+  call.set(b.select({differs_in_sign(b, rest, pair.b), b.binary("add", rest, pair.b), rest}));
 }
 
 void lower_fmod(Call& call) {
@@ -183,7 +183,7 @@ void lower_lerp(Call& call) {
   const Value from_start = b.binary("add", start, b.binary("multiply", weight, distance));
   const Value rest = b.binary("subtract", b.splat(1.0, dtype, start.dims), weight);
   const Value from_end = b.binary("subtract", end, b.binary("multiply", distance, rest));
-  const Value near = b.compare("LT", b.unary("abs", weight), b.splat(0.5, dtype, start.dims));
+  const Value near = b.compare("LT", {b.unary("abs", weight), b.splat(0.5, dtype, start.dims)});
   call.set(b.select(near, from_start, from_end));
 }
 

@@ -88,7 +88,7 @@ Value attend(Builder& b, const Attention& attention) {
   scores = b.binary("multiply", scores, b.splat(attention.scale, wide, scores.dims));
   if (attention.causal) {
     const Extents square = {rows, columns};
-    const Value seen = b.compare("LE", b.iota(DType::kInt32, square, 1), b.iota(DType::kInt32, square, 0));
+    const Value seen = b.compare("LE", {b.iota(DType::kInt32, square, 1), b.iota(DType::kInt32, square, 0)});
     scores = apply_mask(b, scores, seen);
   }
   if (attention.mask) scores = apply_mask(b, scores, *attention.mask);

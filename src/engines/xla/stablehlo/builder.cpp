@@ -200,6 +200,21 @@ Value Builder::select(const Value& condition, const Value& yes, const Value& no)
   return emit("stablehlo.select", {condition, yes, no}, yes.dtype, yes.dims);
 }
 
+Value Builder::binary(std::string_view operation, std::initializer_list<Value> operands) {
+  const Value* const values = operands.begin();
+  return binary(operation, values[0], values[1]);
+}
+
+Value Builder::compare(std::string_view direction, std::initializer_list<Value> operands) {
+  const Value* const values = operands.begin();
+  return compare(direction, values[0], values[1]);
+}
+
+Value Builder::select(std::initializer_list<Value> operands) {
+  const Value* const values = operands.begin();
+  return select(values[0], values[1], values[2]);
+}
+
 Value Builder::scalar(const Number& number, DType dtype) {
   const std::string text = number_text(number, dtype);
   const auto found = scalars_.find({dtype, text});

@@ -77,6 +77,11 @@ class Builder {
   Value binary(std::string_view operation, const Value& a, const Value& b);  // of one type and shape
   Value compare(std::string_view direction, const Value& a, const Value& b);
   Value select(const Value& condition, const Value& yes, const Value& no);
+  // The same, for operands that are written on the way: C++ keeps the order inside braces, not that of arguments, and
+  // the text is to be one and the same from every compiler.
+  Value binary(std::string_view operation, std::initializer_list<Value> operands);
+  Value compare(std::string_view direction, std::initializer_list<Value> operands);
+  Value select(std::initializer_list<Value> operands);
 
   // A number in an element type, rounded as PyTorch does; without dims. The same one is written once.
   Value scalar(const Number& number, DType dtype);

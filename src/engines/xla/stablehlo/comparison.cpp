@@ -7,7 +7,7 @@ namespace {
 void compare(Call& call, std::string_view direction) {
   const Operand operands[] = {call.operand("self"), call.operand("other")};
   const DType dtype = promote_operands(operands);
-  call.set(call.builder().compare(direction, call.expand(operands[0], dtype), call.expand(operands[1], dtype)));
+  call.set(call.builder().compare(direction, {call.expand(operands[0], dtype), call.expand(operands[1], dtype)}));
 }
 
 void lower_eq(Call& call) { compare(call, "EQ"); }
@@ -35,7 +35,7 @@ void bitwise(Call& call, std::string_view operation) {
   const Operand operands[] = {call.operand("self"), call.operand("other")};
   const DType dtype = promote_operands(operands);
   if (is_floating(dtype)) refuse("floats have no bits here");
-  call.set(call.builder().binary(operation, call.expand(operands[0], dtype), call.expand(operands[1], dtype)));
+  call.set(call.builder().binary(operation, {call.expand(operands[0], dtype), call.expand(operands[1], dtype)}));
 }
 
 void lower_and(Call& call) { bitwise(call, "and"); }
@@ -54,14 +54,14 @@ void lower_where(Call& call) {
   const Operand operands[] = {call.operand("self"), call.operand("other")};
   const Value condition = b.broadcast_to(b.convert(call.tensor("condition"), DType::kBool), call.type().dims);
   const DType dtype = call.type().dtype;
-  call.set(b.select(condition, call.expand(operands[0], dtype), call.expand(operands[1], dtype)));
+  call.set(b.select({condition, call.expand(operands[0], dtype), call.expand(operands[1], dtype)}));
 }
 
 void lower_masked_fill(Call& call) {
   Builder& b = call.builder();
   const Value mask = b.broadcast_to(b.convert(call.tensor("mask"), DType::kBool), call.type().dims);
   const DType dtype = call.type().dtype;
-  call.set(b.select(mask, call.expand(call.operand("value"), dtype), call.expand(call.operand("self"), dtype)));
+  call.set(b.select({mask, call.expand(call.operand("value"), dtype), call.expand(call.operand("self"), dtype)}));
 }
 
 Value extreme(Builder& b, bool greatest, const Value& x, const Value& y) {

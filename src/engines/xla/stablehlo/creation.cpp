@@ -58,7 +58,7 @@ void lower_linspace(Call& call) {
 void lower_eye(Call& call) {
   Builder& b = call.builder();
   const Extents& dims = call.type().dims;
-  call.set(b.compare("EQ", b.iota(DType::kInt32, dims, 0), b.iota(DType::kInt32, dims, 1)));
+  call.set(b.compare("EQ", {b.iota(DType::kInt32, dims, 0), b.iota(DType::kInt32, dims, 1)}));
 }
 
 // Keeps what lies on one side of a diagonal.
@@ -69,7 +69,7 @@ void triangle(Call& call, std::string_view direction) {
   const Value row = b.iota(DType::kInt64, self.dims, self.rank() - 2);
   const Value column = b.iota(DType::kInt64, self.dims, self.rank() - 1);
   const Value limit = b.binary("add", row, b.splat(call.integer("diagonal", 0), DType::kInt64, self.dims));
-  call.set(b.select(b.compare(direction, column, limit), self, b.splat(std::int64_t{0}, self.dtype, self.dims)));
+  call.set(b.select({b.compare(direction, column, limit), self, b.splat(std::int64_t{0}, self.dtype, self.dims)}));
 }
 
 void lower_tril(Call& call) { triangle(call, "LE"); }

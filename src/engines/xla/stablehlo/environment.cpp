@@ -29,8 +29,8 @@ Value put_slice(Builder& builder, const ViewStep& step, const Value& base, const
     interior.push_back(step.strides[axis] - 1);
   }
   const Value spread = builder.pad(changed, builder.scalar(std::int64_t{0}, base.dtype), step.dims, high, interior);
-  const Value mask = builder.pad(builder.splat(true, DType::kBool, changed.dims), builder.scalar(false, DType::kBool),
-                                 step.dims, high, interior);
+  const Value there = builder.splat(true, DType::kBool, changed.dims);
+  const Value mask = builder.pad(there, builder.scalar(false, DType::kBool), step.dims, high, interior);
   return builder.select(mask, spread, base);
 }
 

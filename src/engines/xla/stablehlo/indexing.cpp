@@ -26,8 +26,8 @@ Checked check_index(Builder& b, const Value& given, std::int64_t extent) {
   const Value index = b.convert(given, DType::kInt64);
   const Value zero = b.splat(std::int64_t{0}, DType::kInt64, index.dims);
   const Value size = b.splat(extent, DType::kInt64, index.dims);
-  const Value wrapped = b.select(b.compare("LT", index, zero), b.binary("add", index, size), index);
-  const Value in_range = b.binary("and", b.compare("GE", wrapped, zero), b.compare("LT", wrapped, size));
+  const Value wrapped = b.select({b.compare("LT", index, zero), b.binary("add", index, size), index});
+  const Value in_range = b.binary("and", {b.compare("GE", wrapped, zero), b.compare("LT", wrapped, size)});
   const Value last = b.splat(std::max<std::int64_t>(extent - 1, 0), DType::kInt64, index.dims);
   const Value nearest = b.binary("minimum", b.binary("maximum", wrapped, zero), last);
   const bool small = extent <= std::numeric_limits<std::int32_t>::max();
@@ -298,7 +298,8 @@ void lower_take_along_dim(Call& call) {
     self_dims[other] = extent;
     index_dims[other] = extent;
   }
-  call.set(gather_elements(b, b.broadcast_to(self, self_dims), axis, b.broadcast_to(index, index_dims)));
+  const Value wide = b.broadcast_to(self, self_dims);
+  call.set(gather_elements(b, wide, axis, b.broadcast_to(index, index_dims)));
 }
 
 void scatter_elements(Call& call, std::string_view operation, const Operand& source) {
@@ -316,7 +317,8 @@ void scatter_elements(Call& call, std::string_view operation, const Operand& sou
     updates = b.splat(source.number, dtype, index.dims);
   }
   const Selection selection = select_elements(b, self.dims, axis, index);
-  call.set(write_selected(b, operation, b.convert(self, dtype), selection, b.convert(updates, dtype)));
+  const Value wide = b.convert(self, dtype);
+  call.set(write_selected(b, operation, wide, selection, b.convert(updates, dtype)));
 }
 
 void lower_scatter_source(Call& call) { scatter_elements(call, "", call.operand("src")); }

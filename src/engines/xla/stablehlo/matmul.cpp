@@ -107,7 +107,8 @@ Value matmul(Builder& b, const Value& x, const Value& y) {
       broadcast_batches(Extents(x.dims.begin(), x.dims.end() - 2), Extents(y.dims.begin(), y.dims.end() - 2));
   const Extents axes = counting(batches.size());
   const auto inner = static_cast<std::int64_t>(batches.size());
-  return product(b, spread(b, x, batches), spread(b, y, batches), {axes, axes, {inner + 1}, {inner}});
+  const Value left = spread(b, x, batches);
+  return product(b, left, spread(b, y, batches), {axes, axes, {inner + 1}, {inner}});
 }
 
 Value linear(Builder& b, const Value& input, const Value& weight, const std::optional<Value>& bias) {

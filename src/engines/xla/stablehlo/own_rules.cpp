@@ -113,7 +113,7 @@ void lower_rotary(Call& call) {
   const auto times = [&](const Value& value, std::string_view name) {
     return b.binary("multiply", value, b.broadcast_to(b.convert(call.tensor(name), wide), x.dims));
   };
-  call.set(b.binary("add", times(x, "cos"), times(b.concatenate(parts, axis), "sin")));
+  call.set(b.binary("add", {times(x, "cos"), times(b.concatenate(parts, axis), "sin")}));
 }
 
 constexpr Rule kRules[] = {

@@ -63,7 +63,7 @@ Value place_of_extreme(Builder& b, const Value& x, const Value& extreme, std::si
   const std::int64_t extent = x.dims[axis];
   Value holds = b.compare("EQ", x, b.broadcast_to(extreme, x.dims));
   if (is_floating(x.dtype)) holds = b.binary("or", holds, b.compare("NE", x, x));
-  const Value places = b.select(holds, b.iota(DType::kInt64, x.dims, axis), b.splat(extent, DType::kInt64, x.dims));
+  const Value places = b.select({holds, b.iota(DType::kInt64, x.dims, axis), b.splat(extent, DType::kInt64, x.dims)});
   return reduce_kept(b, "minimum", places, b.highest(DType::kInt64), {static_cast<std::int64_t>(axis)});
 }
 
@@ -136,7 +136,7 @@ void lower_logsumexp(Call& call) {
   const Value top = reduce_kept(b, "maximum", x, b.lowest(x.dtype), axes);
   // Infinite ones cannot be subtracted from themselves.
   const Value infinity = b.splat(std::numeric_limits<double>::infinity(), x.dtype, top.dims);
-  const Value base = b.select(b.compare("EQ", b.unary("abs", top), infinity), b.splat(0.0, x.dtype, top.dims), top);
+  const Value base = b.select({b.compare("EQ", b.unary("abs", top), infinity), b.splat(0.0, x.dtype, top.dims), top});
   const Value weights = b.unary("exponential", b.binary("subtract", x, b.broadcast_to(base, x.dims)));
   set_reduced(call, b.binary("add", b.unary("log", sum_kept(b, weights, axes)), base));
 }

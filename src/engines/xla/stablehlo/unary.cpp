@@ -56,13 +56,13 @@ void lower_exp2(Call& call) {
 
 void lower_log2(Call& call) {
   float_unary(call, [](Builder& b, const Value& x) {
-    return b.binary("multiply", b.unary("log", x), splat_like(b, 1.4426950408889634, x));
+    return b.binary("multiply", {b.unary("log", x), splat_like(b, 1.4426950408889634, x)});
   });
 }
 
 void lower_log10(Call& call) {
   float_unary(call, [](Builder& b, const Value& x) {
-    return b.binary("multiply", b.unary("log", x), splat_like(b, 0.43429448190325183, x));
+    return b.binary("multiply", {b.unary("log", x), splat_like(b, 0.43429448190325183, x)});
   });
 }
 
@@ -112,7 +112,7 @@ void lower_round(Call& call) {
 void lower_trunc(Call& call) {
   rounding(call, [](Builder& b, const Value& x) {
     const Value negative = b.compare("LT", x, splat_like(b, 0, x));
-    return b.select(negative, b.unary("ceil", x), b.unary("floor", x));
+    return b.select({negative, b.unary("ceil", x), b.unary("floor", x)});
   });
 }
 
@@ -122,7 +122,7 @@ void lower_sign(Call& call) {
     const Value zero = b.splat(std::int64_t{0}, x.dtype, x.dims);
     Value above = b.compare("GT", x, zero);
     if (x.dtype == DType::kBool) return above;
-    return b.binary("subtract", b.convert(above, x.dtype), b.convert(b.compare("LT", x, zero), x.dtype));
+    return b.binary("subtract", {b.convert(above, x.dtype), b.convert(b.compare("LT", x, zero), x.dtype)});
   });
 }
 
@@ -132,7 +132,7 @@ Value is_nan(Builder& b, const Value& x) {
 
 Value is_infinite(Builder& b, const Value& x) {
   if (!is_floating(x.dtype)) return b.splat(false, DType::kBool, x.dims);
-  return b.compare("EQ", b.unary("abs", x), splat_like(b, std::numeric_limits<double>::infinity(), x));
+  return b.compare("EQ", {b.unary("abs", x), splat_like(b, std::numeric_limits<double>::infinity(), x)});
 }
 
 void lower_isnan(Call& call) { call.set(is_nan(call.builder(), call.tensor("self"))); }
@@ -141,7 +141,7 @@ void lower_isinf(Call& call) { call.set(is_infinite(call.builder(), call.tensor(
 void lower_isfinite(Call& call) {
   Builder& b = call.builder();
   const Value self = call.tensor("self");
-  call.set(b.unary("not", b.binary("or", is_nan(b, self), is_infinite(b, self))));
+  call.set(b.unary("not", b.binary("or", {is_nan(b, self), is_infinite(b, self)})));
 }
 
 void lower_signbit(Call& call) {
