@@ -45,6 +45,7 @@ Result<BackendContext> make_backend_context(const Config& config, const Environm
   context.compile_time_limit = std::chrono::milliseconds(config.get(options::kPjrtCompileTimeoutMs));
   context.tpu_compile_time_limit = std::chrono::milliseconds(config.get(options::kTpuCompileTimeoutMs));
   context.tpu_compile_memory_bytes = static_cast<std::uint64_t>(config.get(options::kTpuCompileMemoryBytes));
+  context.nvidia_graph_bytes = static_cast<std::uint64_t>(config.get(options::kNvidiaGraphMemoryBytes));
   context.detection = make_detection_context(config, environment, std::move(files));
   return context;
 }

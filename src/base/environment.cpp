@@ -26,6 +26,7 @@ constexpr std::array kTable = {
     EnvironmentVariable{"KPT_LOG", "kpt", "option log.level"},
     EnvironmentVariable{"KPT_LOG_FORMAT", "kpt", "option log.format"},
     EnvironmentVariable{"KPT_MODULE_DIR", "kpt", "folder of the engine modules (kpt_aten), when they were moved"},
+    EnvironmentVariable{"KPT_NVIDIA_GRAPH_MEMORY_BYTES", "kpt", "option nvidia.graph_memory_bytes"},
     EnvironmentVariable{"KPT_PJRT_COMPILE_TIMEOUT_MS", "kpt", "option pjrt.compile_timeout_ms"},
     EnvironmentVariable{"KPT_PJRT_PLUGINS", "kpt", "option pjrt.plugins"},
     EnvironmentVariable{"KPT_PRESET", "kpt", "preset to start from: inference, training or development"},

@@ -134,6 +134,16 @@ std::string_view to_string(Bound bound) {
   return "none";
 }
 
+std::optional<double> giga_per_second(const std::optional<double>& amount, double microseconds) {
+  if (!amount || *amount <= 0 || microseconds <= 0) return std::nullopt;
+  return *amount / (microseconds * 1e3);
+}
+
+std::optional<double> share_of_floor(const NodeFloor& floor, double microseconds) {
+  if (floor.bound == Bound::kNone || microseconds <= 0) return std::nullopt;
+  return floor.microseconds / microseconds;
+}
+
 NodeFloor find_floor(const ir::Graph& graph, const ir::Node& node, const ir::Bindings& sizes,
                      const MachineFloor& machine) {
   const ir::NodeFigures figures = ir::count_node(graph, node, sizes);

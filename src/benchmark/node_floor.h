@@ -55,6 +55,11 @@ struct NodeFloor {
   double microseconds = 0;  // the floor; 0 with kNone
 };
 
+// 10^9 a second, from how much and how long; nothing where there is nothing to divide.
+std::optional<double> giga_per_second(const std::optional<double>& amount, double microseconds);
+// Which share of its floor a node reaches that took so long.
+std::optional<double> share_of_floor(const NodeFloor& floor, double microseconds);
+
 NodeFloor find_floor(const ir::Graph& graph, const ir::Node& node, const ir::Bindings& sizes,
                      const MachineFloor& machine);
 

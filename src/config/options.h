@@ -91,6 +91,9 @@ inline constexpr OptionDomain named_paths() { return {OptionKind::kNamedPaths}; 
     "KPT_PJRT_COMPILE_TIMEOUT_MS",                                                                                    \
     "time limit, in milliseconds, for a PJRT plugin to compile one program, in a process of its own that is killed "  \
     "there; 0 means none, and the plugin compiles in this process")                                                   \
+  X(kNvidiaGraphMemoryBytes, std::int64_t, "nvidia.graph_memory_bytes", "0", domain::range(0, kMaxCacheBudgetBytes),  \
+    "KPT_NVIDIA_GRAPH_MEMORY_BYTES",                                                                                  \
+    "memory that one model's captured runs may keep on an NVIDIA GPU; 0 means an eighth of the device's")             \
   X(kStrict, bool, "strict", "false", domain::truth(), "KPT_STRICT", "warnings count as failures")                    \
   X(kThreadsCount, std::int64_t, "threads.count", "0", domain::range(0, 4096), "KPT_THREADS",                         \
     "worker threads; 0 means automatic: as many as the machine, its container and OMP_NUM_THREADS allow")             \

@@ -22,6 +22,7 @@ struct BackendContext {
   // limit).
   std::chrono::milliseconds tpu_compile_time_limit{1800000};
   std::uint64_t tpu_compile_memory_bytes = 0;
+  std::uint64_t nvidia_graph_bytes = 0;  // option nvidia.graph_memory_bytes
 };
 
 }  // namespace kpt

@@ -34,7 +34,8 @@ struct CompileFigures {
 struct HardwareRates {
   std::uint64_t memory_bytes = 0;
   double bytes_per_second = 0;
-  double matrix_flops_per_second = 0;  // dense bfloat16 products
+  double matrix_flops_per_second = 0;   // dense bfloat16 products
+  double float32_flops_per_second = 0;  // without matrix units; 0 where it is not published
 };
 
 // The least time that the rates allow for this work: the slower of arithmetic and memory traffic. Nothing without

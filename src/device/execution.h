@@ -11,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -18,6 +19,7 @@
 #include <string_view>
 #include <vector>
 
+#include "device/activity.h"
 #include "device/compile_figures.h"
 #include "device/weights.h"
 #include "ir/graph.h"
@@ -127,6 +129,15 @@ class Device {
   virtual Result<Tensor> allocate(DType dtype, std::span<const std::int64_t> dims) = 0;
   virtual Result<Tensor> upload(const Tensor& host) = 0;  // the host tensor may be strided
   virtual Result<Tensor> download(const Tensor& tensor) = 0;
+
+  // Runs `work` on this thread and tells what the device and its libraries did meanwhile. Fails as `work` does, and
+  // with kUnsupported where nothing listens. One at a time in a process.
+  virtual Result<std::vector<Activity>> record(const std::function<Status()>& work) {
+    (void)work;
+    return Status(StatusCode::kUnsupported, "what happens on " + info().name + " cannot be recorded here");
+  }
+  // Published rates of this device; null where this tree has none.
+  virtual const HardwareRates* rates() const { return target().rates(); }
 };
 
 // Buffers that a model writes (KV caches, counters): one per sequence or session, made by Executable::make_state().

@@ -62,7 +62,8 @@ class CpuTarget final : public Target {
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice(const CpuTarget& target, DeviceInfo info) : target_(target), info_(std::move(info)) {}
+  CpuDevice(std::shared_ptr<LazyAtenEngine> engine, const CpuTarget& target, DeviceInfo info)
+      : engine_(std::move(engine)), target_(target), info_(std::move(info)) {}
   const DeviceInfo& info() const override { return info_; }
   const Target& target() const override { return target_; }
   Result<Tensor> allocate(DType dtype, std::span<const std::int64_t> dims) override {
@@ -71,8 +72,13 @@ class CpuDevice final : public Device {
   // The host's memory is the device's.
   Result<Tensor> upload(const Tensor& host) override { return host; }
   Result<Tensor> download(const Tensor& tensor) override { return tensor; }
+  Result<std::vector<Activity>> record(const std::function<Status()>& work) override {
+    KPT_ASSIGN_OR_RETURN(const auto engine, engine_->get());
+    return engine->record(work, false);
+  }
 
  private:
+  std::shared_ptr<LazyAtenEngine> engine_;
   const CpuTarget& target_;
   DeviceInfo info_;
 };
@@ -107,7 +113,7 @@ class CpuBackend final : public Backend {
             context.threads, has_nvidia_driver(context.detection.files))),
         hidden_isa_(context.detection.hidden_isa),
         target_(engine_, cpu),
-        device_(target_, describe(cpu)) {}
+        device_(engine_, target_, describe(cpu)) {}
 
   static DeviceInfo describe(const CpuReport& cpu) {
     return {"cpu", cpu.model, cpu.architecture, cpu.memory_limit_bytes.value_or(cpu.memory_total_bytes), true, ""};

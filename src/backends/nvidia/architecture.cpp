@@ -47,7 +47,33 @@ constexpr std::array<NvidiaArchitecture, 21> kTable = {{
     {12, 1, "Blackwell", kBlackwell},
 }};
 
+struct ProductRates {
+  std::string_view product;  // how the driver's name begins
+  HardwareRates rates;
+};
+
+constexpr std::uint64_t kGigabyte = 1'000'000'000;
+
+// Memory, its bandwidth, dense bfloat16 products, float32 arithmetic, from the data sheets. Of two that match, the
+// first.
+constexpr auto kProducts = std::to_array<ProductRates>({
+    {"NVIDIA H200", {141 * kGigabyte, 4.8e12, 989e12, 67e12}},
+    {"NVIDIA H100 80GB HBM3", {80 * kGigabyte, 3.35e12, 989e12, 67e12}},
+    {"NVIDIA H100 PCIe", {80 * kGigabyte, 2.0e12, 756e12, 51e12}},
+    {"NVIDIA A100-SXM4-80GB", {80 * kGigabyte, 2.039e12, 312e12, 19.5e12}},
+    {"NVIDIA A100-SXM4-40GB", {40 * kGigabyte, 1.555e12, 312e12, 19.5e12}},
+    {"NVIDIA A100 80GB PCIe", {80 * kGigabyte, 1.935e12, 312e12, 19.5e12}},
+    {"NVIDIA L40S", {48 * kGigabyte, 0.864e12, 362e12, 91.6e12}},
+    {"NVIDIA L4", {24 * kGigabyte, 0.3e12, 121e12, 30.3e12}},
+});
+
 }  // namespace
+
+const HardwareRates* find_nvidia_rates(std::string_view product) {
+  const auto* row =
+      std::ranges::find_if(kProducts, [=](const ProductRates& entry) { return product.starts_with(entry.product); });
+  return row == kProducts.end() ? nullptr : &row->rates;
+}
 
 std::span<const NvidiaArchitecture> nvidia_architectures() { return kTable; }
 

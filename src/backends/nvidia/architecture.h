@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "device/compile_figures.h"
 #include "device/hardware.h"
 
 namespace kpt {
@@ -28,6 +29,8 @@ std::span<const NvidiaArchitecture> nvidia_architectures();
 std::string nvidia_architecture_name(int major, int minor);
 // Empty for an unknown capability.
 std::vector<Precision> nvidia_matrix_precisions(int major, int minor);
+// Published rates by the product's name as the driver tells it ("NVIDIA H200"); nullptr for one this table lacks.
+const HardwareRates* find_nvidia_rates(std::string_view product);
 // "sm_90": the compiler's name of the target.
 std::string nvidia_target_name(int major, int minor);
 

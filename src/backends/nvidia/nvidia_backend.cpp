@@ -100,8 +100,14 @@ class NvidiaTarget final : public Target {
 
 class NvidiaDevice final : public Device {
  public:
-  NvidiaDevice(const Target& target, const aten::CudaModuleTable& table, std::int32_t index, DeviceInfo info)
-      : target_(target), table_(table), index_(index), info_(std::move(info)) {}
+  NvidiaDevice(const Target& target, std::shared_ptr<const AtenEngine> engine, const aten::CudaModuleTable& table,
+               std::int32_t index, DeviceInfo info)
+      : target_(target),
+        engine_(std::move(engine)),
+        table_(table),
+        index_(index),
+        info_(std::move(info)),
+        rates_(find_nvidia_rates(info_.description)) {}
 
   const DeviceInfo& info() const override { return info_; }
   const Target& target() const override { return target_; }
@@ -134,11 +140,18 @@ class NvidiaDevice final : public Device {
     return host;
   }
 
+  Result<std::vector<Activity>> record(const std::function<Status()>& work) override {
+    return engine_->record(work, true);
+  }
+  const HardwareRates* rates() const override { return rates_; }
+
  private:
   const Target& target_;
+  std::shared_ptr<const AtenEngine> engine_;
   const aten::CudaModuleTable& table_;
   std::int32_t index_;
   DeviceInfo info_;
+  const HardwareRates* rates_;
 };
 
 class NvidiaBackend final : public Backend {
@@ -146,7 +159,8 @@ class NvidiaBackend final : public Backend {
   explicit NvidiaBackend(const BackendContext& context)
       : engine_(std::make_shared<LazyAtenEngine>(
             TorchSearch{context.detection.environment, context.torch_dir.string(), context.detection.site_packages},
-            context.threads, has_nvidia_driver(context.detection.files))) {
+            context.threads, has_nvidia_driver(context.detection.files))),
+        graph_bytes_(context.nvidia_graph_bytes) {
     for (const NvidiaArchitecture& architecture : nvidia_architectures()) {
       const bool old = architecture.major < kOldestMajor ||
                        (architecture.major == kOldestMajor && architecture.minor < kOldestMinor);
@@ -187,8 +201,9 @@ class NvidiaBackend final : public Backend {
     const auto graph = static_cast<const GraphProgram&>(*program).shared_graph();
     Status status;
     std::unique_ptr<Executable> executable;
-    KPT_RETURN_IF_ERROR(to_status(table->load_graph(device.index(), &graph, &weights, &status, &executable),
-                                  "loading the graph on " + device.info().name, Vendor::kNvidia));
+    KPT_RETURN_IF_ERROR(
+        to_status(table->load_graph(device.index(), &graph, &weights, graph_bytes_, &status, &executable),
+                  "loading the graph on " + device.info().name, Vendor::kNvidia));
     KPT_RETURN_IF_ERROR(status);
     return executable;
   }
@@ -213,7 +228,7 @@ class NvidiaBackend final : public Backend {
       const NvidiaTarget* target = find_target(facts.capability_major, facts.capability_minor);
       if (target == nullptr) continue;  // find_device() says why that GPU cannot be used
       devices_.emplace_back(
-          *target, *table, index,
+          *target, engine, *table, index,
           DeviceInfo{fmt::format("nvidia:{}", index), facts.name,
                      fmt::format("{} {}", nvidia_target_name(facts.capability_major, facts.capability_minor),
                                  nvidia_architecture_name(facts.capability_major, facts.capability_minor)),
@@ -230,6 +245,7 @@ class NvidiaBackend final : public Backend {
   }
 
   std::shared_ptr<LazyAtenEngine> engine_;
+  std::uint64_t graph_bytes_;
   std::deque<NvidiaTarget> targets_;  // a deque, because targets and devices do not move
   std::mutex mutex_;
   std::deque<NvidiaDevice> devices_;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <map>
 #include <memory>
 
@@ -11,10 +10,9 @@
 
 #include "api/backend_list.h"
 #include "api/model_loading.h"
-#include "artifact/artifact.h"
 #include "base/text.h"
 #include "cli/commands/explain_times.h"
-#include "cli/model_arguments.h"
+#include "cli/opened_model.h"
 #include "cli/optimize_text.h"
 #include "cli/terminal.h"
 #include "device/hardware_json.h"
@@ -26,7 +24,6 @@
 namespace kpt::cli {
 namespace {
 
-namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
@@ -110,58 +107,6 @@ std::string reason_for(const NodePlan& plan) {
   return why;
 }
 
-struct Opened {
-  ImportedModel model;
-  std::vector<NamedTensor> inputs;
-  std::optional<OptimizeReport> report;
-};
-
-Result<Opened> open(const Arguments& arguments, const PlacedDevice& device) {
-  Opened opened;
-  DrawOptions options{1, 0, {}, {}};
-  KPT_ASSIGN_OR_RETURN(options.sizes, parse_sizes(arguments.sizes));
-  if (!is_artifact(arguments.model)) {
-    ImportOptions import_options;
-    import_options.read_sample_inputs = true;
-    KPT_ASSIGN_OR_RETURN(opened.model, import_model(arguments.model, import_options));
-    KPT_ASSIGN_OR_RETURN(const std::vector<Draw> draws, make_draws(opened.model, options));
-    opened.inputs = draws.front().inputs;
-    return opened;
-  }
-  KPT_ASSIGN_OR_RETURN(Artifact artifact, read_artifact(arguments.model));
-  const auto target = std::ranges::find(artifact.targets, device.device->target().name(), &ArtifactTarget::name);
-  if (target == artifact.targets.end()) {
-    return Status(
-        StatusCode::kUnsupported,
-        fmt::format("{} holds nothing for {}", fs::path(arguments.model).filename().string(), arguments.device));
-  }
-  KPT_ASSIGN_OR_RETURN(opened.report, read_optimize_report(target->report));
-  opened.model.graph = std::move(target->graph);
-  opened.model.weights = std::move(target->weights);
-  if (!artifact.samples.empty() && options.sizes.empty()) {
-    opened.inputs = std::move(artifact.samples.front().inputs);
-  } else {
-    KPT_ASSIGN_OR_RETURN(const std::vector<Draw> draws, make_draws(opened.model, options));
-    opened.inputs = draws.front().inputs;
-  }
-  return opened;
-}
-
-// What the extents of the inputs say about the symbols.
-ir::Bindings bind_sizes(const ir::Graph& graph, const std::vector<NamedTensor>& inputs) {
-  ir::Bindings sizes;
-  for (const ir::GraphInput& input : graph.inputs) {
-    if (input.kind != ir::InputKind::kUser || graph.at(input.value).kind != ir::ValueKind::kTensor) continue;
-    const auto given = std::ranges::find(inputs, input.name, &NamedTensor::name);
-    const std::vector<ir::Expr>& dims = graph.at(input.value).tensor.dims;
-    if (given == inputs.end() || given->tensor.dims().size() != dims.size()) continue;
-    for (std::size_t axis = 0; axis < dims.size(); ++axis) {
-      if (dims[axis].is_symbol()) sizes.set(dims[axis].name(), given->tensor.dims()[axis]);
-    }
-  }
-  return sizes;
-}
-
 NodeTimes hold_against(const MachineFloor& machine, const ir::Graph& graph, const NodeClock& clock,
                        const std::vector<NamedTensor>& inputs, int runs) {
   NodeTimes times{machine, runs, {}};
@@ -178,21 +123,7 @@ NodeTimes hold_against(const MachineFloor& machine, const ir::Graph& graph, cons
 
 Status run_observed(ModelRun& run, const std::vector<Tensor>& inputs, int rounds, NodeObserver* observer) {
   std::vector<Tensor> outputs;
-  for (int round = 0; round < rounds; ++round) {
-    RunContext run_context;
-    run_context.observer = observer;
-    std::unique_ptr<State> state;
-    if (run.is_stateful()) {
-      KPT_ASSIGN_OR_RETURN(state, run.loaded().executable().make_state());
-      run_context.state = state.get();
-    }
-    std::vector<Tensor> copies;
-    for (const Tensor& input : inputs) {
-      KPT_ASSIGN_OR_RETURN(Tensor copy, input.contiguous_copy());
-      copies.push_back(std::move(copy));
-    }
-    KPT_RETURN_IF_ERROR(run.loaded().executable().run(run_context, copies, outputs));
-  }
+  for (int round = 0; round < rounds; ++round) KPT_RETURN_IF_ERROR(run_once(run, inputs, observer, outputs));
   return {};
 }
 
@@ -203,7 +134,7 @@ Result<Explanation> explain(const Arguments& arguments, const BackendContext& co
                               printable(arguments.device, 64)));
   }
   KPT_ASSIGN_OR_RETURN(const PlacedDevice device, find_runnable_device(arguments.device, context));
-  KPT_ASSIGN_OR_RETURN(Opened opened, open(arguments, device));
+  KPT_ASSIGN_OR_RETURN(OpenedModel opened, open_model(arguments.model, arguments.sizes, device));
   Explanation explanation;
   explanation.report = std::move(opened.report);
   explanation.hidden_isa = context.detection.hidden_isa;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "cli/figures_text.h"
 #include "cli/terminal.h"
 
 namespace kpt::cli {
@@ -16,28 +17,11 @@ using Json = nlohmann::ordered_json;
 
 constexpr double kLeastShare = 0.005;  // of the time, for an operator to get a row
 
-// 10^9 a second from a count and microseconds.
-std::optional<double> rate(const std::optional<double>& amount, double microseconds) {
-  if (!amount || *amount <= 0 || microseconds <= 0) return std::nullopt;
-  return *amount / (microseconds * 1e3);
-}
-
-std::optional<double> share_of_floor(const NodeTime& node) {
-  if (node.floor.bound == Bound::kNone || node.microseconds <= 0) return std::nullopt;
-  return node.floor.microseconds / node.microseconds;
-}
-
-Json optional_json(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
-
 double sum_of(const std::vector<NodeTime>& nodes) {
   double all = 0;
   for (const NodeTime& node : nodes) all += node.microseconds;
   return all;
 }
-
-std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
-
-std::string number_or_dash(const std::optional<double>& value) { return value ? fmt::format("{:.1f}", *value) : "-"; }
 
 std::string bound_text(const NodeTime& node) {
   if (node.floor.bound == Bound::kNone) return "-";
@@ -62,13 +46,13 @@ std::string render_nodes(const NodeTimes& times, std::size_t shown, double all) 
       {"node", "operator", "median", "share", "MFLOP", "GFLOP/s", "KB", "GB/s", "bound by", "of the limit"}};
   for (std::size_t index = 0; index < std::min(shown, times.nodes.size()); ++index) {
     const NodeTime& node = times.nodes[index];
-    const auto reached = share_of_floor(node);
+    const auto reached = share_of_floor(node.floor, node.microseconds);
     rows.push_back({node.node, node.target, fmt::format("{:.1f} us", node.microseconds),
-                    all > 0 ? percent(node.microseconds / all) : "-",
+                    percent_or_dash(node.microseconds, all),
                     node.floor.flops ? fmt::format("{:.2f}", *node.floor.flops / 1e6) : "-",
-                    number_or_dash(rate(node.floor.flops, node.microseconds)),
+                    number_or_dash(giga_per_second(node.floor.flops, node.microseconds)),
                     node.floor.bytes ? fmt::format("{:.0f}", *node.floor.bytes / 1e3) : "-",
-                    number_or_dash(rate(node.floor.bytes, node.microseconds)), bound_text(node),
+                    number_or_dash(giga_per_second(node.floor.bytes, node.microseconds)), bound_text(node),
                     reached ? percent(*reached) : "-"});
   }
   return format_table(rows);
@@ -104,8 +88,7 @@ std::string render_operators(const NodeTimes& times, double all) {
       continue;
     }
     rows.push_back({key.first, key.second, std::to_string(sum.nodes), fmt::format("{:.1f} us", sum.microseconds),
-                    all > 0 ? percent(sum.microseconds / all) : "-",
-                    sum.with_floor > 0 ? percent(sum.floor / sum.with_floor) : "-"});
+                    percent_or_dash(sum.microseconds, all), percent_or_dash(sum.floor, sum.with_floor)});
   }
   if (small.nodes > 0) {
     rows.push_back({"others", "-", std::to_string(small.nodes), fmt::format("{:.1f} us", small.microseconds),
@@ -135,12 +118,12 @@ Json to_json(const NodeTimes& times) {
                              {"median_microseconds", node.microseconds},
                              {"share", all > 0 ? Json(node.microseconds / all) : Json()},
                              {"flops", optional_json(node.floor.flops)},
-                             {"gflops_per_second", optional_json(rate(node.floor.flops, node.microseconds))},
+                             {"gflops_per_second", optional_json(giga_per_second(node.floor.flops, node.microseconds))},
                              {"bytes", optional_json(node.floor.bytes)},
-                             {"gbytes_per_second", optional_json(rate(node.floor.bytes, node.microseconds))},
+                             {"gbytes_per_second", optional_json(giga_per_second(node.floor.bytes, node.microseconds))},
                              {"computes_in", node.floor.type.empty() ? Json() : Json(node.floor.type)},
                              {"bound", std::string(to_string(node.floor.bound))},
-                             {"share_of_limit", optional_json(share_of_floor(node))}});
+                             {"share_of_limit", optional_json(share_of_floor(node.floor, node.microseconds))}});
   }
   return json;
 }

@@ -65,6 +65,15 @@ Result<std::unique_ptr<Executable>> AtenEngine::load(const std::shared_ptr<const
   return executable;
 }
 
+Result<std::vector<Activity>> AtenEngine::record(const std::function<Status()>& work, bool with_cuda) const {
+  Status status;
+  const std::function<void()> body = [&] { status = work(); };
+  std::vector<Activity> activities;
+  KPT_RETURN_IF_ERROR(to_status(module_.table->record(&body, with_cuda, &activities), "recording what libtorch does"));
+  KPT_RETURN_IF_ERROR(status);
+  return activities;
+}
+
 bool has_nvidia_driver(const SystemFiles& files) { return files.exists("/dev/nvidiactl"); }
 
 Result<std::string> GraphProgram::serialize() const {

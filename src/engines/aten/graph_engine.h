@@ -1,6 +1,7 @@
 // Runs graphs through libtorch's dispatcher: the tree's side of what module/ does. Thread safe.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -27,6 +28,10 @@ class AtenEngine {
   Status hide_instructions(const std::vector<std::string>& words) const;
   // Fails with kUnsupported for nodes that cannot run and with kInvalidArgument for weights that do not fit.
   Result<std::unique_ptr<Executable>> load(const std::shared_ptr<const ir::Graph>& graph, const Weights& weights) const;
+
+  // Runs `work` on this thread and tells what libtorch did meanwhile, with `with_cuda` on GPUs too. Fails as `work`
+  // does.
+  Result<std::vector<Activity>> record(const std::function<Status()>& work, bool with_cuda) const;
 
   // The functions for NVIDIA GPUs, or why there are none.
   Result<const aten::CudaModuleTable*> cuda() const;

@@ -13,17 +13,19 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "border_hash.h"
+#include "device/activity.h"
 #include "device/execution.h"
 #include "ir/graph.h"
 
 namespace kpt::aten {
 
-inline constexpr std::uint32_t kModuleAbi = 4;
+inline constexpr std::uint32_t kModuleAbi = 5;
 inline constexpr char kModuleEntry[] = "kpt_aten_module";
 inline constexpr char kCudaModuleEntry[] = "kpt_aten_cuda_module";
 
@@ -93,6 +95,8 @@ struct ModuleTable {
   CallOutcome (*set_warning_sink)(void (*sink)(const char* text)) noexcept;
   // Words of the option cpu.isa: what kernels of ours leave alone in graphs that are loaded from now on.
   CallOutcome (*hide_instructions)(const std::vector<std::string>* words) noexcept;
+  // Runs `work` on this thread and tells what libtorch, and with `with_cuda` the GPUs, did meanwhile.
+  CallOutcome (*record)(const std::function<void()>* work, bool with_cuda, std::vector<Activity>* activities) noexcept;
 };
 
 struct CudaDeviceFacts {
@@ -125,10 +129,12 @@ struct CudaModuleTable {
   // float32 and bfloat16 products on the device against an fp64 product on the CPU.
   CallOutcome (*self_check)(std::int32_t index, std::uint64_t seed, SelfCheck* check) noexcept;
 
-  // As in ModuleTable, for graphs on a device. check_graph needs no device.
+  // As in ModuleTable, for graphs on a device. check_graph needs no device. `graph_bytes`: what captured runs of this
+  // graph may keep; 0 means an eighth of the device's memory.
   CallOutcome (*check_graph)(const ir::Graph* graph, std::vector<Support>* answers) noexcept;
   CallOutcome (*load_graph)(std::int32_t index, const std::shared_ptr<const ir::Graph>* graph, const Weights* weights,
-                            Status* status, std::unique_ptr<Executable>* executable) noexcept;
+                            std::uint64_t graph_bytes, Status* status,
+                            std::unique_ptr<Executable>* executable) noexcept;
   CallOutcome (*set_warning_sink)(void (*sink)(const char* text)) noexcept;
   // Memory of a device. Uploads return when the host's memory may change again, downloads when the copy is complete.
   CallOutcome (*allocate)(std::int32_t index, DType dtype, const Dims* dims, Tensor* tensor) noexcept;

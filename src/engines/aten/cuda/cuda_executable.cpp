@@ -22,6 +22,16 @@ namespace {
 constexpr std::size_t kShapesKept = 32;
 // A captured run of a model with a state keeps that state's memory: sessions come and go.
 constexpr std::size_t kStatefulShapesKept = 4;
+// A capture that memory ran out for costs about as much as a run.
+constexpr int kRunsUntilRetry = 64;
+
+std::uint64_t reserved_bytes(c10::DeviceIndex device) {
+  constexpr auto kAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  const auto stats = c10::cuda::CUDACachingAllocator::get()->getDeviceStats(device);
+  return static_cast<std::uint64_t>(std::max<std::int64_t>(stats.reserved_bytes[kAll].current, 0));
+}
+
+std::string megabytes(std::uint64_t bytes) { return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6); }
 
 // The work that was queued before it was made.
 class QueuedWork final : public Event::Impl {
@@ -93,12 +103,14 @@ std::string find_obstacle(const LoadedGraph& graph) {
 
 }  // namespace
 
-CudaExecutable::CudaExecutable(std::unique_ptr<LoadedGraph> loaded, c10::cuda::CUDAStream stream)
+CudaExecutable::CudaExecutable(std::unique_ptr<LoadedGraph> loaded, c10::cuda::CUDAStream stream,
+                               std::uint64_t graph_bytes)
     : device_(device_name(loaded->device())),
       loaded_(std::move(loaded)),
       stream_(stream),
       pool_(at::cuda::graph_pool_handle()),
-      never_(find_obstacle(*loaded_)) {}
+      never_(find_obstacle(*loaded_)),
+      graph_bytes_(graph_bytes) {}
 
 CudaExecutable::~CudaExecutable() {
   try {
@@ -108,13 +120,14 @@ CudaExecutable::~CudaExecutable() {
 }
 
 Result<std::unique_ptr<Executable>> CudaExecutable::load(c10::DeviceIndex index, std::shared_ptr<const ir::Graph> graph,
-                                                         const Weights& weights) {
+                                                         const Weights& weights, std::uint64_t graph_bytes) {
   const c10::cuda::CUDAGuard current(index);
   const c10::cuda::CUDAStream stream = c10::cuda::getStreamFromPool(/*isHighPriority=*/false, index);
   const c10::cuda::CUDAStreamGuard queue(stream);
   KPT_ASSIGN_OR_RETURN(auto loaded, LoadedGraph::load(std::move(graph), weights, at::Device(at::kCUDA, index), false));
   stream.synchronize();
-  return std::unique_ptr<Executable>(new CudaExecutable(std::move(loaded), stream));
+  if (graph_bytes == 0) graph_bytes = c10::cuda::CUDACachingAllocator::get()->getMemoryInfo(index).second / 8;
+  return std::unique_ptr<Executable>(new CudaExecutable(std::move(loaded), stream, graph_bytes));
 }
 
 Result<std::unique_ptr<State>> CudaExecutable::make_state() const {
@@ -133,6 +146,7 @@ std::string CudaExecutable::describe_runs() const {
   const auto captured =
       std::count_if(shapes_.begin(), shapes_.end(), [](const Shape& shape) { return shape.graph != nullptr; });
   std::string text = fmt::format("as a CUDA graph from the second run of a shape on; {} captured so far", captured);
+  if (captured > 0) text += fmt::format(", {} of at most {}", megabytes(pool_bytes_), megabytes(graph_bytes_));
   if (!refusal_.empty()) text += fmt::format("; node by node where capturing failed: {}", refusal_);
   return text;
 }
@@ -173,6 +187,24 @@ void CudaExecutable::forget_shapes() {
   stream_.synchronize();
   shapes_.clear();
   frame_.reset();
+  pool_ = at::cuda::graph_pool_handle();
+  pool_bytes_ = 0;
+}
+
+bool CudaExecutable::fits(Shape& shape) {
+  if (pool_bytes_ <= graph_bytes_) return true;
+  const auto captured =
+      std::count_if(shapes_.begin(), shapes_.end(), [](const Shape& other) { return other.graph != nullptr; });
+  const std::uint64_t needed = pool_bytes_;
+  Key key = shape.key;
+  forget_shapes();
+  c10::cuda::CUDACachingAllocator::emptyCache();
+  remember_shape(std::move(key));
+  if (captured > 1) return false;  // alone it may fit: the next run tries
+  shapes_.front().refused = true;
+  refusal_ = fmt::format("it would keep {}, more than the {} of nvidia.graph_memory_bytes", megabytes(needed),
+                         megabytes(graph_bytes_));
+  return false;
 }
 
 at::Tensor CudaExecutable::to_device(const Tensor& given) const {
@@ -245,9 +277,14 @@ bool CudaExecutable::capture(Shape& shape, RunContext& context, std::span<const 
   stream_.synchronize();
   auto graph = std::make_unique<at::cuda::CUDAGraph>();
   std::string refusal;
+  bool out_of_memory = false;
+  const std::uint64_t before = reserved_bytes(loaded_->device().index());
   graph->capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
   try {
     record(shape, context.state, inputs);
+  } catch (const c10::OutOfMemoryError&) {
+    refusal = "memory ran out";
+    out_of_memory = true;
   } catch (const std::exception& error) {
     refusal = first_line(error);
   }
@@ -258,14 +295,17 @@ bool CudaExecutable::capture(Shape& shape, RunContext& context, std::span<const 
   }
   if (refusal.empty()) {
     shape.graph = std::move(graph);
-    return true;
+    const std::uint64_t after = reserved_bytes(loaded_->device().index());
+    pool_bytes_ += after > before ? after - before : 0;
+    return fits(shape);
   }
   static_cast<void>(cudaGetLastError());  // what the refusal left behind would fail the next call
   refusal_ = std::move(refusal);
   shape.inputs.clear();
   shape.outputs.clear();
   shape.state.clear();
-  shape.refused = true;
+  shape.refused = !out_of_memory;
+  shape.runs_until_retry = out_of_memory ? kRunsUntilRetry : 0;
   return false;
 }
 
@@ -298,7 +338,9 @@ void CudaExecutable::run_once(RunContext& context, std::span<const Tensor> input
     remember_shape(std::move(key));
     return;
   }
-  if (shape->refused || (shape->graph == nullptr && !capture(*shape, context, inputs))) {
+  const bool waits = shape->refused || shape->runs_until_retry > 0;
+  if (shape->runs_until_retry > 0) --shape->runs_until_retry;
+  if (waits || (shape->graph == nullptr && !capture(*shape, context, inputs))) {
     return run_nodes(context, inputs, outputs, position);
   }
   replay(*shape, context, inputs, outputs);

@@ -2,8 +2,8 @@
 //
 // The second run of a shape is captured into a CUDA graph, later ones replay it: one launch instead of one per node.
 // What cannot be captured (a node that waits for the device, sizes that depend on data) runs node by node, and
-// describe_runs() says why. Captured graphs share one memory pool and a bound on their number; memory that runs out
-// takes them first.
+// describe_runs() says why. Captured graphs share one memory pool with a bound on its bytes and one on their number;
+// memory that runs out takes them first.
 //
 // Runs queue their work on one stream in the order in which they come, so that captured memory has one user at a time;
 // threads wait for their own results only.
@@ -27,7 +27,7 @@ class CudaExecutable final : public Executable {
  public:
   // Throws what libtorch throws. Fails as LoadedGraph::load().
   static Result<std::unique_ptr<Executable>> load(c10::DeviceIndex index, std::shared_ptr<const ir::Graph> graph,
-                                                  const Weights& weights);
+                                                  const Weights& weights, std::uint64_t graph_bytes);
   ~CudaExecutable() override;
 
   std::string_view device() const override { return device_; }
@@ -49,15 +49,19 @@ class CudaExecutable final : public Executable {
     std::vector<at::Tensor> outputs;  // valid after each replay
     std::vector<at::Tensor> state;    // so that their addresses stay theirs
     bool refused = false;             // capturing failed: not tried again
+    int runs_until_retry = 0;         // after memory ran out: it may be there again later
   };
 
-  CudaExecutable(std::unique_ptr<LoadedGraph> loaded, c10::cuda::CUDAStream stream);
+  CudaExecutable(std::unique_ptr<LoadedGraph> loaded, c10::cuda::CUDAStream stream, std::uint64_t graph_bytes);
 
   Key make_key(std::span<const Tensor> inputs, const State* state) const;
   // The shape of that key, most recently used from now on. Null when it is seen for the first time.
   Shape* find_shape(const Key& key);
   void remember_shape(Key key);
+  // All of them, and their pool: it gives memory back only as a whole.
   void forget_shapes();
+  // Whether the shape, captured last, may stay: pools that outgrow the bound are given up.
+  bool fits(Shape& shape);
   void run_once(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
                 std::uint32_t& position);
   void run_nodes(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
@@ -74,9 +78,11 @@ class CudaExecutable final : public Executable {
   c10::cuda::CUDAStream stream_;
   at::cuda::MempoolId_t pool_;
   std::string never_;  // why no shape is captured; empty when one may be
+  std::uint64_t graph_bytes_;
 
   mutable std::mutex mutex_;  // held while work is queued; guards what follows
   std::list<Shape> shapes_;   // most recently used first
+  std::uint64_t pool_bytes_ = 0;
   std::unique_ptr<Frame> frame_;
   std::string refusal_;  // of the last shape that could not be captured
 };

@@ -102,9 +102,9 @@ CallOutcome check_graph(const ir::Graph* graph, std::vector<Support>* answers) n
 }
 
 CallOutcome load_graph(std::int32_t index, const std::shared_ptr<const ir::Graph>* graph, const Weights* weights,
-                       Status* status, std::unique_ptr<Executable>* executable) noexcept {
+                       std::uint64_t graph_bytes, Status* status, std::unique_ptr<Executable>* executable) noexcept {
   return guarded_call([=] {
-    auto loaded = CudaExecutable::load(require_device(index), *graph, *weights);
+    auto loaded = CudaExecutable::load(require_device(index), *graph, *weights, graph_bytes);
     *status = loaded.status();
     if (loaded.ok()) *executable = std::move(loaded).value();
   });

@@ -12,6 +12,7 @@
 #include "engines/aten/module/graph_executable.h"
 #include "engines/aten/module/guarded_call.h"
 #include "engines/aten/module/matmul_check.h"
+#include "engines/aten/module/record_activity.h"
 #include "engines/aten/module/warning_sink.h"
 #include "engines/aten/module_abi.h"
 #include "kernels/cpu/cpu_features.h"
@@ -88,6 +89,10 @@ CallOutcome hide_instructions(const std::vector<std::string>* words) noexcept {
   return guarded_call([=] { kernels::hide_cpu_features(*words); });
 }
 
+CallOutcome record(const std::function<void()>* work, bool with_cuda, std::vector<Activity>* activities) noexcept {
+  return guarded_call([=] { *activities = record_activity(*work, with_cuda); });
+}
+
 constexpr ModuleTable kTable = {
     .abi = kModuleAbi,
     .built_for = {TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR, TORCH_VERSION_PATCH},
@@ -100,6 +105,7 @@ constexpr ModuleTable kTable = {
     .set_threads = set_threads,
     .set_warning_sink = set_warning_sink,
     .hide_instructions = hide_instructions,
+    .record = record,
 };
 
 }  // namespace

@@ -1,0 +1,80 @@
+#include "cli/opened_model.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "api/model_loading.h"
+#include "artifact/artifact.h"
+#include "cli/model_arguments.h"
+#include "optimize/optimize_json.h"
+#include "validation/draws.h"
+
+namespace kpt::cli {
+
+Result<OpenedModel> open_model(const std::string& file, const std::vector<std::string>& sizes,
+                               const PlacedDevice& device) {
+  OpenedModel opened;
+  DrawOptions options{1, 0, {}, {}};
+  KPT_ASSIGN_OR_RETURN(options.sizes, parse_sizes(sizes));
+  if (!is_artifact(file)) {
+    ImportOptions import_options;
+    import_options.read_sample_inputs = true;
+    KPT_ASSIGN_OR_RETURN(opened.model, import_model(file, import_options));
+    KPT_ASSIGN_OR_RETURN(const std::vector<Draw> draws, make_draws(opened.model, options));
+    opened.inputs = draws.front().inputs;
+    return opened;
+  }
+  KPT_ASSIGN_OR_RETURN(Artifact artifact, read_artifact(file));
+  const auto target = std::ranges::find(artifact.targets, device.device->target().name(), &ArtifactTarget::name);
+  if (target == artifact.targets.end()) {
+    return Status(StatusCode::kUnsupported,
+                  fmt::format("{} holds nothing for {}", std::filesystem::path(file).filename().string(),
+                              device.device->info().name));
+  }
+  KPT_ASSIGN_OR_RETURN(opened.report, read_optimize_report(target->report));
+  opened.model.graph = std::move(target->graph);
+  opened.model.weights = std::move(target->weights);
+  if (!artifact.samples.empty() && options.sizes.empty()) {
+    opened.inputs = std::move(artifact.samples.front().inputs);
+  } else {
+    KPT_ASSIGN_OR_RETURN(const std::vector<Draw> draws, make_draws(opened.model, options));
+    opened.inputs = draws.front().inputs;
+  }
+  return opened;
+}
+
+ir::Bindings bind_sizes(const ir::Graph& graph, const std::vector<NamedTensor>& inputs) {
+  ir::Bindings sizes;
+  for (const ir::GraphInput& input : graph.inputs) {
+    if (input.kind != ir::InputKind::kUser || graph.at(input.value).kind != ir::ValueKind::kTensor) continue;
+    const auto given = std::ranges::find(inputs, input.name, &NamedTensor::name);
+    const std::vector<ir::Expr>& dims = graph.at(input.value).tensor.dims;
+    if (given == inputs.end() || given->tensor.dims().size() != dims.size()) continue;
+    for (std::size_t axis = 0; axis < dims.size(); ++axis) {
+      if (dims[axis].is_symbol()) sizes.set(dims[axis].name(), given->tensor.dims()[axis]);
+    }
+  }
+  return sizes;
+}
+
+Status run_once(ModelRun& run, const std::vector<Tensor>& inputs, NodeObserver* observer,
+                std::vector<Tensor>& outputs) {
+  RunContext context;
+  context.observer = observer;
+  std::unique_ptr<State> state;
+  if (run.is_stateful()) {
+    KPT_ASSIGN_OR_RETURN(state, run.loaded().executable().make_state());
+    context.state = state.get();
+  }
+  std::vector<Tensor> copies;
+  for (const Tensor& input : inputs) {
+    KPT_ASSIGN_OR_RETURN(Tensor copy, input.contiguous_copy());
+    copies.push_back(std::move(copy));
+  }
+  return run.loaded().executable().run(context, copies, outputs);
+}
+
+}  // namespace kpt::cli
