@@ -31,6 +31,13 @@ std::uint64_t reserved_bytes(c10::DeviceIndex device) {
   return static_cast<std::uint64_t>(std::max<std::int64_t>(stats.reserved_bytes[kAll].current, 0));
 }
 
+// Every captured graph registers with libtorch's random generator of the device, which is guarded by nothing: held while
+// a graph is captured and while one is destroyed, whichever model it belongs to.
+std::mutex& capture_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
 std::string megabytes(std::uint64_t bytes) { return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6); }
 
 // The work that was queued before it was made.
@@ -117,6 +124,8 @@ CudaExecutable::~CudaExecutable() {
     stream_.synchronize();           // nothing that is still queued may find its memory gone
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the device is lost, and with it the work
   }
+  const std::lock_guard lock(capture_mutex());
+  shapes_.clear();
 }
 
 Result<std::unique_ptr<Executable>> CudaExecutable::load(c10::DeviceIndex index, std::shared_ptr<const ir::Graph> graph,
@@ -177,6 +186,7 @@ void CudaExecutable::remember_shape(Key key) {
   const std::size_t most = loaded_->is_stateful() ? kStatefulShapesKept : kShapesKept;
   if (shapes_.size() >= most) {
     stream_.synchronize();  // the last one may be at work
+    const std::lock_guard lock(capture_mutex());
     shapes_.pop_back();
   }
   shapes_.emplace_front();
@@ -185,7 +195,10 @@ void CudaExecutable::remember_shape(Key key) {
 
 void CudaExecutable::forget_shapes() {
   stream_.synchronize();
-  shapes_.clear();
+  {
+    const std::lock_guard lock(capture_mutex());
+    shapes_.clear();
+  }
   frame_.reset();
   pool_ = at::cuda::graph_pool_handle();
   pool_bytes_ = 0;
@@ -265,6 +278,11 @@ void CudaExecutable::record(Shape& shape, State* state, std::span<const Tensor> 
 }
 
 bool CudaExecutable::capture(Shape& shape, RunContext& context, std::span<const Tensor> inputs) {
+  if (!try_capture(shape, context, inputs)) return false;
+  return fits(shape);
+}
+
+bool CudaExecutable::try_capture(Shape& shape, RunContext& context, std::span<const Tensor> inputs) {
   for (const Tensor& input : inputs) {
     shape.inputs.push_back(at::empty({input.dims().data(), input.dims().size()},
                                      at::TensorOptions(loaded_->device()).dtype(to_scalar_type(input.dtype()))));
@@ -275,6 +293,7 @@ bool CudaExecutable::capture(Shape& shape, RunContext& context, std::span<const 
     }
   }
   stream_.synchronize();
+  const std::lock_guard lock(capture_mutex());
   auto graph = std::make_unique<at::cuda::CUDAGraph>();
   std::string refusal;
   bool out_of_memory = false;
@@ -297,7 +316,7 @@ bool CudaExecutable::capture(Shape& shape, RunContext& context, std::span<const 
     shape.graph = std::move(graph);
     const std::uint64_t after = reserved_bytes(loaded_->device().index());
     pool_bytes_ += after > before ? after - before : 0;
-    return fits(shape);
+    return true;
   }
   static_cast<void>(cudaGetLastError());  // what the refusal left behind would fail the next call
   refusal_ = std::move(refusal);

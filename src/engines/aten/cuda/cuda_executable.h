@@ -66,8 +66,9 @@ class CudaExecutable final : public Executable {
                 std::uint32_t& position);
   void run_nodes(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
                  std::uint32_t& position);
-  // False when the device refuses; the reason is kept.
+  // False when the device refuses or the shape does not fit; the reason is kept. The shape may be gone then.
   bool capture(Shape& shape, RunContext& context, std::span<const Tensor> inputs);
+  bool try_capture(Shape& shape, RunContext& context, std::span<const Tensor> inputs);
   void replay(Shape& shape, const RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs);
   void record(Shape& shape, State* state, std::span<const Tensor> inputs);
   at::Tensor to_device(const Tensor& given) const;
