@@ -31,8 +31,8 @@ std::uint64_t reserved_bytes(c10::DeviceIndex device) {
   return static_cast<std::uint64_t>(std::max<std::int64_t>(stats.reserved_bytes[kAll].current, 0));
 }
 
-// Every captured graph registers with libtorch's random generator of the device, which is guarded by nothing: held while
-// a graph is captured and while one is destroyed, whichever model it belongs to.
+// Every captured graph registers with libtorch's random generator of the device, which is guarded by nothing: held
+// while a graph is captured and while one is destroyed, whichever model it belongs to.
 std::mutex& capture_mutex() {
   static std::mutex mutex;
   return mutex;
@@ -156,7 +156,9 @@ std::string CudaExecutable::describe_runs() const {
       std::count_if(shapes_.begin(), shapes_.end(), [](const Shape& shape) { return shape.graph != nullptr; });
   std::string text = fmt::format("as a CUDA graph from the second run of a shape on; {} captured so far", captured);
   if (captured > 0) text += fmt::format(", {} of at most {}", megabytes(pool_bytes_), megabytes(graph_bytes_));
-  if (!refusal_.empty()) text += fmt::format("; node by node where capturing failed: {}", refusal_);
+  const bool some_refused = std::any_of(shapes_.begin(), shapes_.end(),
+                                        [](const Shape& shape) { return shape.refused || shape.runs_until_retry > 0; });
+  if (some_refused) text += fmt::format("; node by node where capturing failed: {}", refusal_);
   return text;
 }
 
@@ -283,6 +285,12 @@ bool CudaExecutable::capture(Shape& shape, RunContext& context, std::span<const 
 }
 
 bool CudaExecutable::try_capture(Shape& shape, RunContext& context, std::span<const Tensor> inputs) {
+  const auto clear = [&shape] {
+    shape.inputs.clear();
+    shape.outputs.clear();
+    shape.state.clear();
+  };
+  clear();  // an earlier try may have ended halfway
   for (const Tensor& input : inputs) {
     shape.inputs.push_back(at::empty({input.dims().data(), input.dims().size()},
                                      at::TensorOptions(loaded_->device()).dtype(to_scalar_type(input.dtype()))));
@@ -320,9 +328,7 @@ bool CudaExecutable::try_capture(Shape& shape, RunContext& context, std::span<co
   }
   static_cast<void>(cudaGetLastError());  // what the refusal left behind would fail the next call
   refusal_ = std::move(refusal);
-  shape.inputs.clear();
-  shape.outputs.clear();
-  shape.state.clear();
+  clear();
   shape.refused = !out_of_memory;
   shape.runs_until_retry = out_of_memory ? kRunsUntilRetry : 0;
   return false;
