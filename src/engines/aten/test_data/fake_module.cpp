@@ -53,6 +53,7 @@ constexpr kpt::aten::ModuleTable kTable = {
     .set_threads = nullptr,
     .set_warning_sink = nullptr,
     .hide_instructions = nullptr,
+    .record = nullptr,
 };
 
 }  // namespace
