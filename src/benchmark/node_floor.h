@@ -31,8 +31,9 @@ struct CopySpeed {
 
 struct MachineFloor {
   int threads = 1;
-  std::vector<ArithmeticPeak> peaks;  // float32 first
-  std::vector<CopySpeed> copies;      // by size, smallest first; none where there was no memory for them
+  std::vector<ArithmeticPeak> peaks;     // float32 first
+  std::vector<CopySpeed> copies;         // by size, smallest first; none where there was no memory for them
+  bool own_attention_is_float32 = true;  // on the CPU; a GPU computes it in its inputs' type
 
   const ArithmeticPeak* find_peak(std::string_view type) const;
   // Of the smallest set that holds so many bytes, else of the largest; null without any.

@@ -21,19 +21,25 @@ bool on_device(const Activity& activity) {
 
 bool within(std::int64_t moment, const Period& period) { return moment >= period.begin_ns && moment <= period.end_ns; }
 
-// Work on a device may end after the run's last call but not begin outside all of them.
-bool in_runs(const Activity& activity, const Recording& recording) {
-  return std::ranges::any_of(recording.runs, [&](const Period& run) { return within(activity.begin_ns, run); });
+// The last of the periods that began before a moment. They follow one another.
+template <typename Item, typename Begin>
+const Item* last_before(const std::vector<Item>& periods, std::int64_t moment, const Begin& begin) {
+  const auto after = std::ranges::upper_bound(periods, moment, {}, begin);
+  return after == periods.begin() ? nullptr : &*std::prev(after);
 }
 
-// The node during whose time on the host something began. Periods follow one another.
+// Work on a device may end after the run's last call but not begin outside all of them.
+bool in_runs(const Activity& activity, const Recording& recording) {
+  const Period* const run = last_before(recording.runs, activity.begin_ns, &Period::begin_ns);
+  return run != nullptr && within(activity.begin_ns, *run);
+}
+
+// The node that was at work when something began.
 std::optional<std::size_t> node_at(const std::vector<NodePeriod>& nodes, std::int64_t moment) {
-  const auto after =
-      std::ranges::upper_bound(nodes, moment, {}, [](const NodePeriod& period) { return period.host.begin_ns; });
-  if (after == nodes.begin()) return std::nullopt;
-  const NodePeriod& found = *std::prev(after);
-  if (!within(moment, found.host)) return std::nullopt;
-  return found.node;
+  const NodePeriod* const found =
+      last_before(nodes, moment, [](const NodePeriod& period) { return period.elapsed.begin_ns; });
+  if (found == nullptr || !within(moment, found->elapsed)) return std::nullopt;
+  return found->node;
 }
 
 // When the host asked for what has this number. A number names one call.
@@ -143,7 +149,7 @@ std::vector<double> sum_nodes(const Recording& recording, std::size_t nodes, boo
   if (!on_device_only) {
     for (const NodePeriod& period : recording.nodes) {
       if (period.node >= nodes) continue;
-      sums[period.node] += per_run(static_cast<double>(period.host.end_ns - period.host.begin_ns), runs);
+      sums[period.node] += per_run(static_cast<double>(period.elapsed.end_ns - period.elapsed.begin_ns), runs);
     }
     return sums;
   }
@@ -175,7 +181,8 @@ std::string write_trace(const Recording& recording, std::span<const std::string>
   }
   for (const NodePeriod& period : recording.nodes) {
     const std::string_view name = period.node < names.size() ? std::string_view(names[period.node]) : "node";
-    writer.add(name, "node", kHost, kNodeLane, period.host.begin_ns, period.host.end_ns - period.host.begin_ns);
+    writer.add(name, "node", kHost, kNodeLane, period.elapsed.begin_ns,
+               period.elapsed.end_ns - period.elapsed.begin_ns);
   }
   std::map<std::int64_t, std::int64_t> threads;  // to rows, in the order they are met
   std::set<std::int64_t> streams;

@@ -22,7 +22,7 @@ struct Period {
 
 struct NodePeriod {
   std::size_t node = 0;  // in the graph's nodes
-  Period host;           // while the engine started it, or ran it on the host
+  Period elapsed;        // from its start on the host until it was done, also on a device
 };
 
 struct Recording {
@@ -46,7 +46,7 @@ std::vector<KernelTime> sum_kernels(const Recording& recording);
 // How long the device had something to do in one run, in microseconds: work side by side counts once.
 double busy_microseconds(const Recording& recording);
 
-// Microseconds of one observed run, by node. `on_device`: what the node's calls started there; otherwise on the host.
+// Microseconds of one observed run, by node: of what the node's calls started on the device, or else until it was done.
 std::vector<double> sum_nodes(const Recording& recording, std::size_t nodes, bool on_device);
 
 // The JSON of the trace event format. `names`: of the graph's nodes. `device`: how the row of the device is called.

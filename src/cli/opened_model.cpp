@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <memory>
 
 #include <fmt/format.h>
 
-#include "api/model_loading.h"
 #include "artifact/artifact.h"
 #include "cli/model_arguments.h"
 #include "optimize/optimize_json.h"
@@ -60,21 +58,31 @@ ir::Bindings bind_sizes(const ir::Graph& graph, const std::vector<NamedTensor>& 
   return sizes;
 }
 
-Status run_once(ModelRun& run, const std::vector<Tensor>& inputs, NodeObserver* observer,
-                std::vector<Tensor>& outputs) {
+Result<RepeatedRun> RepeatedRun::make(const ModelRun& run, std::vector<Tensor> inputs) {
+  RepeatedRun repeated;
+  repeated.executable_ = &run.loaded().executable();
+  repeated.inputs_ = std::move(inputs);
+  if (run.is_stateful()) {
+    KPT_ASSIGN_OR_RETURN(repeated.state_, repeated.executable_->make_state());
+  }
+  return repeated;
+}
+
+Status RepeatedRun::prepare() {
+  if (state_) KPT_RETURN_IF_ERROR(state_->reset());
+  copies_.clear();
+  for (const Tensor& input : inputs_) {
+    KPT_ASSIGN_OR_RETURN(Tensor copy, input.contiguous_copy());
+    copies_.push_back(std::move(copy));
+  }
+  return {};
+}
+
+Status RepeatedRun::run(NodeObserver* observer) {
   RunContext context;
   context.observer = observer;
-  std::unique_ptr<State> state;
-  if (run.is_stateful()) {
-    KPT_ASSIGN_OR_RETURN(state, run.loaded().executable().make_state());
-    context.state = state.get();
-  }
-  std::vector<Tensor> copies;
-  for (const Tensor& input : inputs) {
-    KPT_ASSIGN_OR_RETURN(Tensor copy, input.contiguous_copy());
-    copies.push_back(std::move(copy));
-  }
-  return run.loaded().executable().run(context, copies, outputs);
+  context.state = state_.get();
+  return executable_->run(context, copies_, outputs_);
 }
 
 }  // namespace kpt::cli

@@ -2,6 +2,7 @@
 // optimized.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,7 +28,24 @@ Result<OpenedModel> open_model(const std::string& file, const std::vector<std::s
 // What the extents of the inputs say about the symbols.
 ir::Bindings bind_sizes(const ir::Graph& graph, const std::vector<NamedTensor>& inputs);
 
-// One run on copies of the inputs, with a state of its own where the model writes buffers.
-Status run_once(ModelRun& run, const std::vector<Tensor>& inputs, NodeObserver* observer, std::vector<Tensor>& outputs);
+// The same run again and again: buffers that the model writes are reset before each, and its inputs are copied anew,
+// since it may write them.
+class RepeatedRun {
+ public:
+  // `run` must outlive the result.
+  static Result<RepeatedRun> make(const ModelRun& run, std::vector<Tensor> inputs);
+
+  Status prepare();
+  // Once after each prepare().
+  Status run(NodeObserver* observer);
+
+ private:
+  RepeatedRun() = default;
+  Executable* executable_ = nullptr;
+  std::vector<Tensor> inputs_;
+  std::vector<Tensor> copies_;
+  std::vector<Tensor> outputs_;
+  std::unique_ptr<State> state_;  // null for models that write no buffers
+};
 
 }  // namespace kpt::cli

@@ -1,4 +1,5 @@
 // Runs on the CPU backend: many threads on one session, limits, states, programs stored and read back.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <random>
@@ -227,6 +228,28 @@ TEST(Execution, WhatARunLeavesBehindBelongsToNobody) {
     ASSERT_TRUE(session.run({{model.inputs()[0].name, x}}).ok());
   }
   EXPECT_TRUE(released) << "the session still holds the caller's memory";
+}
+
+TEST(Execution, OneRecordingAtATimeTellsOfOperators) {
+  const PlacedDevice placed = execution_test::find_device_under_test();
+  Device& device = *placed.device;
+  const auto model = load_here(make_bert(2));
+  const std::vector<Tensor> inputs = make_inputs(model->graph(), 2);
+  Status inner;
+  const auto recorded = device.record([&]() -> Status {
+    inner = device.record([] { return Status(); }).status();
+    RunContext context;
+    std::vector<Tensor> outputs;
+    return model->executable().run(context, inputs, outputs);
+  });
+  ASSERT_TRUE(recorded.ok()) << recorded.status().message();
+  EXPECT_THAT(inner.message(), HasSubstr("another recording is under way"));
+  EXPECT_TRUE(std::ranges::any_of(*recorded, [](const Activity& activity) {
+    return activity.kind == Activity::Kind::kOperator && activity.name.starts_with("aten::");
+  }));
+  const auto failed = device.record([]() -> Status { return {StatusCode::kCancelled, "not today"}; });
+  EXPECT_EQ(failed.status().code(), StatusCode::kCancelled);
+  EXPECT_TRUE(device.record([] { return Status(); }).ok()) << "a failure ends the recording";
 }
 
 TEST(Execution, ModelsThatWriteNothingHaveNoState) {

@@ -48,14 +48,13 @@ constexpr std::array<NvidiaArchitecture, 21> kTable = {{
 }};
 
 struct ProductRates {
-  std::string_view product;  // how the driver's name begins
+  std::string_view product;  // the driver's name
   HardwareRates rates;
 };
 
 constexpr std::uint64_t kGigabyte = 1'000'000'000;
 
-// Memory, its bandwidth, dense bfloat16 products, float32 arithmetic, from the data sheets. Of two that match, the
-// first.
+// Memory, its bandwidth, dense bfloat16 products, float32 arithmetic, from the data sheets.
 constexpr auto kProducts = std::to_array<ProductRates>({
     {"NVIDIA H200", {141 * kGigabyte, 4.8e12, 989e12, 67e12}},
     {"NVIDIA H100 80GB HBM3", {80 * kGigabyte, 3.35e12, 989e12, 67e12}},
@@ -71,7 +70,7 @@ constexpr auto kProducts = std::to_array<ProductRates>({
 
 const HardwareRates* find_nvidia_rates(std::string_view product) {
   const auto* row =
-      std::ranges::find_if(kProducts, [=](const ProductRates& entry) { return product.starts_with(entry.product); });
+      std::ranges::find_if(kProducts, [=](const ProductRates& entry) { return product == entry.product; });
   return row == kProducts.end() ? nullptr : &row->rates;
 }
 

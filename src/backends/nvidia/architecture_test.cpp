@@ -51,6 +51,15 @@ TEST(NvidiaArchitecture, UnknownCapabilityIsNotANeighbour) {
   EXPECT_THAT(nvidia_matrix_precisions(-1, 0), IsEmpty());
 }
 
+TEST(NvidiaArchitecture, RatesBelongToOneProduct) {
+  ASSERT_NE(find_nvidia_rates("NVIDIA H200"), nullptr);
+  EXPECT_DOUBLE_EQ(find_nvidia_rates("NVIDIA H200")->bytes_per_second, 4.8e12);
+  EXPECT_NE(find_nvidia_rates("NVIDIA L4"), nullptr);
+  for (const char* other : {"NVIDIA L40", "NVIDIA H200 NVL", "NVIDIA A100-SXM4-40GB MIG 1g.5gb", "NVIDIA H2", ""}) {
+    EXPECT_EQ(find_nvidia_rates(other), nullptr) << other;
+  }
+}
+
 TEST(NvidiaArchitecture, TargetName) {
   EXPECT_EQ(nvidia_target_name(9, 0), "sm_90");
   EXPECT_EQ(nvidia_target_name(12, 1), "sm_121");

@@ -141,7 +141,13 @@ class NvidiaDevice final : public Device {
   }
 
   Result<std::vector<Activity>> record(const std::function<Status()>& work) override {
-    return engine_->record(work, true);
+    KPT_ASSIGN_OR_RETURN(std::vector<Activity> activities, engine_->record(work, true));
+    const bool heard = std::ranges::any_of(activities, [](const Activity& activity) {
+      return activity.kind == Activity::Kind::kKernel || activity.kind == Activity::Kind::kCopy;
+    });
+    if (heard) return activities;
+    return Status(StatusCode::kUnsupported,
+                  "CUPTI told of no work on " + info_.name + ": does another profiler hold it?", Vendor::kNvidia);
   }
   const HardwareRates* rates() const override { return rates_; }
 

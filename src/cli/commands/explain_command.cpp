@@ -17,8 +17,6 @@
 #include "cli/terminal.h"
 #include "device/hardware_json.h"
 #include "optimize/optimize_json.h"
-#include "runtime/generate_inputs.h"
-#include "validation/draws.h"
 #include "validation/model_run.h"
 
 namespace kpt::cli {
@@ -121,9 +119,11 @@ NodeTimes hold_against(const MachineFloor& machine, const ir::Graph& graph, cons
   return times;
 }
 
-Status run_observed(ModelRun& run, const std::vector<Tensor>& inputs, int rounds, NodeObserver* observer) {
-  std::vector<Tensor> outputs;
-  for (int round = 0; round < rounds; ++round) KPT_RETURN_IF_ERROR(run_once(run, inputs, observer, outputs));
+Status run_observed(RepeatedRun& run, int rounds, NodeObserver* observer) {
+  for (int round = 0; round < rounds; ++round) {
+    KPT_RETURN_IF_ERROR(run.prepare());
+    KPT_RETURN_IF_ERROR(run.run(observer));
+  }
   return {};
 }
 
@@ -148,14 +148,15 @@ Result<Explanation> explain(const Arguments& arguments, const BackendContext& co
   explanation.device = run.loaded().executable().device();
   explanation.plan = run.loaded().executable().plan();
   KPT_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs, run.loaded().order_inputs(opened.inputs));
+  KPT_ASSIGN_OR_RETURN(RepeatedRun repeated, RepeatedRun::make(run, inputs));
   NodeClock clock(run.loaded().graph().nodes.size());
-  KPT_RETURN_IF_ERROR(run_observed(run, inputs, arguments.runs, &clock));
+  KPT_RETURN_IF_ERROR(run_observed(repeated, arguments.runs, &clock));
   if (machine) {
     explanation.times = hold_against(*machine, run.loaded().graph(), clock, opened.inputs, arguments.runs);
   }
   if (!run.loaded().executable().describe_runs().empty()) {
     // An engine that captures runs does so when nobody watches, and not in the first one.
-    KPT_RETURN_IF_ERROR(run_observed(run, inputs, 2, nullptr));
+    KPT_RETURN_IF_ERROR(run_observed(repeated, 2, nullptr));
     explanation.runs = run.loaded().executable().describe_runs();
   }
   std::map<std::string, std::size_t> by_name;

@@ -4,6 +4,9 @@
 #include <chrono>
 #include <limits>
 #include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -43,7 +46,7 @@ class NodeRecorder final : public NodeObserver {
  public:
   explicit NodeRecorder(std::vector<NodePeriod>& periods) : periods_(periods) {}
   void begin_node(std::size_t node) override { periods_.push_back({node, {now_ns(), 0}}); }
-  void end_node(std::size_t) override { periods_.back().host.end_ns = now_ns(); }
+  void end_node(std::size_t) override { periods_.back().elapsed.end_ns = now_ns(); }
 
  private:
   std::vector<NodePeriod>& periods_;
@@ -52,8 +55,8 @@ class NodeRecorder final : public NodeObserver {
 struct NodeRow {
   std::string node;
   std::string target;
-  double host = 0;    // microseconds of one run
-  double device = 0;  // likewise; 0 for what ran on the host
+  double elapsed = 0;  // microseconds of one run, until it was done
+  double device = 0;   // of kernels and copies that it started; 0 for what ran on the host
   NodeFloor floor;
 };
 
@@ -81,24 +84,28 @@ double median_microseconds(const std::vector<Period>& runs) {
 // The published rates of a device in the form that nodes are held against.
 MachineFloor published_floor(const HardwareRates& rates) {
   MachineFloor floor;
+  floor.own_attention_is_float32 = false;
   if (rates.float32_flops_per_second > 0) {
     floor.peaks.push_back({"float32", "published", rates.float32_flops_per_second / 1e9});
   }
-  floor.peaks.push_back({"bfloat16", "published", rates.matrix_flops_per_second / 1e9});
+  for (const char* type : {"bfloat16", "float16"}) {
+    floor.peaks.push_back({type, "published", rates.matrix_flops_per_second / 1e9});
+  }
   floor.copies.push_back({std::numeric_limits<std::size_t>::max(), rates.bytes_per_second / 1e9});
   return floor;
 }
 
-Result<Recording> record(ModelRun& run, const std::vector<Tensor>& inputs, Device& device, const Arguments& arguments) {
-  std::vector<Tensor> outputs;
+Result<Recording> record(RepeatedRun& run, Device& device, const Arguments& arguments) {
   for (int round = 0; round < arguments.warmup; ++round) {
-    KPT_RETURN_IF_ERROR(run_once(run, inputs, nullptr, outputs));
+    KPT_RETURN_IF_ERROR(run.prepare());
+    KPT_RETURN_IF_ERROR(run.run(nullptr));
   }
   Recording recording;
   const auto rounds = [&](std::vector<Period>& periods, NodeObserver* observer) -> Status {
     for (int round = 0; round < arguments.runs; ++round) {
+      KPT_RETURN_IF_ERROR(run.prepare());
       const std::int64_t begin = now_ns();
-      KPT_RETURN_IF_ERROR(run_once(run, inputs, observer, outputs));
+      KPT_RETURN_IF_ERROR(run.run(observer));
       periods.push_back({begin, now_ns()});
     }
     return {};
@@ -126,7 +133,8 @@ Result<Profile> profile(const Arguments& arguments, const BackendContext& contex
   }
   KPT_ASSIGN_OR_RETURN(ModelRun run, ModelRun::load(std::move(opened.model), device));
   KPT_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs, run.loaded().order_inputs(opened.inputs));
-  KPT_ASSIGN_OR_RETURN(const Recording recording, record(run, inputs, *device.device, arguments));
+  KPT_ASSIGN_OR_RETURN(RepeatedRun repeated, RepeatedRun::make(run, inputs));
+  KPT_ASSIGN_OR_RETURN(const Recording recording, record(repeated, *device.device, arguments));
 
   const ir::Graph& graph = run.loaded().graph();
   profile.device = run.loaded().executable().device();
@@ -136,19 +144,19 @@ Result<Profile> profile(const Arguments& arguments, const BackendContext& contex
   profile.kernels = sum_kernels(recording);
   profile.busy = busy_microseconds(recording);
   profile.on_device = !profile.kernels.empty();
-  const std::vector<double> host = sum_nodes(recording, graph.nodes.size(), false);
+  const std::vector<double> elapsed = sum_nodes(recording, graph.nodes.size(), false);
   const std::vector<double> on_device = sum_nodes(recording, graph.nodes.size(), true);
   const ir::Bindings sizes = bind_sizes(graph, opened.inputs);
   std::vector<std::string> names;
   for (std::size_t index = 0; index < graph.nodes.size(); ++index) {
     const ir::Node& node = graph.nodes[index];
     names.push_back(node.name + " " + node.target);
-    if (host[index] <= 0 && on_device[index] <= 0) continue;
-    profile.nodes.push_back({node.name, node.target, host[index], on_device[index],
+    if (elapsed[index] <= 0 && on_device[index] <= 0) continue;
+    profile.nodes.push_back({node.name, node.target, elapsed[index], on_device[index],
                              find_floor(graph, node, sizes, floor.value_or(MachineFloor{}))});
   }
   std::ranges::stable_sort(profile.nodes, [&](const NodeRow& a, const NodeRow& b) {
-    return profile.on_device ? a.device > b.device : a.host > b.host;
+    return profile.on_device ? a.device > b.device : a.elapsed > b.elapsed;
   });
   if (!arguments.trace.empty()) {
     KPT_RETURN_IF_ERROR(write_file_atomically(arguments.trace, write_trace(recording, names, profile.device)));
@@ -157,7 +165,7 @@ Result<Profile> profile(const Arguments& arguments, const BackendContext& contex
   return profile;
 }
 
-double time_of(const NodeRow& node, bool on_device) { return on_device ? node.device : node.host; }
+double time_of(const NodeRow& node, bool on_device) { return on_device ? node.device : node.elapsed; }
 
 Json to_json(const Profile& profile) {
   Json json = {{"device", profile.device},
@@ -179,7 +187,7 @@ Json to_json(const Profile& profile) {
     const double taken = time_of(node, profile.on_device);
     json["nodes"].push_back({{"node", node.node},
                              {"operator", node.target},
-                             {"host_microseconds", node.host},
+                             {"elapsed_microseconds", node.elapsed},
                              {"device_microseconds", profile.on_device ? Json(node.device) : Json()},
                              {"flops", optional_json(node.floor.flops)},
                              {"bytes", optional_json(node.floor.bytes)},
@@ -208,7 +216,7 @@ std::string render_nodes(const Profile& profile, std::size_t shown) {
   double all = 0;
   for (const NodeRow& node : profile.nodes) all += time_of(node, profile.on_device);
   std::vector<std::string> head = {"node", "operator", profile.on_device ? "on the device" : "time", "share"};
-  if (profile.on_device) head.emplace_back("on the host");
+  if (profile.on_device) head.emplace_back("until done");
   for (const char* title : {"GFLOP/s", "GB/s", "of the limit"}) head.emplace_back(title);
   std::vector<std::vector<std::string>> rows = {head};
   for (std::size_t index = 0; index < std::min(shown, profile.nodes.size()); ++index) {
@@ -216,7 +224,7 @@ std::string render_nodes(const Profile& profile, std::size_t shown) {
     const double taken = time_of(node, profile.on_device);
     std::vector<std::string> row = {node.node, node.target, fmt::format("{:.1f} us", taken),
                                     percent_or_dash(taken, all)};
-    if (profile.on_device) row.push_back(fmt::format("{:.1f} us", node.host));
+    if (profile.on_device) row.push_back(fmt::format("{:.1f} us", node.elapsed));
     const auto reached = share_of_floor(node.floor, taken);
     row.push_back(number_or_dash(giga_per_second(node.floor.flops, taken)));
     row.push_back(number_or_dash(giga_per_second(node.floor.bytes, taken)));

@@ -22,14 +22,9 @@ namespace {
 constexpr std::size_t kShapesKept = 32;
 // A captured run of a model with a state keeps that state's memory: sessions come and go.
 constexpr std::size_t kStatefulShapesKept = 4;
-// A capture that memory ran out for costs about as much as a run.
+// A capture that fails costs about as much as a run. The wait doubles when shapes drive each other out.
 constexpr int kRunsUntilRetry = 64;
-
-std::uint64_t reserved_bytes(c10::DeviceIndex device) {
-  constexpr auto kAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-  const auto stats = c10::cuda::CUDACachingAllocator::get()->getDeviceStats(device);
-  return static_cast<std::uint64_t>(std::max<std::int64_t>(stats.reserved_bytes[kAll].current, 0));
-}
+constexpr int kMostDoublings = 6;
 
 // Every captured graph registers with libtorch's random generator of the device, which is guarded by nothing: held
 // while a graph is captured and while one is destroyed, whichever model it belongs to.
@@ -155,7 +150,7 @@ std::string CudaExecutable::describe_runs() const {
   const auto captured =
       std::count_if(shapes_.begin(), shapes_.end(), [](const Shape& shape) { return shape.graph != nullptr; });
   std::string text = fmt::format("as a CUDA graph from the second run of a shape on; {} captured so far", captured);
-  if (captured > 0) text += fmt::format(", {} of at most {}", megabytes(pool_bytes_), megabytes(graph_bytes_));
+  if (captured > 0) text += fmt::format(", {} of at most {}", megabytes(captured_bytes_), megabytes(graph_bytes_));
   const bool some_refused = std::any_of(shapes_.begin(), shapes_.end(),
                                         [](const Shape& shape) { return shape.refused || shape.runs_until_retry > 0; });
   if (some_refused) text += fmt::format("; node by node where capturing failed: {}", refusal_);
@@ -202,23 +197,45 @@ void CudaExecutable::forget_shapes() {
     shapes_.clear();
   }
   frame_.reset();
-  pool_ = at::cuda::graph_pool_handle();
-  pool_bytes_ = 0;
+  captured_bytes_ = 0;
 }
 
-bool CudaExecutable::fits(Shape& shape) {
-  if (pool_bytes_ <= graph_bytes_) return true;
+bool CudaExecutable::has_captured() const {
+  return std::any_of(shapes_.begin(), shapes_.end(), [](const Shape& shape) { return shape.graph != nullptr; });
+}
+
+std::uint64_t CudaExecutable::count_captured_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const auto& segment : c10::cuda::CUDACachingAllocator::snapshot(pool_, false).segments) {
+    bytes += segment.total_size;
+  }
+  for (const Shape& shape : shapes_) {
+    for (const at::Tensor& input : shape.inputs) bytes += input.nbytes();
+  }
+  return bytes;
+}
+
+bool CudaExecutable::fits(const Shape& shape) {
+  captured_bytes_ = count_captured_bytes();
+  if (captured_bytes_ <= graph_bytes_) return true;
   const auto captured =
       std::count_if(shapes_.begin(), shapes_.end(), [](const Shape& other) { return other.graph != nullptr; });
-  const std::uint64_t needed = pool_bytes_;
+  const std::string needed = megabytes(captured_bytes_);
   Key key = shape.key;
   forget_shapes();
-  c10::cuda::CUDACachingAllocator::emptyCache();
+  {
+    const std::lock_guard lock(capture_mutex());
+    c10::cuda::CUDACachingAllocator::emptyCache(pool_);
+  }
   remember_shape(std::move(key));
-  if (captured > 1) return false;  // alone it may fit: the next run tries
-  shapes_.front().refused = true;
-  refusal_ = fmt::format("it would keep {}, more than the {} of nvidia.graph_memory_bytes", megabytes(needed),
-                         megabytes(graph_bytes_));
+  Shape& again = shapes_.front();
+  refusal_ = fmt::format("{} would keep {}, more than the {} of nvidia.graph_memory_bytes",
+                         captured > 1 ? "shapes together" : "it", needed, megabytes(graph_bytes_));
+  if (captured > 1) {  // alone it may fit
+    again.runs_until_retry = kRunsUntilRetry << std::min(give_ups_++, kMostDoublings);
+  } else {
+    again.refused = true;
+  }
   return false;
 }
 
@@ -290,47 +307,49 @@ bool CudaExecutable::try_capture(Shape& shape, RunContext& context, std::span<co
     shape.outputs.clear();
     shape.state.clear();
   };
-  clear();  // an earlier try may have ended halfway
-  for (const Tensor& input : inputs) {
-    shape.inputs.push_back(at::empty({input.dims().data(), input.dims().size()},
-                                     at::TensorOptions(loaded_->device()).dtype(to_scalar_type(input.dtype()))));
-  }
-  if (loaded_->is_stateful()) {
-    for (const LoadedWeight& weight : loaded_->weights()) {
-      if (weight.written) shape.state.push_back(static_cast<GraphState&>(*context.state).tensor(weight.name));
-    }
-  }
+  clear();
   stream_.synchronize();
   const std::lock_guard lock(capture_mutex());
+  // While something is captured, cached memory is not given back for it: before a second try it is given back first.
+  if (shape.ran_out) c10::cuda::CUDACachingAllocator::emptyCache();
+  if (!has_captured()) pool_ = at::cuda::graph_pool_handle();  // a pool that lost its last graph is not taken again
   auto graph = std::make_unique<at::cuda::CUDAGraph>();
   std::string refusal;
-  bool out_of_memory = false;
-  const std::uint64_t before = reserved_bytes(loaded_->device().index());
-  graph->capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
+  bool begun = false;
+  shape.ran_out = false;
   try {
+    for (const Tensor& input : inputs) {
+      shape.inputs.push_back(at::empty({input.dims().data(), input.dims().size()},
+                                       at::TensorOptions(loaded_->device()).dtype(to_scalar_type(input.dtype()))));
+    }
+    if (loaded_->is_stateful()) {
+      for (const LoadedWeight& weight : loaded_->weights()) {
+        if (weight.written) shape.state.push_back(static_cast<GraphState&>(*context.state).tensor(weight.name));
+      }
+    }
+    graph->capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
+    begun = true;
     record(shape, context.state, inputs);
   } catch (const c10::OutOfMemoryError&) {
     refusal = "memory ran out";
-    out_of_memory = true;
+    shape.ran_out = true;
   } catch (const std::exception& error) {
     refusal = first_line(error);
   }
   try {
-    graph->capture_end();
+    if (begun) graph->capture_end();
   } catch (const std::exception& error) {
     if (refusal.empty()) refusal = first_line(error);
   }
   if (refusal.empty()) {
     shape.graph = std::move(graph);
-    const std::uint64_t after = reserved_bytes(loaded_->device().index());
-    pool_bytes_ += after > before ? after - before : 0;
     return true;
   }
   static_cast<void>(cudaGetLastError());  // what the refusal left behind would fail the next call
   refusal_ = std::move(refusal);
   clear();
-  shape.refused = !out_of_memory;
-  shape.runs_until_retry = out_of_memory ? kRunsUntilRetry : 0;
+  shape.refused = !shape.ran_out;
+  shape.runs_until_retry = shape.ran_out ? kRunsUntilRetry : 0;
   return false;
 }
 
@@ -405,7 +424,10 @@ Status CudaExecutable::run(RunContext& context, std::span<const Tensor> inputs, 
       // Captured graphs and what libtorch keeps for later are ours to give up.
       outputs.clear();
       forget_shapes();
-      c10::cuda::CUDACachingAllocator::emptyCache();
+      {
+        const std::lock_guard capturing(capture_mutex());
+        c10::cuda::CUDACachingAllocator::emptyCache();
+      }
       position = end;
       run_nodes(context, inputs, outputs, position);
     }

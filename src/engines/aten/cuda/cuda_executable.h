@@ -9,6 +9,7 @@
 // threads wait for their own results only.
 #pragma once
 
+#include <cstdint>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -49,7 +50,8 @@ class CudaExecutable final : public Executable {
     std::vector<at::Tensor> outputs;  // valid after each replay
     std::vector<at::Tensor> state;    // so that their addresses stay theirs
     bool refused = false;             // capturing failed: not tried again
-    int runs_until_retry = 0;         // after memory ran out: it may be there again later
+    bool ran_out = false;             // of memory, when it was captured last: tried again later
+    int runs_until_retry = 0;
   };
 
   CudaExecutable(std::unique_ptr<LoadedGraph> loaded, c10::cuda::CUDAStream stream, std::uint64_t graph_bytes);
@@ -58,10 +60,12 @@ class CudaExecutable final : public Executable {
   // The shape of that key, most recently used from now on. Null when it is seen for the first time.
   Shape* find_shape(const Key& key);
   void remember_shape(Key key);
-  // All of them, and their pool: it gives memory back only as a whole.
   void forget_shapes();
-  // Whether the shape, captured last, may stay: pools that outgrow the bound are given up.
-  bool fits(Shape& shape);
+  bool has_captured() const;
+  // What they keep: their pool, which gives memory back only as a whole, and their inputs.
+  std::uint64_t count_captured_bytes() const;
+  // Whether the shape, captured last, may stay: what outgrows the bound is given up as a whole.
+  bool fits(const Shape& shape);
   void run_once(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
                 std::uint32_t& position);
   void run_nodes(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
@@ -83,7 +87,8 @@ class CudaExecutable final : public Executable {
 
   mutable std::mutex mutex_;  // held while work is queued; guards what follows
   std::list<Shape> shapes_;   // most recently used first
-  std::uint64_t pool_bytes_ = 0;
+  std::uint64_t captured_bytes_ = 0;
+  int give_ups_ = 0;  // because shapes together outgrew the bound
   std::unique_ptr<Frame> frame_;
   std::string refusal_;  // of the last shape that could not be captured
 };

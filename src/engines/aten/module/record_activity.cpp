@@ -1,10 +1,13 @@
 #include "engines/aten/module/record_activity.h"
 
+#include <atomic>
 #include <cctype>
 #include <set>
 #include <string_view>
 
 #include <torch/csrc/autograd/profiler_kineto.h>
+
+#include "engines/aten/module/guarded_call.h"
 
 namespace kpt::aten {
 namespace {
@@ -25,9 +28,27 @@ Activity::Kind kind_of(const profiler::KinetoEvent& event, std::string_view name
   return moves ? Activity::Kind::kCopy : Activity::Kind::kKernel;
 }
 
+// One recording at a time: the profiler's own check is for one thread only.
+class Recorder {
+ public:
+  Recorder() {
+    if (busy().test_and_set()) throw CallFailure(CallCode::kFailed, "another recording is under way");
+  }
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+  ~Recorder() { busy().clear(); }
+
+ private:
+  static std::atomic_flag& busy() {
+    static std::atomic_flag flag;
+    return flag;
+  }
+};
+
 }  // namespace
 
 std::vector<Activity> record_activity(const std::function<void()>& work, bool with_cuda) {
+  const Recorder recorder;
   using torch::profiler::impl::ActivityType;
   const torch::profiler::impl::ProfilerConfig config(torch::profiler::impl::ProfilerState::KINETO);
   std::set<ActivityType> wanted = {ActivityType::CPU};
