@@ -81,6 +81,7 @@ TEST_F(ConfigLoading, EveryOptionListensToItsVariable) {
                                   {"KPT_PROBE_TIMEOUT_MS", "200"},
                                   {"KPT_PROBE_BACKENDS", "amd"},
                                   {"KPT_PJRT_PLUGINS", "x=/x"},
+                                  {"KPT_NVIDIA_GRAPH_MEMORY_BYTES", "1000000"},
                                   {"KPT_PJRT_COMPILE_TIMEOUT_MS", "500"},
                                   {"KPT_STRICT", "1"},
                                   {"KPT_THREADS", "3"},

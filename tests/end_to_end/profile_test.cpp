@@ -48,7 +48,8 @@ TEST(ProfileCommand, TheTraceHoldsRunsNodesAndOperators) {
   EXPECT_THAT(run.out, HasSubstr("ui.perfetto.dev"));
   std::ifstream stream(file);
   std::map<std::string, int> categories;
-  for (const auto& event : nlohmann::json::parse(stream).at("traceEvents")) {
+  const auto trace = nlohmann::json::parse(stream);
+  for (const auto& event : trace.at("traceEvents")) {
     if (event.at("ph") == "X") ++categories[event.at("cat")];
   }
   EXPECT_EQ(categories["run"], 4) << "two as always, two node by node";
