@@ -111,10 +111,11 @@ Result<Recording> record(RepeatedRun& run, Device& device, const Arguments& argu
     return {};
   };
   NodeRecorder recorder(recording.nodes);
-  KPT_ASSIGN_OR_RETURN(recording.activities, device.record([&]() -> Status {
+  const auto both = [&]() -> Status {
     KPT_RETURN_IF_ERROR(rounds(recording.runs, nullptr));
     return rounds(recording.observed_runs, &recorder);
-  }));
+  };
+  KPT_ASSIGN_OR_RETURN(recording.activities, device.record(both));
   return recording;
 }
 
