@@ -119,7 +119,7 @@ install: | build ## install below PREFIX (/usr/local); builds first if nothing i
 	@cmake --install $(BUILD) --prefix "$(PREFIX)" || { echo "install: try  sudo make install PREFIX=$(PREFIX)" >&2; exit 1; }
 
 .PHONY: check-full
-check-full: ## the long run: lint, tests, clang, sanitizers with libtorch, other torch versions, longer fuzzing
+check-full: ## the long run: deep lint, tests, gate, XLA, clang, sanitizers with libtorch, PyTorch 2.11, longer fuzzing
 	@tools/check_full.sh
 
 .PHONY: clean

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Ours beside PyTorch, ONNX Runtime and OpenVINO: same weights, inputs and threads, outputs checked against fp64.
 
-  make build KPT_BENCHMARKS=ON                                                     kpt and kpt_serve_models
+  docs/how_to/benchmark_a_model.md                                                 how to build kpt and kpt_serve_models
   $(tools/setup_peers.sh) benchmarks/compare.py --out build/compare                everything: exports, optimizes, measures
   $(tools/setup_peers.sh) benchmarks/compare.py --out build/compare --only 'minilm*' --rounds 9
   $(tools/setup_peers.sh) benchmarks/compare.py --out build/compare --startup      start-up alone
@@ -9,7 +9,7 @@
 
 Each runtime is a process of its own. All processes of a model stay up and take turns, in alternating order; a round
 gives one median for each, and ratios are taken within rounds, so that a change of the machine's speed meets both sides.
-Where memory does not hold all at once, each runtime takes turns with eager alone. Writes table.md and results.json to
+Where memory does not hold all at once, each runtime takes turns with eager alone. Writes results.md and results.json to
 --out. Needs a quiet machine: nothing else should run.
 """
 

@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 source tools/timed_steps.sh
-all=(lint test gate xla asan asan-full tsan clang torch-2.11 fuzz)
+all=(lint test gate xla cuda asan asan-full tsan clang torch-2.11 fuzz)
 
 run_lint() { KPT_LINT_DEEP=1 make lint; }
 run_test() { make test; }
@@ -19,6 +19,7 @@ run_xla() {
   cmake --build build/cpu-release
   ctest --test-dir build/cpu-release --output-on-failure -R 'models.xla|LoweringNumbers|models.export'
 }
+run_cuda() { make cuda-compile; }
 run_asan() { make asan; }
 run_asan-full() {
   local python

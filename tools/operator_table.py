@@ -28,8 +28,9 @@ does not fit the engine's tables.
 - **own**: our code, no libtorch operator.
 - **typed**: a function of ours that calls libtorch's kernel directly and writes into planned memory.
 - **planned**: through the dispatcher, the result written into planned memory where its sizes are known.
-- **boxed**: through the dispatcher; libtorch allocates the result. *Every operator that the loaded libtorch has can run
-  this way*, those not listed here too; custom operators when their library is loaded.
+- **boxed**: through the dispatcher; libtorch allocates the result. *Every `aten` operator that the loaded
+  libtorch has can run this way*, those not listed here too, but for the few that open files, take bare memory or change
+  which memory a tensor stands for. Custom operators are refused.
 - **none**: refused at load, by name.
 
 *models* and *graphs* say how many nodes of the exported test models and of the random graphs had this target the last
