@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <random>
 #include <span>
 #include <thread>
@@ -212,6 +213,38 @@ output %below "below"
   for (std::size_t index = 0; index < 3; ++index) {
     EXPECT_EQ(outputs[0].elements<float>()[index], 0.0F) << index;
     EXPECT_EQ(outputs[1].elements<float>()[index], -static_cast<float>(index + 1)) << index;
+  }
+}
+
+// pow gives row-major memory here, whatever the exporter recorded, and oneDNN's gelu follows its input.
+TEST(Execution, GeluInALayoutThatItsInputHasNot) {
+  ImportedModel model;
+  model.graph = ir::read_graph(R"(kpt_graph 1
+values x, pow, gelu, out
+input x: float32[4, 7]{strides=[1, 4]}
+pow: float32[4, 7]{strides=[1, 4]} = aten.pow.Scalar(self=1.5, exponent=%x)
+gelu: float32[4, 7]{strides=[1, 4]} = aten.gelu.default(self=%pow)
+out: float32[4, 7]{strides=[1, 4]} = aten.neg.default(self=%gelu)
+output %out "out"
+)")
+                    .value();
+  const auto loaded = load_here(std::move(model));
+  Tensor memory = Tensor::empty(DType::kFloat32, Dims{7, 4}).value();
+  for (std::size_t index = 0; index < 28; ++index) memory.elements<float>()[index] = static_cast<float>(index) / 8;
+  const Tensor x = Tensor::unchecked(memory.buffer(), DType::kFloat32, {4, 7}, {1, 4}, 0);
+  std::vector<Tensor> outputs;
+  for (int round = 0; round < 2; ++round) {
+    RunContext context;
+    const Status status = loaded->executable().run(context, std::span(&x, 1), outputs);
+    ASSERT_TRUE(status.ok()) << status.message();
+    const Tensor out = outputs[0].contiguous_copy().value();
+    for (std::size_t row = 0; row < 4; ++row) {
+      for (std::size_t column = 0; column < 7; ++column) {
+        const double power = std::pow(1.5, static_cast<double>(4 * column + row) / 8);
+        const double expected = -power * 0.5 * (1 + std::erf(power / std::sqrt(2.0)));
+        EXPECT_NEAR(out.elements<float>()[row * 7 + column], expected, 1e-3) << row << ", " << column;
+      }
+    }
   }
 }
 

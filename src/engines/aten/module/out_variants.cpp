@@ -3,13 +3,14 @@
 #include <algorithm>
 
 #include "engines/aten/module/typed_nodes.h"
+#include "ir/text_names.h"
 
 namespace kpt::aten {
 namespace {
 
 // Target → the overload of the same operator that takes `out`. All have kernels that write there directly and honour
 // every layout of it: tril and triu step through batches by the stride of axis -3 even where that axis has one element,
-// so they are not here.
+// so they are not here. gelu honours one layout only, see needs_row_major().
 struct OutVariant {
   std::string_view target;
   std::string_view overload;
@@ -88,6 +89,21 @@ constexpr OutVariant kOutVariants[] = {
     {"aten.where.self", "self_out"},
 };
 
+// Of a row-major input oneDNN's gelu writes the result row-major too, whatever the layout of `out`; and the recorded
+// layout of an input need not be the one it has.
+bool needs_row_major(std::string_view target) { return target == "aten.gelu.default"; }
+
+bool is_row_major(const ir::Graph& graph, const Step& step) {
+  for (const ResultTarget& result : step.results) {
+    for (const std::int64_t slot : result.slots) {
+      if (slot < 0) continue;
+      const ir::TensorType& type = graph.values[static_cast<std::size_t>(slot)].tensor;
+      if (type.strides != ir::row_major_strides(type.dims)) return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 bool use_planned_result(const ir::Graph& graph, Step& step, std::uint32_t& scratch_count) {
@@ -102,6 +118,7 @@ bool use_planned_result(const ir::Graph& graph, Step& step, std::uint32_t& scrat
   const auto* variant = std::find_if(std::begin(kOutVariants), std::end(kOutVariants),
                                      [&](const OutVariant& entry) { return entry.target == node.target; });
   if (variant == std::end(kOutVariants)) return false;
+  if (needs_row_major(node.target) && !is_row_major(graph, step)) return false;
   auto out = c10::Dispatcher::singleton().findSchema({step.op->schema().name(), std::string(variant->overload)});
   if (!out) return false;
   // The same arguments in the same order, then the place for the result.
