@@ -153,10 +153,24 @@ ImportedModel filled(const ImportedModel& model, std::int64_t at, double value) 
   return result;
 }
 
+// Whether the masks that a seed draws leave something out.
+bool has_padding(const ImportedModel& model, std::uint64_t seed) {
+  for (const Draw& draw : make_draws(model, {2, seed, {}, {}}).value()) {
+    for (const NamedTensor& input : draw.inputs) {
+      if (input.name != "attention_mask") continue;
+      for (const std::int64_t flag : input.tensor.elements<std::int64_t>()) {
+        if (flag == 0) return true;
+      }
+    }
+  }
+  return false;
+}
+
 TEST(Gate, PaddingIsJudgedByKeptPositionsAndTheReportSaysSo) {
-  const auto seed = std::random_device{}();
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::uint64_t seed = std::random_device{}();
   const ImportedModel model = execution_test::make_bert(seed);
+  while (!has_padding(model, seed)) ++seed;
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
   for (const Level level : {Level::kConservative, Level::kBalanced, Level::kAggressive}) {
     const Gate gate = make_gate(model, {level, {}}, seed);
     const GateReport padded = gate.judge(filled(model, 0, 7.0)).value();
