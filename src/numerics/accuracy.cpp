@@ -122,9 +122,7 @@ Result<Comparison> compare(const Tensor& candidate, const Tensor& baseline, cons
   if (sums.candidate_norm > 0 && sums.reference_norm > 0) {
     result.cosine = sums.dot / std::sqrt(sums.candidate_norm * sums.reference_norm);
   }
-  // Of a few elements one error may be small by luck.
-  const double least = x.size() <= kFewElements ? 10 : x.size() < 1000 ? 3 : 0;
-  const double multiplier = std::max(least, tolerance.multiplier);
+  const double multiplier = x.size() < 1000 ? std::max(3.0, tolerance.multiplier) : tolerance.multiplier;
   // The additive term of the rule, scaled down for small outputs: zeros must not pass for values of 1e-3.
   const double scale = std::min(1.0, std::sqrt(sums.reference_norm / count));
   const double allowed = multiplier * result.baseline_rmse + scale * tolerance.relative / 10;

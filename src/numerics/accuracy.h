@@ -2,7 +2,6 @@
 // that it replaces. A candidate may be as wrong as PyTorch itself is, times a small factor, never more.
 #pragma once
 
-#include <cstddef>
 #include <string>
 
 #include "kpt/status.h"
@@ -20,8 +19,6 @@ struct Tolerance {
 // PyTorch's own figures for the type; exact comparison for integers and bools.
 Tolerance default_tolerance(DType dtype);
 
-inline constexpr std::size_t kFewElements = 10;
-
 struct Comparison {
   bool passed = false;
   double candidate_rmse = 0;           // against fp64
@@ -33,10 +30,10 @@ struct Comparison {
 
 // `candidate` and `baseline` are of one type and shape, `reference` of that shape in float64 (floating types). Passes
 // when all elements agree within the tolerance, or when the candidate's root mean square error against fp64 is at most
-// multiplier × the baseline's + tolerance / 10 × min(1, the reference's size) (the factor is at least 3 for tensors of
-// fewer than 1000 elements and for 16-bit types, and 10 for those of at most kFewElements). NaN and infinity must be
-// where the reference or the baseline has them. Integers, bools and complex numbers must be equal. Fails with
-// kInvalidArgument when types or shapes do not go together.
+// multiplier × the baseline's + tolerance / 10 × min(1, the reference's size) (the factor is 3 for tensors of fewer
+// than 1000 elements and for 16-bit types at least). NaN and infinity must be where the reference or the baseline has
+// them. Integers, bools and complex numbers must be equal. Fails with kInvalidArgument when types or shapes do not go
+// together.
 Result<Comparison> compare(const Tensor& candidate, const Tensor& baseline, const Tensor& reference,
                            const Tolerance& tolerance);
 

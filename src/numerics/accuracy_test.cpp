@@ -50,15 +50,6 @@ TEST(Accuracy, MayBeAsWrongAsPyTorchButNotMuchMore) {
   EXPECT_THAT(failed.reason, testing::HasSubstr("the error against fp64"));
 }
 
-TEST(Accuracy, AFewElementsMayBeUnluckyByMore) {
-  const std::vector<double> few(10, 100);
-  EXPECT_TRUE(judge(std::vector<float>(10, 100.9F), std::vector<float>(10, 100.1F), few).passed);
-  EXPECT_FALSE(judge(std::vector<float>(10, 101.1F), std::vector<float>(10, 100.1F), few).passed);
-  const std::vector<double> more(11, 100);
-  EXPECT_FALSE(judge(std::vector<float>(11, 100.9F), std::vector<float>(11, 100.1F), more).passed);
-  EXPECT_TRUE(judge(std::vector<float>(11, 100.29F), std::vector<float>(11, 100.1F), more).passed);
-}
-
 TEST(Accuracy, NotANumberMustBeWhereTheOthersHaveIt) {
   EXPECT_TRUE(judge({NAN, 1}, {NAN, 1}, {NAN, 1}).passed);
   EXPECT_FALSE(judge({NAN, 1}, {2, 1}, {2, 1}).passed);

@@ -11,6 +11,9 @@
 #include "validation/reference.h"
 
 namespace kpt::pass_runs {
+namespace {
+constexpr std::size_t kFewElements = 10;  // so few that one error may be small by luck
+}
 
 Cpu::Cpu(const std::string& device) {
   const Environment environment = Environment::from_process();
