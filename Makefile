@@ -57,8 +57,8 @@ test: | build ## build and run all tests
 
 .PHONY: lint
 lint: | build ## formatting, clang-tidy, layers, sizes, headers, options, parity
-	$(call configure,cpu-release,-DKPT_TORCH=ON)
-	@tools/lint.sh $(BUILD) "$$(tools/setup_python.sh)"
+	$(call configure,cpu-debug,-DKPT_TORCH=ON)
+	@tools/lint.sh build/cpu-debug$(SUFFIX) "$$(tools/setup_python.sh)"
 
 .PHONY: asan
 asan: | build ## tests under AddressSanitizer and UBSan, without libtorch

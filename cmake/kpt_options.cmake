@@ -21,6 +21,7 @@ kpt_option(KPT_CUDA AUTO "build the CUDA part of the ATen engine (needs a CUDA l
 kpt_option(KPT_PYTHON "" "interpreter whose environment holds libtorch (empty: python3 in PATH)")
 kpt_option(KPT_SANITIZE none "sanitizers to build with" VALUES none address thread)
 kpt_option(KPT_FUZZERS OFF "build the libFuzzer targets (clang only)" VALUES ON OFF)
+kpt_option(KPT_JOIN_SOURCES ON "compile several sources of a module as one: faster from nothing, slower after one edit" VALUES ON OFF)
 kpt_option(KPT_BENCHMARKS OFF "build the benchmarks" VALUES ON OFF)
 
 if(NOT CMAKE_BUILD_TYPE)

@@ -35,7 +35,7 @@ TEST(Crc32c, GivesTheKnownValues) {
 
 TEST(Crc32c, PiecesGiveTheSameAsTheWholeWithAndWithoutInstructions) {
   const auto seed = std::random_device()();
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  SCOPED_TRACE(::testing::Message() << "seed " << seed);
   std::mt19937 random(seed);
   for (int round = 0; round < 200; ++round) {
     std::string text(random() % 300, '\0');

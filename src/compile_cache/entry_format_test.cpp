@@ -45,7 +45,7 @@ TEST(EntryFormat, EveryCutAndEveryFlippedBitIsSeen) {
 
 TEST(EntryFormat, RandomBytesAreNoEntry) {
   const auto seed = std::random_device()();
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  SCOPED_TRACE(::testing::Message() << "seed " << seed);
   std::mt19937 random(seed);
   for (int round = 0; round < 2000; ++round) {
     std::string text = round % 2 == 0 ? "kptcache" : "";
