@@ -17,6 +17,7 @@ set(KPT_LAYER_TABLE
   "passes          3"
   "numerics        4"
   "engines/aten    4"
+  "engines/native  4"
   "engines/xla     4"
   "backends/cpu    5"
   "backends/nvidia 5"

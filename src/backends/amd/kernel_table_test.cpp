@@ -23,7 +23,8 @@ CompileCache open_cache() {
 
 // Families whose lanes work alone: LDS in them is an array that did not stay in registers.
 bool shares_nothing(std::string_view family) {
-  return family == "activation" || family == "convert" || family == "embedding" || family == "rotary";
+  return family == "activation" || family == "convert" || family == "elementwise" || family == "embedding" ||
+         family == "gather" || family == "rotary";
 }
 
 class AmdKernels : public ::testing::TestWithParam<const char*> {};

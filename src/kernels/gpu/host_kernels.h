@@ -19,10 +19,14 @@ struct HostEntry {
 #define KPT_GPU_FAMILIES(X) \
   X(activation)             \
   X(convert)                \
+  X(elementwise)            \
   X(embedding)              \
+  X(gather)                 \
   X(norm)                   \
   X(norm_backward)          \
+  X(product)                \
   X(quantize)               \
+  X(reduce)                 \
   X(rotary)                 \
   X(softmax)                \
   X(transpose)

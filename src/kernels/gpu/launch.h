@@ -19,7 +19,7 @@
 
 namespace kpt::gpu {
 
-inline constexpr std::size_t kMaxArgBytes = 192;
+inline constexpr std::size_t kMaxArgBytes = 384;
 
 struct Launch {
   std::string kernel;  // its name in the family's list, "norm_block_bf16"

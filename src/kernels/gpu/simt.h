@@ -41,6 +41,7 @@ namespace kpt::gpu {
 
 using Int8 = __INT8_TYPE__;
 using UInt8 = __UINT8_TYPE__;
+using Int16 = __INT16_TYPE__;
 using UInt16 = __UINT16_TYPE__;
 using Int32 = __INT32_TYPE__;
 using UInt32 = __UINT32_TYPE__;

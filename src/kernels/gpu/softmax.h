@@ -7,8 +7,8 @@
 
 namespace kpt::gpu {
 
-// output = softmax(input · scale + mask) over the last axis of [batches, heads, queries, width]. A row of which nothing
-// takes part becomes zeros. float32, float16, bfloat16.
+// output = softmax(input · scale + mask) over the last axis of [batches, heads, queries, width]. float32, float16,
+// bfloat16.
 struct SoftmaxCall {
   DType dtype = DType::kFloat32;
   const void* input = nullptr;
@@ -23,6 +23,8 @@ struct SoftmaxCall {
   std::int64_t mask_batch_stride = 0, mask_head_stride = 0, mask_query_stride = 0;
   // A query sees keys up to its own index + causal_offset. With past keys before the queries' own: their number.
   bool causal = false;
+  // A row of which nothing takes part: as aten.softmax has it. Otherwise zeros, as attention has it.
+  bool empty_is_nan = false;
   std::int64_t causal_offset = 0;
 };
 

@@ -21,7 +21,7 @@ enum class MaskKind : Int32 {
 };
 
 // Rows are [batches, heads, queries], the last fastest. output: rows without gaps. A row of which nothing takes part
-// becomes zeros.
+// becomes zeros, or NaN where that is wanted.
 struct SoftmaxArgs {
   const void* input;
   const void* mask;
@@ -33,6 +33,7 @@ struct SoftmaxArgs {
   Int64 causal_offset;                                           // a query sees keys up to its own index plus this
   float scale;
   Int32 causal;
+  Int32 empty_is_nan;
   MaskKind mask_kind;
   Int32 threads;
 };
@@ -76,6 +77,12 @@ KPT_DEVICE void load_scores(const SoftmaxArgs& a, Int64 row, const SoftmaxRow& p
   for (int i = 0; i < V; ++i) x[i] = column + i < place.visible ? x[i] : -infinity();
 }
 
+// What the exponentials are multiplied by; zeros times NaN are NaN.
+KPT_DEVICE float softmax_factor(const SoftmaxArgs& a, float total) {
+  if (total != 0) return 1.0F / total;
+  return a.empty_is_nan != 0 ? __builtin_nanf("") : 0.0F;
+}
+
 template <typename T, int V, int C, bool kBlock, typename L>
 KPT_DEVICE void softmax_in_registers(const SoftmaxArgs& a, L& lane) {
   KPT_SHARED(lane, float, scratch, 2 * kMaxWaves);
@@ -108,7 +115,7 @@ KPT_DEVICE void softmax_in_registers(const SoftmaxArgs& a, L& lane) {
     }
   }
   total = group_sum<kBlock>(lane, total, scratch + kMaxWaves, a.threads);
-  const float factor = total == 0 ? 0.0F : 1.0F / total;
+  const float factor = softmax_factor(a, total);
   KPT_UNROLL
   for (int pass = 0; pass < C; ++pass) {
     const Int64 column = (first + pass * step) * V;
@@ -138,7 +145,7 @@ KPT_DEVICE void softmax_streamed(const SoftmaxArgs& a, L& lane) {
   const float base = greatest == -infinity() ? 0.0F : greatest;
   total = own == -infinity() ? 0.0F : total * exponential(own - base);
   total = block_sum(lane, total, scratch + kMaxWaves, a.threads);
-  const float factor = total == 0 ? 0.0F : 1.0F / total;
+  const float factor = softmax_factor(a, total);
   T* output = static_cast<T*>(a.output) + row * a.width;
   for (Int64 column = lane.thread(); column < a.width; column += a.threads) {
     load_scores<T, 1>(a, row, place, column, x);

@@ -63,6 +63,7 @@ Result<Plan> plan_softmax(const SoftmaxCall& call, const DeviceShape& device) {
   // A greater offset hides nothing, a smaller one everything; in this range index + offset cannot overflow.
   args.causal_offset = std::clamp(call.causal_offset, -call.queries - 1, call.width);
   args.causal = call.causal ? 1 : 0;
+  args.empty_is_nan = call.empty_is_nan ? 1 : 0;
   args.scale = call.scale;
 
   const std::string type(type_suffix(call.dtype));

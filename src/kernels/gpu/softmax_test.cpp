@@ -114,6 +114,22 @@ TEST_P(Softmax, RowsWithoutAnyKeyAreZerosAndNanShows) {
   }
 }
 
+TEST_P(Softmax, RowsWithoutAnyKeyAreNanWhereThatIsWanted) {
+  for (const std::int64_t width : {8, 7, 2048}) {  // one for each kernel
+    SoftmaxCall call;
+    call.queries = 1;
+    call.width = call.input_stride = width;
+    call.empty_is_nan = true;
+    Buffer input(*device_, DType::kFloat32, width);
+    Buffer output(*device_, DType::kFloat32, width);
+    for (std::int64_t i = 0; i < width; ++i) input.floats()[i] = -std::numeric_limits<float>::infinity();
+    call.input = input.data();
+    call.output = output.data();
+    run(plan_softmax(call, shape()));
+    for (std::int64_t i = 0; i < width; ++i) ASSERT_TRUE(std::isnan(output.get(i))) << width;
+  }
+}
+
 TEST_P(Softmax, LargeScoresDoNotOverflow) {
   Buffer input(*device_, DType::kFloat32, 9);
   Buffer output(*device_, DType::kFloat32, 9);

@@ -1,0 +1,214 @@
+#include "backends/amd/amd_backend.h"
+
+#include <algorithm>
+#include <deque>
+#include <mutex>
+
+#include <fmt/format.h>
+
+#include "backends/amd/architecture.h"
+#include "backends/amd/detect_amd.h"
+#include "backends/amd/hip_machine.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "engines/native/native_executable.h"
+#include "engines/native/native_program.h"
+
+namespace kpt {
+namespace {
+
+// How long a copy may take that somebody waits for.
+constexpr std::chrono::minutes kCopyLimit{10};
+
+constexpr std::string_view kOwnTargets[] = {"kpt.add_norm.default", "kpt.attention.default", "kpt.glu.default",
+                                            "kpt.linear.default", "kpt.rotary.default"};
+
+class AmdTarget final : public Target {
+ public:
+  explicit AmdTarget(const AmdArchitecture& architecture)
+      : name_("amd:" + std::string(architecture.gfx_target)), architecture_(architecture) {
+    capabilities_.raw_pointers = true;
+    capabilities_.dynamic_shapes = true;
+    capabilities_.whole_graph_only = true;
+    capabilities_.alignment_bytes = native::kBlockAlignment;
+    capabilities_.dtypes = {DType::kBool,  DType::kUInt8,   DType::kInt8,     DType::kInt16,  DType::kInt32,
+                            DType::kInt64, DType::kFloat16, DType::kBFloat16, DType::kFloat32};
+    // Only where our product uses the matrix cores; RDNA's are not connected.
+    if (traits().matrix_cores) capabilities_.matrix_dtypes = {DType::kBFloat16, DType::kFloat16};
+    capabilities_.own_operators.assign(std::begin(kOwnTargets), std::end(kOwnTargets));
+    capabilities_.features = {std::string(architecture.gfx_target), to_lower(architecture.name)};
+  }
+
+  std::string_view name() const override { return name_; }
+  const Capabilities& capabilities() const override { return capabilities_; }
+  std::string_view gfx_target() const { return architecture_.gfx_target; }
+
+  Result<std::vector<Support>> supports(const ir::Graph& graph) const override {
+    return native::check_nodes(graph, traits());
+  }
+  Result<std::unique_ptr<Program>> compile(ir::Graph graph) const override {
+    return native::NativeProgram::make(name_, std::move(graph), traits());
+  }
+  Result<std::unique_ptr<Program>> deserialize(std::string_view bytes) const override {
+    return native::NativeProgram::deserialize(name_, bytes);
+  }
+
+ private:
+  // Compute units do not matter to what a target can do.
+  native::Traits traits() const { return native_traits(architecture_, 0); }
+
+  std::string name_;
+  const AmdArchitecture& architecture_;
+  Capabilities capabilities_;
+};
+
+class AmdDevice final : public Device {
+ public:
+  AmdDevice(const Target& target, DeviceInfo info, HipDevice device, int compute_units, const KernelSource& kernels)
+      : target_(target), info_(std::move(info)), machine_(info_.name, std::move(device), compute_units, kernels) {}
+
+  const DeviceInfo& info() const override { return info_; }
+  const Target& target() const override { return target_; }
+  native::Machine& machine() { return machine_; }
+
+  Result<Tensor> allocate(DType dtype, std::span<const std::int64_t> dims) override {
+    if (dims.size() > kMaxRank) {
+      return Status(StatusCode::kInvalidArgument, fmt::format("a tensor of rank {} has too many axes", dims.size()));
+    }
+    const auto count = count_elements(dims);
+    if (!count) return Status(StatusCode::kInvalidArgument, "a tensor has extents without a product");
+    std::size_t bytes = 0;
+    if (__builtin_mul_overflow(static_cast<std::size_t>(*count), element_bytes(dtype), &bytes)) {
+      return Status(StatusCode::kInvalidArgument, "a tensor has more bytes than can be counted");
+    }
+    KPT_ASSIGN_OR_RETURN(auto buffer, machine_.allocate(std::max<std::size_t>(bytes, 1)));
+    return Tensor::unchecked(std::move(buffer), dtype, dims, contiguous_strides(dims), 0);
+  }
+
+  Result<Tensor> upload(const Tensor& host) override {
+    Tensor dense = host;
+    if (!host.is_contiguous()) {
+      KPT_ASSIGN_OR_RETURN(dense, host.contiguous_copy());
+    }
+    KPT_ASSIGN_OR_RETURN(Tensor tensor, allocate(host.dtype(), host.dims()));
+    KPT_ASSIGN_OR_RETURN(const auto stream, machine_.make_stream());
+    KPT_RETURN_IF_ERROR(stream->copy_to_device(tensor.data(), dense.data(), dense.bytes()));
+    KPT_RETURN_IF_ERROR(stream->synchronize(kCopyLimit));
+    return tensor;
+  }
+
+  Result<Tensor> download(const Tensor& tensor) override {
+    if (tensor.defined() && tensor.device() == "cpu") return tensor;
+    if (tensor.device() != info_.name || !tensor.is_contiguous()) {
+      return Status(StatusCode::kInvalidArgument,
+                    fmt::format("{} is not a tensor without gaps on {}", tensor.to_string(), info_.name));
+    }
+    KPT_ASSIGN_OR_RETURN(Tensor host, Tensor::empty(tensor.dtype(), tensor.dims()));
+    KPT_ASSIGN_OR_RETURN(const auto stream, machine_.make_stream());
+    KPT_RETURN_IF_ERROR(stream->copy_to_host(host.data(), tensor.data(), host.bytes()));
+    KPT_RETURN_IF_ERROR(stream->synchronize(kCopyLimit));
+    return host;
+  }
+
+ private:
+  const Target& target_;
+  DeviceInfo info_;
+  HipMachine machine_;
+};
+
+class AmdBackend final : public Backend {
+ public:
+  AmdBackend(const BackendContext& context, AmdBackendParts parts)
+      : detection_(context.detection), parts_(std::move(parts)) {
+    if (!parts_.detect) parts_.detect = detect_amd;
+    if (!parts_.kernels) {
+      parts_.kernels = [store = std::make_shared<KernelStore>(context)](std::string_view family,
+                                                                        std::string_view gfx_target) {
+        return store->get(family, gfx_target);
+      };
+    }
+    for (const AmdArchitecture& architecture : amd_architectures()) targets_.emplace_back(architecture);
+  }
+
+  std::string_view name() const override { return "amd"; }
+
+  std::vector<const Target*> targets() const override {
+    std::vector<const Target*> all;
+    for (const AmdTarget& target : targets_) all.push_back(&target);
+    return all;
+  }
+
+  // A machine without a GPU that can be used has no devices; find_device() says why.
+  Result<std::vector<Device*>> devices() override {
+    const std::lock_guard lock(mutex_);
+    if (devices_.empty()) KPT_RETURN_IF_ERROR(find_devices());
+    std::vector<Device*> all;
+    for (AmdDevice& device : devices_) all.push_back(&device);
+    return all;
+  }
+
+  Result<std::unique_ptr<Executable>> load(std::shared_ptr<const Program> program, const Weights& weights,
+                                           std::span<Device* const> devices) override {
+    AmdDevice* const device = devices.size() == 1 ? find_own(devices[0]) : nullptr;
+    if (device == nullptr) {
+      return Status(StatusCode::kInvalidArgument, "the amd backend loads a program on one device of its own");
+    }
+    if (program->target() != device->target().name()) {
+      return Status(StatusCode::kInvalidArgument,
+                    fmt::format("a program for {} cannot be loaded on {}, which is {}", program->target(),
+                                device->info().name, device->target().name()));
+    }
+    return native::NativeExecutable::load(static_cast<const native::NativeProgram&>(*program).shared_graph(), weights,
+                                          device->machine());
+  }
+
+ private:
+  AmdDevice* find_own(const Device* device) {
+    const std::lock_guard lock(mutex_);
+    for (AmdDevice& own : devices_) {
+      if (&own == device) return &own;
+    }
+    return nullptr;
+  }
+
+  // The runtime is asked in a child process first: it is known to abort on GPUs newer than itself.
+  Status find_devices() {
+    const AmdReport report = parts_.detect(detection_);
+    if (report.finding.presence != Presence::kPresent) return {};
+    KPT_ASSIGN_OR_RETURN(const auto runtime, HipRuntime::open(parts_.libraries));
+    Status refused;
+    for (const AmdGpu& gpu : report.gpus) {
+      auto device = HipRuntime::open_device(runtime, gpu.index);
+      if (!device.ok()) {
+        refused = device.status();
+        // Others may still be of use.
+        log::warn("an AMD GPU is left out",
+                  {{"gpu", std::to_string(gpu.index)}, {"reason", device.status().message()}});
+        continue;
+      }
+      const auto target = std::ranges::find(targets_, device->architecture().gfx_target,
+                                            [](const AmdTarget& t) { return t.gfx_target(); });
+      devices_.emplace_back(*target,
+                            DeviceInfo{fmt::format("amd:{}", gpu.index), gpu.name,
+                                       gpu.gfx_target + " " + gpu.architecture, gpu.memory_total_bytes, true, ""},
+                            std::move(device).value(), gpu.compute_units, parts_.kernels);
+    }
+    return devices_.empty() ? refused : Status();
+  }
+
+  DetectionContext detection_;
+  AmdBackendParts parts_;
+  std::deque<AmdTarget> targets_;  // a deque, because targets and devices do not move
+  std::mutex mutex_;
+  std::deque<AmdDevice> devices_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_amd_backend(const BackendContext& context) { return make_amd_backend(context, {}); }
+
+std::unique_ptr<Backend> make_amd_backend(const BackendContext& context, AmdBackendParts parts) {
+  return std::make_unique<AmdBackend>(context, std::move(parts));
+}
+
+}  // namespace kpt

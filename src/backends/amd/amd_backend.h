@@ -1,0 +1,28 @@
+// AMD GPUs as devices "amd:0", "amd:1", …, through planned launches of our own kernels (engines/native).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/amd/hip_api.h"
+#include "backends/amd/kernel_store.h"
+#include "device/backend_context.h"
+#include "device/execution.h"
+#include "device/hardware.h"
+
+namespace kpt {
+
+// Opens nothing yet. Targets are there without any GPU: "amd:gfx942" and the other rows of architecture.h.
+std::unique_ptr<Backend> make_amd_backend(const BackendContext& context);
+
+// The same with another runtime and kernels from elsewhere: what tests are made of.
+struct AmdBackendParts {
+  std::vector<std::string> libraries = hip_library_names();
+  std::function<AmdReport(const DetectionContext&)> detect;  // empty: detect_amd()
+  KernelSource kernels;                                      // empty: KernelStore
+};
+std::unique_ptr<Backend> make_amd_backend(const BackendContext& context, AmdBackendParts parts);
+
+}  // namespace kpt

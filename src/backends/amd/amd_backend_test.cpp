@@ -1,0 +1,271 @@
+// A layer of a transformer on "amd:0" of the test libamdhip64, whose kernels run through the host mapping: every call
+// of the runtime told to fail. tests/execution/amd_test.cpp holds the results of a BERT against fp64.
+#include "backends/amd/amd_backend.h"
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <utility>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "backends/amd/test_gpu.h"
+#include "base/dynamic_library.h"
+#include "ir/text.h"
+
+namespace kpt {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+const std::string kFake = KPT_BUILD_DIR "/fakes/amd/libamdhip64.so.6";
+
+constexpr const char* kTransformer = R"(kpt_graph 1
+parameter table: float32[11, 8] "table"
+parameter norm_w: float32[8] "norm.weight"
+parameter norm_b: float32[8] "norm.bias"
+parameter qw: float32[8, 8] "q.weight"
+parameter kw: float32[8, 8] "k.weight"
+parameter vw: float32[8, 8] "v.weight"
+parameter ow: float32[8, 8] "o.weight"
+parameter ob: float32[8] "o.bias"
+parameter uw: float32[12, 8] "up.weight"
+parameter ub: float32[12] "up.bias"
+parameter dw: float32[8, 12] "down.weight"
+input ids: int64[1, 3]
+input mask: int64[1, 3]
+rows: float32[1, 3, 8] = aten.embedding.default(weight=%table, indices=%ids)
+norm: float32[1, 3, 8] = aten.layer_norm.default(input=%rows, normalized_shape=[8], weight=%norm_w, bias=%norm_b)
+q: float32[1, 3, 8] = aten.linear.default(input=%norm, weight=%qw)
+k: float32[1, 3, 8] = aten.linear.default(input=%norm, weight=%kw)
+v: float32[1, 3, 8] = aten.linear.default(input=%norm, weight=%vw)
+q4: float32[1, 3, 2, 4] = aten.view.default(self=%q, size=[1, 3, 2, 4])
+k4: float32[1, 3, 2, 4] = aten.view.default(self=%k, size=[1, 3, 2, 4])
+v4: float32[1, 3, 2, 4] = aten.view.default(self=%v, size=[1, 3, 2, 4])
+qt: float32[1, 2, 3, 4]{strides=[24, 4, 8, 1]} = aten.transpose.int(self=%q4, dim0=1, dim1=2)
+kt: float32[1, 2, 3, 4]{strides=[24, 4, 8, 1]} = aten.transpose.int(self=%k4, dim0=1, dim1=2)
+vt: float32[1, 2, 3, 4]{strides=[24, 4, 8, 1]} = aten.transpose.int(self=%v4, dim0=1, dim1=2)
+kept: bool[1, 3] = aten.ne.Scalar(self=%mask, other=0)
+kept4: bool[1, 1, 1, 3] = aten.view.default(self=%kept, size=[1, 1, 1, 3])
+a: float32[1, 2, 3, 4]{strides=[24, 4, 8, 1]} = aten.scaled_dot_product_attention.default(query=%qt, key=%kt, value=%vt, attn_mask=%kept4)
+at: float32[1, 3, 2, 4] = aten.transpose.int(self=%a, dim0=1, dim1=2)
+flat: float32[1, 3, 8] = aten.reshape.default(self=%at, shape=[1, 3, 8])
+o: float32[1, 3, 8] = aten.linear.default(input=%flat, weight=%ow, bias=%ob)
+sum: float32[1, 3, 8] = aten.add.Tensor(self=%o, other=%rows)
+up: float32[1, 3, 12] = aten.linear.default(input=%sum, weight=%uw, bias=%ub)
+act: float32[1, 3, 12] = aten.gelu.default(self=%up)
+down: float32[1, 3, 8] = aten.linear.default(input=%act, weight=%dw)
+out: float32[1, 3, 8] = aten.add.Tensor(self=%down, other=%sum)
+output %out "output"
+)";
+
+class AmdBackendTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto library = DynamicLibrary::open(kFake);
+    ASSERT_TRUE(library.ok()) << library.status().to_string();
+    live_ = library->find<std::size_t (*)()>("fake_hip_live");
+    calls_ = library->find<const char* (*)()>("fake_hip_calls");
+    reset_ = library->find<void (*)()>("fake_hip_reset");
+    ASSERT_TRUE(live_ != nullptr && calls_ != nullptr && reset_ != nullptr);
+    reset_();
+    order();
+    backend_ = gpu_.make_backend();
+    make_model();
+  }
+  void TearDown() override {
+    backend_.reset();
+    EXPECT_EQ(live_(), leaked_) << "objects were not given back";
+    reset_();
+  }
+
+  void order(const std::string& orders = "", std::size_t memory = 64U << 20U) { gpu_.order(orders, memory); }
+  void make_model() {
+    graph_ = ir::read_graph(kTransformer).value();
+    std::mt19937 random(7);
+    std::normal_distribution<float> normal(0, 0.2F);
+    for (const ir::GraphInput& input : graph_.inputs) {
+      const ir::TensorType& type = graph_.at(input.value).tensor;
+      Dims dims;
+      for (const ir::Expr& dim : type.dims) dims.push_back(*dim.constant());
+      const Tensor tensor = Tensor::empty(type.dtype, dims).value();
+      if (type.dtype == DType::kFloat32) {
+        for (float& value : tensor.elements<float>()) value = normal(random);
+      } else {
+        for (std::int64_t& value : tensor.elements<std::int64_t>()) {
+          value = static_cast<std::int64_t>(random() % 2);
+        }
+      }
+      if (input.kind == ir::InputKind::kUser) {
+        inputs_.push_back(tensor);
+      } else {
+        weights_.emplace(input.name, tensor);
+      }
+    }
+  }
+  Result<std::unique_ptr<Executable>> load() {
+    KPT_ASSIGN_OR_RETURN(const auto devices, backend_->devices());
+    if (devices.empty()) return Status(StatusCode::kDeviceNotAvailable, "no device");
+    KPT_ASSIGN_OR_RETURN(auto program, devices[0]->target().compile(graph_));
+    return backend_->load(std::move(program), weights_, std::span(devices).first(1));
+  }
+  Status run(Executable& executable, std::vector<Tensor>& outputs,
+             std::chrono::milliseconds limit = std::chrono::seconds(60)) {
+    RunContext context;
+    context.deadline = std::chrono::steady_clock::now() + limit;
+    return executable.run(context, inputs_, outputs);
+  }
+  Status load_and_run(std::vector<Tensor>& outputs) {
+    KPT_ASSIGN_OR_RETURN(const auto executable, load());
+    return run(*executable, outputs);
+  }
+
+  testing::TestGpu gpu_{"gfx942"};
+  std::size_t leaked_ = 0;
+  std::size_t (*live_)() = nullptr;
+  const char* (*calls_)() = nullptr;
+  void (*reset_)() = nullptr;
+  std::unique_ptr<Backend> backend_;
+  ir::Graph graph_;
+  Weights weights_;
+  std::vector<Tensor> inputs_;
+};
+
+bool same(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  return std::ranges::equal(a, b, [](const Tensor& x, const Tensor& y) {
+    return x.dims() == y.dims() && std::memcmp(x.data(), y.data(), x.bytes()) == 0;
+  });
+}
+
+void expect_failure_of(const Status& status, std::string_view call) {
+  EXPECT_FALSE(status.ok()) << call;
+  EXPECT_THAT(status.message(), HasSubstr(fmt::format("{} failed", call)));
+  EXPECT_EQ(status.vendor(), Vendor::kAmd);
+}
+
+TEST_F(AmdBackendTest, TargetsAreThereWithoutAGpu) {
+  std::vector<std::string> names;
+  for (const Target* target : backend_->targets()) names.emplace_back(target->name());
+  EXPECT_THAT(names, Contains("amd:gfx942"));
+  EXPECT_THAT(names, Contains("amd:gfx1100"));
+  for (const Target* target : backend_->targets()) {
+    const auto answers = target->supports(graph_);
+    ASSERT_TRUE(answers.ok());
+    EXPECT_TRUE(std::ranges::all_of(*answers, &Support::supported)) << target->name();
+    const bool cdna =
+        target->name() == "amd:gfx90a" || target->name() == "amd:gfx942" || target->name() == "amd:gfx950";
+    EXPECT_EQ(!target->capabilities().matrix_dtypes.empty(), cdna) << target->name();
+  }
+}
+
+TEST_F(AmdBackendTest, ProgramsComeBackFromTheirBytes) {
+  const Target* const target = backend_->targets().front();
+  const auto program = target->compile(graph_);
+  ASSERT_TRUE(program.ok()) << program.status().to_string();
+  const std::string bytes = (*program)->serialize().value();
+  EXPECT_EQ(target->deserialize(bytes).value()->graph(), graph_);
+  EXPECT_EQ(backend_->targets().back()->deserialize(bytes).status().code(), StatusCode::kVersionMismatch);
+  EXPECT_EQ(target->deserialize("text").status().code(), StatusCode::kCorruptData);
+}
+
+TEST_F(AmdBackendTest, TensorsGoUpAndComeBack) {
+  Device& device = *backend_->devices().value().front();
+  EXPECT_EQ(device.info().name, "amd:0");
+  const Tensor& host = weights_.begin()->second;
+  const auto up = device.upload(host);
+  ASSERT_TRUE(up.ok()) << up.status().to_string();
+  EXPECT_EQ(up->device(), "amd:0");
+  EXPECT_TRUE(same({host}, {device.download(*up).value()}));
+}
+
+// Each call told to fail before anything is opened, in the middle of a run, and not at all afterwards.
+TEST_F(AmdBackendTest, EveryCallMayFailAndTheNextRunIsRight) {
+  std::vector<Tensor> wanted;
+  ASSERT_TRUE(load_and_run(wanted).ok());
+  {
+    const auto executable = load();
+    ASSERT_TRUE(executable.ok()) << executable.status().to_string();
+    for (const char* call : {"hipMemcpyAsync", "hipMemsetAsync", "hipModuleLaunchKernel", "hipSetDevice"}) {
+      SCOPED_TRACE(call);
+      order(fmt::format(R"("calls": {{"{}": 1}},)", call));
+      std::vector<Tensor> outputs;
+      expect_failure_of(run(**executable, outputs), call);
+      order();
+      ASSERT_TRUE(run(**executable, outputs).ok());
+      EXPECT_TRUE(same(outputs, wanted));
+    }
+  }
+  for (const char* call :
+       {"hipInit", "hipGetDeviceCount", "hipSetDevice", "hipMalloc", "hipDeviceGetStreamPriorityRange",
+        "hipStreamCreateWithPriority", "hipModuleLoadData", "hipModuleGetFunction", "hipMemcpyAsync", "hipMemsetAsync",
+        "hipModuleLaunchKernel", "hipStreamQuery"}) {
+    SCOPED_TRACE(call);
+    for (const int code : {1, 2, 719}) {
+      const auto kept = std::exchange(backend_, gpu_.make_backend());
+      order(fmt::format(R"("calls": {{"{}": {}}},)", call, code));
+      std::vector<Tensor> outputs;
+      expect_failure_of(load_and_run(outputs), call);
+      order();
+      const Status again = load_and_run(outputs);
+      ASSERT_TRUE(again.ok()) << again.to_string();
+      EXPECT_TRUE(same(outputs, wanted));
+    }
+  }
+}
+
+TEST_F(AmdBackendTest, MemoryThatEndsSaysWhatIsNeededAndFree) {
+  order("", 1000);
+  std::vector<Tensor> outputs;
+  const Status status = load_and_run(outputs);
+  EXPECT_EQ(status.code(), StatusCode::kOutOfMemory);
+  EXPECT_THAT(status.message(), HasSubstr("1000 of 1000 bytes are free"));
+  EXPECT_THAT(status.to_string(), HasSubstr("needed_bytes="));
+  EXPECT_EQ(status.vendor(), Vendor::kAmd);
+  order();
+  EXPECT_TRUE(load_and_run(outputs).ok());
+}
+
+TEST_F(AmdBackendTest, ARunThatDoesNotEndMeetsItsLimitAndTheNextIsRight) {
+  const auto executable = load();
+  ASSERT_TRUE(executable.ok()) << executable.status().to_string();
+  std::vector<Tensor> wanted;
+  ASSERT_TRUE(run(**executable, wanted).ok());
+  order(R"("kernel_hangs": true,)");
+  std::vector<Tensor> outputs;
+  const Status status = run(**executable, outputs, std::chrono::milliseconds(100));
+  EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded) << status.to_string();
+  order();
+  ASSERT_TRUE(run(**executable, outputs).ok());
+  EXPECT_TRUE(same(outputs, wanted));
+  leaked_ = 3;  // the arena and the stream of the run that never ended, and the weights that it reads
+}
+
+TEST_F(AmdBackendTest, AKernelThatFailsIsReported) {
+  const auto executable = load();
+  ASSERT_TRUE(executable.ok()) << executable.status().to_string();
+  order(R"("kernel_faults": true,)");
+  std::vector<Tensor> outputs;
+  const Status status = run(**executable, outputs);
+  EXPECT_EQ(status.code(), StatusCode::kKernel) << status.to_string();
+  expect_failure_of(status, "hipStreamQuery");
+  // The device stays unusable: the next run says so too.
+  order();
+  EXPECT_EQ(run(**executable, outputs).code(), StatusCode::kKernel);
+  leaked_ = 5;  // arenas and streams of two runs of which nobody knows that they ended, and their weights
+}
+
+TEST_F(AmdBackendTest, ADeviceOfAnotherTargetIsRefused) {
+  Device* const device = backend_->devices().value().front();
+  auto program = backend_->targets().front()->compile(graph_);
+  ASSERT_TRUE(program.ok());
+  Device* const devices[] = {device};
+  const auto loaded = backend_->load(std::move(*program), weights_, devices);
+  EXPECT_EQ(loaded.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(loaded.status().message(), HasSubstr("cannot be loaded on amd:0, which is amd:gfx942"));
+}
+
+}  // namespace
+}  // namespace kpt

@@ -1,0 +1,96 @@
+#include "backends/amd/hip_machine.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+namespace kpt {
+namespace {
+
+class HipBuffer final : public Buffer {
+ public:
+  HipBuffer(std::string device, HipMemory memory) : device_(std::move(device)), memory_(std::move(memory)) {}
+  void* data() const override { return memory_.data(); }
+  std::size_t bytes() const override { return memory_.bytes(); }
+  std::string_view device() const override { return device_; }
+
+ private:
+  std::string device_;
+  HipMemory memory_;
+};
+
+class MachineStream final : public native::Stream {
+ public:
+  explicit MachineStream(HipStream stream) : stream_(std::move(stream)) {}
+  Status copy_to_device(void* target, const void* source, std::size_t bytes) override {
+    return stream_.copy_to_device(target, source, bytes);
+  }
+  Status copy_to_host(void* target, const void* source, std::size_t bytes) override {
+    return stream_.copy_to_host(target, source, bytes);
+  }
+  Status copy_on_device(void* target, const void* source, std::size_t bytes) override {
+    return stream_.copy_on_device(target, source, bytes);
+  }
+  Status clear(void* target, std::size_t bytes) override { return stream_.fill(target, 0, bytes); }
+  Status launch(gpu::Launcher& launcher, const gpu::Launch& launch) override {
+    return launcher.launch(launch, stream_.get());
+  }
+  Status synchronize(std::chrono::milliseconds limit) override { return stream_.synchronize(limit); }
+
+ private:
+  HipStream stream_;
+};
+
+}  // namespace
+
+native::Traits native_traits(const AmdArchitecture& architecture, int compute_units) {
+  native::Traits traits;
+  traits.shape.wave = architecture.wavefront_size;
+  // A hint for how many blocks to start; no kernel of a planned launch depends on it.
+  traits.shape.multiprocessors = std::max(compute_units, 1);
+  const auto families = gpu::kernel_families();
+  const auto matrix = std::ranges::find(families, std::string_view("matrix"), &gpu::KernelFamily::name);
+  traits.matrix_cores = matrix != families.end() && runs_family(architecture, *matrix);
+  return traits;
+}
+
+HipMachine::HipMachine(std::string name, HipDevice device, int compute_units, KernelSource kernels)
+    : name_(std::move(name)),
+      device_(std::move(device)),
+      traits_(native_traits(device_.architecture(), compute_units)),
+      kernels_(std::move(kernels)) {}
+
+Result<std::shared_ptr<Buffer>> HipMachine::allocate(std::size_t bytes) {
+  auto memory = device_.allocate(bytes);
+  if (memory.ok()) return std::shared_ptr<Buffer>(std::make_shared<HipBuffer>(name_, std::move(memory).value()));
+  Status status = memory.status();
+  if (status.code() != StatusCode::kOutOfMemory) return status;
+  status.with("needed_bytes", std::to_string(bytes));
+  const auto info = device_.memory_info();
+  if (!info.ok()) return status;
+  return Status(StatusCode::kOutOfMemory,
+                fmt::format("{}; {} of {} bytes are free", status.message(), info->free_bytes, info->total_bytes),
+                Vendor::kAmd)
+      .with("needed_bytes", std::to_string(bytes))
+      .with("free_bytes", std::to_string(info->free_bytes));
+}
+
+Result<std::unique_ptr<native::Stream>> HipMachine::make_stream() {
+  KPT_ASSIGN_OR_RETURN(HipStream stream, device_.make_stream());
+  return std::unique_ptr<native::Stream>(std::make_unique<MachineStream>(std::move(stream)));
+}
+
+Result<gpu::Launcher*> HipMachine::load_family(std::string_view family) {
+  const std::lock_guard lock(mutex_);
+  if (const auto found = launchers_.find(family); found != launchers_.end()) {
+    return static_cast<gpu::Launcher*>(found->second.get());
+  }
+  KPT_ASSIGN_OR_RETURN(const std::string object, kernels_(family, device_.architecture().gfx_target));
+  KPT_ASSIGN_OR_RETURN(auto launcher, HipLauncher::make(device_, traits_.shape.multiprocessors, std::array{object}));
+  gpu::Launcher* const result = launcher.get();
+  launchers_.emplace(family, std::move(launcher));
+  return result;
+}
+
+}  // namespace kpt

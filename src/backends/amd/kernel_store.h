@@ -1,0 +1,41 @@
+// Our kernels as code objects for one gfx target, by family: from the cache between processes, else compiled.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "backends/amd/hip_compiler.h"
+#include "compile_cache/compile_cache.h"
+#include "device/backend_context.h"
+#include "kpt/status.h"
+
+namespace kpt {
+
+// Gives the code object of a family of kernels for a gfx target. Thread safe.
+using KernelSource = std::function<Result<std::string>(std::string_view family, std::string_view gfx_target)>;
+
+// By the compiler that find_hip_compiler() finds, looked for when first needed. Fails as it and compile_hip() do.
+class KernelStore {
+ public:
+  explicit KernelStore(const BackendContext& context);
+  Result<std::string> get(std::string_view family, std::string_view gfx_target);
+
+ private:
+  Status open(std::string_view gfx_target);
+
+  Environment environment_;
+  std::filesystem::path cache_folder_;
+  std::uint64_t cache_bytes_;
+  std::mutex mutex_;
+  std::optional<CompileCache> cache_;
+  std::map<std::string, std::unique_ptr<HipCompileCache>, std::less<>> compilers_;  // by target
+};
+
+}  // namespace kpt

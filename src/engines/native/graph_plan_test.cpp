@@ -1,0 +1,119 @@
+#include "engines/native/graph_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engines/native/host_machine.h"
+#include "ir/text.h"
+
+namespace kpt::native {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+ir::Graph read(const std::string& text) { return ir::read_graph(text).value(); }
+
+Result<GraphPlan> plan(const ir::Graph& graph) {
+  const testing::HostMachine machine(64);
+  return plan_graph(graph, {}, machine.traits());
+}
+
+// All nodes without a kernel, each with its reason; what stands between them does not hide them.
+TEST(GraphPlan, EveryNodeWithoutAKernelIsListed) {
+  const ir::Graph graph = read(R"(kpt_graph 1
+values x, cumsum, add, pow, out
+input x: float32[2, 3]
+cumsum: float32[2, 3] = aten.cumsum.default(self=%x, dim=1)
+add: float32[2, 3] = aten.add.Tensor(self=%cumsum, other=%x)
+pow: float32[2, 3] = aten.pow.Tensor_Scalar(self=%add, exponent=3.5)
+out: float64[2, 3] = aten.to.dtype(self=%pow, dtype=dtype(float64))
+output %out "output"
+)");
+  const auto failed = plan(graph);
+  ASSERT_EQ(failed.status().code(), StatusCode::kUnsupported);
+  EXPECT_EQ(failed.status().message(),
+            "3 of 4 nodes have no kernel of ours: 'cumsum' aten.cumsum.default: no kernel of ours computes it; "
+            "'pow' aten.pow.Tensor_Scalar: there are powers of 2, 3, 0.5 and -0.5, not of 3.5; "
+            "'out' aten.to.dtype: elementwise: no kernel for float64");
+  const testing::HostMachine machine(64);
+  const auto answers = check_nodes(graph, machine.traits());
+  ASSERT_EQ(answers.size(), 4U);
+  EXPECT_FALSE(answers[0].supported);
+  EXPECT_TRUE(answers[1].supported);
+}
+
+// Kernels write as many elements as the arguments say: results for which the file says another size are refused.
+TEST(GraphPlan, ExtentsOfTheFileThatDoNotFitAreRefused) {
+  const char* const inputs = R"(input x: float32[4, 6]
+input w: float32[5, 6]
+input b: float32[7]
+input v: float32[6]
+input i: int64[3]
+input q: float32[2, 4, 8, 16]
+input k: float32[1, 4, 8, 16]
+)";
+  const char* const nodes[] = {
+      "float32[1, 1] = aten.linear.default(input=%x, weight=%w)",
+      "float32[4, 5] = aten.linear.default(input=%x, weight=%w, bias=%b)",
+      "float32[4, 4] = aten.addmm.default(self=%v, mat1=%x, mat2=%w)",
+      "float32[1, 6] = aten.layer_norm.default(input=%x, normalized_shape=[6])",
+      "float32[4, 6] = aten.layer_norm.default(input=%x, normalized_shape=[5])",
+      "float32[4, 6] = aten.layer_norm.default(input=%x, normalized_shape=[6], weight=%b)",
+      "float32[4, 2] = aten.softmax.int(self=%x, dim=-1)",
+      "float32[2] = aten.sum.dim_IntList(self=%x, dim=[1])",
+      "float32[3, 2] = aten.embedding.default(weight=%x, indices=%i)",
+      "float32[3, 9] = aten.index_select.default(self=%x, dim=0, index=%i)",
+      "float32[3, 9] = aten.index.Tensor(self=%x, indices=[%i])",
+      "float32[4, 4] = aten.permute.default(self=%x, dims=[0, 0])",
+      "float32[4, 5] = aten.slice.Tensor(self=%x, dim=1, start=0, end=6, step=-4)",
+      "float32[4, 5] = aten.slice.Tensor(self=%x, dim=1, start=0, end=6, step=4611686018427387904)",
+      "float32[2, 4, 8, 16] = aten.scaled_dot_product_attention.default(query=%q, key=%q, value=%k)",
+  };
+  for (const char* const node : nodes) {
+    SCOPED_TRACE(node);
+    const auto graph =
+        ir::read_graph(std::string("kpt_graph 1\n") + inputs + "out: " + node + "\noutput %out \"output\"\n");
+    ASSERT_TRUE(graph.ok()) << graph.status().message();
+    EXPECT_EQ(plan(*graph).status().code(), StatusCode::kUnsupported);
+  }
+}
+
+TEST(GraphPlan, WrittenBuffersAreRefused) {
+  const auto failed = plan(read(R"(kpt_graph 1
+values b, x, sum
+buffer b: float32[2] "count"
+input x: float32[2]
+sum: float32[2] = aten.add.Tensor(self=%b, other=%x)
+buffer_mutation %sum "count"
+output %sum "output"
+)"));
+  EXPECT_EQ(failed.status().code(), StatusCode::kUnsupported);
+  EXPECT_THAT(failed.status().message(), HasSubstr("writes 'count'"));
+}
+
+TEST(GraphPlan, ViewsAreNoLaunchesAndMemoryIsUsedAgain) {
+  const auto made = plan(read(R"(kpt_graph 1
+values x, t, r, a, b, c, d
+input x: float32[2, 64, 32]
+t: float32[2, 32, 64]{strides=[2048, 1, 32]} = aten.transpose.int(self=%x, dim0=1, dim1=2)
+r: float32[2, 64, 32] = aten.transpose.int(self=%t, dim0=1, dim1=2)
+a: float32[2, 64, 32] = aten.relu.default(self=%r)
+b: float32[2, 64, 32] = aten.tanh.default(self=%a)
+c: float32[2, 64, 32] = aten.sigmoid.default(self=%b)
+d: float32[2, 64, 32] = aten.relu.default(self=%c)
+output %d "output"
+)"));
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  EXPECT_EQ(made->steps.size(), 4U);
+  EXPECT_EQ(made->arena_bytes, 2U * 2 * 64 * 32 * 4);  // two at a time
+  EXPECT_THAT(made->families, ElementsAre("activation"));
+}
+
+TEST(GraphPlan, TargetsAreSortedAndNoneTwice) {
+  const auto targets = covered_targets();
+  for (std::size_t i = 1; i < targets.size(); ++i) EXPECT_LT(targets[i - 1], targets[i]);
+}
+
+}  // namespace
+}  // namespace kpt::native

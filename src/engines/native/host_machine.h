@@ -1,0 +1,38 @@
+// A machine of the host: its kernels run through the host mapping. For tests of plans without any device.
+#pragma once
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engines/native/machine.h"
+#include "kernels/gpu/host_launcher.h"
+
+namespace kpt::native::testing {
+
+// Not for several threads at once. Counts what it is asked for and fails on demand.
+class HostMachine final : public Machine {
+ public:
+  explicit HostMachine(int wave, bool matrix_cores = false);
+
+  std::string_view name() const override { return "host:0"; }
+  Vendor vendor() const override { return Vendor::kNone; }
+  const Traits& traits() const override { return traits_; }
+  Result<std::shared_ptr<Buffer>> allocate(std::size_t bytes) override;
+  Result<std::unique_ptr<Stream>> make_stream() override;
+  Result<gpu::Launcher*> load_family(std::string_view family) override;
+
+  std::size_t launches = 0;
+  std::size_t allocations = 0;
+  std::size_t memory_left = ~std::size_t{0};  // of allocate(); what was given out does not come back
+  std::size_t fail_launch = 0;                // the launch of this number fails; 0: none
+  bool hangs = false;                         // synchronize() meets its limit
+  std::vector<std::string> families;          // that were asked for, in order
+
+ private:
+  Traits traits_;
+  gpu::HostLauncher launcher_;
+};
+
+}  // namespace kpt::native::testing

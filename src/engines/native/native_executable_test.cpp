@@ -1,0 +1,275 @@
+#include "engines/native/native_executable.h"
+
+#include <cmath>
+#include <random>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engines/native/host_machine.h"
+#include "ir/text.h"
+
+namespace kpt::native {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::HostMachine;
+
+class NativeExecutableTest : public ::testing::TestWithParam<int> {
+ protected:
+  NativeExecutableTest() : machine_(GetParam()), seed_(std::random_device{}()), random_(seed_) {}
+  void SetUp() override {
+    trace_ = std::make_unique<::testing::ScopedTrace>(__FILE__, __LINE__, fmt::format("seed {}", seed_));
+  }
+
+  Tensor floats(const Dims& dims) {
+    std::normal_distribution<float> normal;
+    const Tensor tensor = Tensor::empty(DType::kFloat32, dims).value();
+    for (float& value : tensor.elements<float>()) value = normal(random_);
+    return tensor;
+  }
+  static Tensor integers(const Dims& dims, const std::vector<std::int64_t>& values) {
+    return Tensor::from_bytes(DType::kInt64, dims, std::as_bytes(std::span(values))).value();
+  }
+  Result<std::unique_ptr<Executable>> load(const std::string& text, const Weights& weights = {}) {
+    return NativeExecutable::load(std::make_shared<const ir::Graph>(ir::read_graph(text).value()), weights, machine_);
+  }
+  std::vector<Tensor> run(const std::string& text, const std::vector<Tensor>& inputs) {
+    const auto executable = load(text);
+    EXPECT_TRUE(executable.ok()) << executable.status().to_string();
+    std::vector<Tensor> outputs;
+    RunContext context;
+    const Status status = (*executable)->run(context, inputs, outputs, nullptr);
+    EXPECT_TRUE(status.ok()) << status.to_string();
+    return outputs;
+  }
+
+  HostMachine machine_;
+  unsigned seed_;
+  std::mt19937 random_;
+  std::unique_ptr<::testing::ScopedTrace> trace_;
+};
+
+// Grouped queries, a causal limit and a mask that varies by query, against sums in double.
+TEST_P(NativeExecutableTest, AttentionOfGroupedQueries) {
+  const auto outputs_of = [this](const std::string& extra, const std::vector<Tensor>& inputs) {
+    return run(fmt::format(R"(kpt_graph 1
+values q, k, v, m, o
+input q: float32[2, 4, 5, 6]
+input k: float32[2, 2, 7, 6]
+input v: float32[2, 2, 7, 3]
+input m: float32[5, 7]
+o: float32[2, 4, 5, 3]{{strides=[60, 3, 12, 1]}} = aten.scaled_dot_product_attention.default(query=%q, key=%k, value=%v, {}scale=0.5, enable_gqa=true)
+output %o "output"
+)",
+                           extra),
+               inputs);
+  };
+  const std::vector<Tensor> inputs = {floats({2, 4, 5, 6}), floats({2, 2, 7, 6}), floats({2, 2, 7, 3}), floats({5, 7})};
+  for (const bool causal : {false, true}) {
+    const auto outputs = outputs_of(causal ? "is_causal=true, " : "attn_mask=%m, ", inputs);
+    ASSERT_EQ(outputs.size(), 1U);
+    const auto at = [](const Tensor& t, std::int64_t a, std::int64_t b, std::int64_t c, std::int64_t d) {
+      return static_cast<double>(
+          t.elements<float>()[static_cast<std::size_t>(((a * t.dims()[1] + b) * t.dims()[2] + c) * t.dims()[3] + d)]);
+    };
+    for (std::int64_t row = 0; row < 2 * 4 * 5; ++row) {
+      const std::int64_t b = row / 20, h = row / 5 % 4, s = row % 5;
+      double scores[7];
+      double total = 0;
+      for (std::int64_t t = 0; t < 7; ++t) {
+        double score = 0;
+        for (std::int64_t d = 0; d < 6; ++d) score += at(inputs[0], b, h, s, d) * at(inputs[1], b, h / 2, t, d);
+        score *= 0.5;
+        if (!causal) score += static_cast<double>(inputs[3].elements<float>()[static_cast<std::size_t>(s * 7 + t)]);
+        total += scores[t] = causal && t > s ? 0.0 : std::exp(score);
+      }
+      for (std::int64_t d = 0; d < 3; ++d) {
+        double wanted = 0;
+        for (std::int64_t t = 0; t < 7; ++t) wanted += scores[t] / total * at(inputs[2], b, h / 2, t, d);
+        ASSERT_NEAR(at(outputs[0], b, h, s, d), wanted, 1e-5) << causal << ": " << row << ", " << d;
+      }
+    }
+  }
+}
+
+TEST_P(NativeExecutableTest, ProductsOfBroadcastBatches) {
+  const std::vector<Tensor> inputs = {floats({3, 1, 4, 5}), floats({2, 5, 6})};
+  const auto outputs = run(R"(kpt_graph 1
+values a, b, o
+input a: float32[3, 1, 4, 5]
+input b: float32[2, 5, 6]
+o: float32[3, 2, 4, 6] = aten.matmul.default(self=%a, other=%b)
+output %o "output"
+)",
+                           inputs);
+  ASSERT_EQ(outputs.size(), 1U);
+  const auto a = inputs[0].elements<float>();
+  const auto b = inputs[1].elements<float>();
+  for (std::size_t i = 0; i < 144; ++i) {
+    const std::size_t first = i / 48, second = i / 24 % 2, row = i / 6 % 4, column = i % 6;
+    double wanted = 0;
+    for (std::size_t k = 0; k < 5; ++k) {
+      wanted +=
+          static_cast<double>(a[(first * 4 + row) * 5 + k]) * static_cast<double>(b[(second * 5 + k) * 6 + column]);
+    }
+    ASSERT_NEAR(static_cast<double>(outputs[0].elements<float>()[i]), wanted, 1e-5) << i;
+  }
+}
+
+// Indices, a view that needs a copy, parts joined; for two sets of sizes by one executable.
+TEST_P(NativeExecutableTest, IndicesViewsAndSymbols) {
+  const auto executable = load(R"(kpt_graph 1
+symbol s0 in 2..9
+input x: float32[s0, 3, 4]
+input i: int64[2, 1]
+size: int(s0) = aten.sym_size.int(self=%x, dim=0)
+range: int64[s0] = aten.arange.default(end=%size)
+taken: float32[2, s0, 4] = aten.index.Tensor(self=%x, indices=[%range, %i])
+turned: float32[4, 3, s0]{strides=[1, 4, 12]} = aten.permute.default(self=%x, dims=[2, 1, 0])
+flat: float32[4, 3 * s0] = aten.reshape.default(self=%turned, shape=[4, -1])
+part: float32[4, 2]{strides=[3 * s0, 1], offset=1} = aten.slice.Tensor(self=%flat, dim=1, start=1, end=3)
+both: float32[4, 3 * s0 + 2] = aten.cat.default(tensors=[%flat, %part], dim=-1)
+large: bool[4, 3 * s0 + 2] = aten.gt.Scalar(self=%both, other=0.25)
+kept: float32[4, 3 * s0 + 2] = aten.where.ScalarOther(condition=%large, self=%both, other=-1.0)
+output %taken "taken"
+output %kept "kept"
+output %size "size"
+)");
+  ASSERT_TRUE(executable.ok()) << executable.status().to_string();
+  for (const std::int64_t size : {5, 2, 5}) {
+    const std::vector<Tensor> inputs = {floats({size, 3, 4}), integers({2, 1}, {-1, 1})};
+    const auto x = inputs[0].elements<float>();
+    std::vector<Tensor> outputs;
+    RunContext context;
+    const Status status = (*executable)->run(context, inputs, outputs, nullptr);
+    ASSERT_TRUE(status.ok()) << status.to_string();
+    ASSERT_EQ(outputs.size(), 3U);
+    EXPECT_EQ(outputs[2].elements<std::int64_t>()[0], size);
+    for (std::int64_t n = 0; n < 2 * size * 4; ++n) {
+      const std::int64_t row = n / 4 % size;
+      const std::int64_t middle = n / 4 / size == 0 ? 2 : 1;
+      ASSERT_EQ(outputs[0].elements<float>()[static_cast<std::size_t>(n)],
+                x[static_cast<std::size_t>((row * 3 + middle) * 4 + n % 4)]);
+    }
+    const std::int64_t width = 3 * size + 2;
+    for (std::int64_t n = 0; n < 4 * width; ++n) {
+      const std::int64_t column = n % width < 3 * size ? n % width : n % width - 3 * size + 1;
+      const float value = x[static_cast<std::size_t>((column % size * 3 + column / size) * 4 + n / width)];
+      ASSERT_EQ(outputs[1].elements<float>()[static_cast<std::size_t>(n)], value > 0.25F ? value : -1.0F) << n;
+    }
+  }
+}
+
+constexpr const char* kLookup = R"(kpt_graph 1
+parameter w: float32[5, 4] "w"
+input i: int64[3]
+rows: float32[3, 4] = aten.embedding.default(weight=%w, indices=%i)
+o: float32[3, 4] = aten.relu.default(self=%rows)
+output %o "output"
+)";
+
+TEST_P(NativeExecutableTest, AnIndexOutsideItsTableNamesTheNode) {
+  const Tensor weight = floats({5, 4});
+  const auto executable = load(kLookup, {{"w", weight}});
+  ASSERT_TRUE(executable.ok()) << executable.status().to_string();
+  std::vector<Tensor> outputs;
+  RunContext context;
+  const std::vector<Tensor> bad = {integers({3}, {0, 5, 1})};
+  const Status status = (*executable)->run(context, bad, outputs, nullptr);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(),
+            "node 'rows' (aten.embedding.default): an index is outside the axis that it chooses from");
+  const std::vector<Tensor> good = {integers({3}, {0, 4, 1})};
+  ASSERT_TRUE((*executable)->run(context, good, outputs, nullptr).ok());
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(outputs[0].elements<float>()[4 + i], std::max(weight.elements<float>()[16 + i], 0.0F));
+  }
+}
+
+TEST_P(NativeExecutableTest, WeightsThatDoNotFitAreRefused) {
+  EXPECT_EQ(load(kLookup).status().message(), "weight 'w' is missing");
+  EXPECT_THAT(load(kLookup, {{"w", floats({4, 5})}}).status().message(), HasSubstr("is not what the graph takes"));
+}
+
+// Every launch told to fail in turn: the error names its node, and the next run is right with the same memory.
+TEST_P(NativeExecutableTest, AfterALaunchThatFailedTheNextRunIsRight) {
+  const Tensor weight = floats({5, 4});
+  const auto executable = load(kLookup, {{"w", weight}});
+  ASSERT_TRUE(executable.ok()) << executable.status().to_string();
+  const std::vector<Tensor> inputs = {integers({3}, {2, 4, 1})};
+  RunContext context;
+  std::vector<Tensor> outputs;
+  ASSERT_TRUE((*executable)->run(context, inputs, outputs, nullptr).ok());
+  const std::size_t allocations = machine_.allocations;
+  for (const char* node : {"'rows'", "'o'"}) {
+    machine_.launches = 0;
+    machine_.fail_launch = std::string_view(node) == "'o'" ? 2 : 1;
+    const Status failed = (*executable)->run(context, inputs, outputs, nullptr);
+    EXPECT_EQ(failed.code(), StatusCode::kKernelLaunch);
+    EXPECT_THAT(failed.message(), HasSubstr(node));
+    machine_.fail_launch = 0;
+    ASSERT_TRUE((*executable)->run(context, inputs, outputs, nullptr).ok());
+    EXPECT_EQ(outputs[0].elements<float>()[0], std::max(weight.elements<float>()[8], 0.0F));
+  }
+  EXPECT_EQ(machine_.allocations, allocations) << "a steady run takes no memory";
+}
+
+// Memory that a run without end uses is not given to the next one.
+TEST_P(NativeExecutableTest, ARunWithoutEndKeepsItsMemory) {
+  const auto executable = load(kLookup, {{"w", floats({5, 4})}});
+  ASSERT_TRUE(executable.ok()) << executable.status().to_string();
+  const std::vector<Tensor> inputs = {integers({3}, {2, 4, 1})};
+  RunContext context;
+  std::vector<Tensor> outputs;
+  machine_.hangs = true;
+  EXPECT_EQ((*executable)->run(context, inputs, outputs, nullptr).code(), StatusCode::kDeadlineExceeded);
+  EXPECT_TRUE(outputs.empty());
+  const std::size_t allocations = machine_.allocations;
+  EXPECT_EQ((*executable)->run(context, inputs, outputs, nullptr).code(), StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(machine_.allocations, allocations + 1) << "another frame";
+  machine_.hangs = false;
+  EXPECT_TRUE((*executable)->run(context, inputs, outputs, nullptr).ok());
+  EXPECT_EQ(machine_.allocations, allocations + 1) << "a frame that came to rest";
+}
+
+TEST_P(NativeExecutableTest, LimitsAreLookedAtBetweenNodes) {
+  const auto executable = load(kLookup, {{"w", floats({5, 4})}});
+  ASSERT_TRUE(executable.ok()) << executable.status().to_string();
+  const std::vector<Tensor> inputs = {integers({3}, {2, 4, 1})};
+  std::vector<Tensor> outputs;
+  RunContext late;
+  late.deadline = std::chrono::steady_clock::now() - std::chrono::seconds(1);
+  EXPECT_EQ((*executable)->run(late, inputs, outputs, nullptr).code(), StatusCode::kDeadlineExceeded);
+  const std::atomic<bool> cancelled = true;
+  RunContext stopped;
+  stopped.cancelled = &cancelled;
+  EXPECT_EQ((*executable)->run(stopped, inputs, outputs, nullptr).code(), StatusCode::kCancelled);
+  EXPECT_EQ(machine_.launches, 0U);
+}
+
+TEST_P(NativeExecutableTest, OutputsMayStayOnTheDeviceAndGoInAgain) {
+  const auto executable = load(R"(kpt_graph 1
+input x: float32[2, 3]
+o: float32[2, 3] = aten.mul.Tensor(self=%x, other=2)
+output %o "output"
+)");
+  ASSERT_TRUE(executable.ok()) << executable.status().to_string();
+  const Tensor x = floats({2, 3});
+  RunContext context;
+  context.outputs_on_device = true;
+  std::vector<Tensor> first;
+  ASSERT_TRUE((*executable)->run(context, std::vector{x}, first, nullptr).ok());
+  EXPECT_EQ(first[0].device(), "host:0");
+  std::vector<Tensor> second;
+  context.outputs_on_device = false;
+  ASSERT_TRUE((*executable)->run(context, first, second, nullptr).ok());
+  EXPECT_EQ(second[0].device(), "cpu");
+  for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(second[0].elements<float>()[i], 4 * x.elements<float>()[i]);
+}
+
+INSTANTIATE_TEST_SUITE_P(Waves, NativeExecutableTest, ::testing::Values(32, 64));
+
+}  // namespace
+}  // namespace kpt::native

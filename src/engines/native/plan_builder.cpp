@@ -1,0 +1,320 @@
+#include "engines/native/plan_builder.h"
+
+#include <algorithm>
+#include <bit>
+
+#include <fmt/format.h>
+
+#include "engines/native/elementwise_steps.h"
+#include "memory/offset_planner.h"
+#include "passes/node_arguments.h"
+
+namespace kpt::native {
+namespace {
+
+bool is_weight(const ir::GraphInput& input) {
+  return input.kind == ir::InputKind::kParameter || input.kind == ir::InputKind::kBuffer ||
+         input.kind == ir::InputKind::kConstant;
+}
+
+// Which family a kernel is of; empty for none.
+std::string_view family_of(std::string_view kernel) {
+  const auto& kernels = gpu::list_kernels();
+  const auto found = std::ranges::lower_bound(kernels, kernel, {}, &gpu::KernelInfo::name);
+  return found == kernels.end() || found->name != kernel ? std::string_view() : found->family;
+}
+
+std::size_t round_up(std::size_t bytes) { return (bytes + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment; }
+
+// Bytes of that many elements, and sums of some such, are far from the end of 64 bits.
+constexpr std::int64_t kMostElements = std::int64_t{1} << 56U;
+
+Status check_extents(DType given_type, const Dims& given, DType said_type, const Dims& said) {
+  if (given == said && given_type == said_type) return {};
+  return not_covered(fmt::format("it gives {}{}, and the file says {}{}", to_string(given_type), given.to_string(),
+                                 to_string(said_type), said.to_string()));
+}
+
+}  // namespace
+
+Status not_covered(std::string reason) { return {StatusCode::kUnsupported, std::move(reason)}; }
+
+Status check_result(const View& result, DType dtype, const Dims& dims) {
+  return check_extents(dtype, dims, result.dtype, result.dims);
+}
+
+PlanBuilder::PlanBuilder(const ir::Graph& graph, const ir::Bindings& sizes, const Traits& traits)
+    : graph_(graph), sizes_(sizes), traits_(traits), values_(graph.values.size()) {
+  plan_.flag_block = make_block(0, std::nullopt);
+}
+
+std::uint32_t PlanBuilder::make_block(std::size_t bytes, std::optional<std::uint32_t> weight) {
+  plan_.blocks.push_back({bytes, weight, 0});
+  lives_.push_back({now(), now()});
+  return static_cast<std::uint32_t>(plan_.blocks.size() - 1);
+}
+
+Result<Dims> PlanBuilder::dims(ir::ValueId id) const {
+  Dims dims;
+  for (const ir::Expr& dim : graph_.at(id).tensor.dims) {
+    if (dims.size() == kMaxRank) return not_covered("a tensor has too many axes");
+    KPT_ASSIGN_OR_RETURN(const std::int64_t extent, dim.evaluate(sizes_));
+    dims.push_back(extent);
+  }
+  const auto count = kpt::count_elements(dims);
+  if (!count) return not_covered("a tensor has extents without a product");
+  if (*count > kMostElements) return not_covered("a tensor is too large");
+  return dims;
+}
+
+Result<View> PlanBuilder::value(ir::ValueId id) {
+  if (!values_[ir::index_of(id)]) return not_covered(fmt::format("'{}' is no tensor", graph_.at(id).name));
+  return *values_[ir::index_of(id)];
+}
+
+Result<std::optional<View>> PlanBuilder::find_tensor(const ir::Node& node, std::string_view name) {
+  if (is_absent(node, name)) return std::optional<View>();
+  const ir::ValueId id = value_argument(node, name);
+  if (id == ir::kNoValue) return not_covered(fmt::format("argument '{}' is no tensor", name));
+  KPT_ASSIGN_OR_RETURN(const View view, value(id));
+  return std::optional(view);
+}
+
+Result<View> PlanBuilder::tensor(const ir::Node& node, std::string_view name) {
+  KPT_ASSIGN_OR_RETURN(const auto view, find_tensor(node, name));
+  if (!view) return not_covered(fmt::format("argument '{}' is missing", name));
+  return *view;
+}
+
+Result<Number> PlanBuilder::number(const ir::Argument& argument) const {
+  Number number;
+  if (const auto* real = std::get_if<double>(&argument.value)) {
+    number = {*real, static_cast<std::int64_t>(0), true};
+    return number;
+  }
+  if (const auto* whole = std::get_if<std::int64_t>(&argument.value)) {
+    number.whole = *whole;
+  } else if (const auto* truth = std::get_if<bool>(&argument.value)) {
+    number.whole = *truth ? 1 : 0;
+  } else if (const ir::ValueId* id = argument.value_id(); id != nullptr && graph_.at(*id).kind == ir::ValueKind::kInt) {
+    KPT_ASSIGN_OR_RETURN(number.whole, graph_.at(*id).expression.evaluate(sizes_));
+  } else {
+    return not_covered("an argument is a number that the model computes");
+  }
+  number.real = static_cast<double>(number.whole);
+  return number;
+}
+
+Result<Number> PlanBuilder::number(const ir::Node& node, std::string_view name, std::optional<double> fallback) const {
+  const ir::Argument* argument = find_argument(node, name);
+  if (argument != nullptr && !std::holds_alternative<ir::None>(argument->value)) return number(*argument);
+  if (!fallback) return not_covered(fmt::format("argument '{}' is missing", name));
+  return Number{*fallback, static_cast<std::int64_t>(*fallback), false};
+}
+
+Result<std::int64_t> PlanBuilder::integer(const ir::Node& node, std::string_view name,
+                                          std::optional<std::int64_t> fallback) const {
+  if (is_absent(node, name)) {
+    if (fallback) return *fallback;
+    return not_covered(fmt::format("argument '{}' is missing", name));
+  }
+  KPT_ASSIGN_OR_RETURN(const Number found, number(*find_argument(node, name)));
+  if (found.is_real) return not_covered(fmt::format("argument '{}' is no integer", name));
+  return found.whole;
+}
+
+Result<std::size_t> PlanBuilder::axis(const ir::Node& node, std::string_view name, std::size_t rank,
+                                      std::optional<std::int64_t> fallback) const {
+  KPT_ASSIGN_OR_RETURN(const std::int64_t dim, integer(node, name, fallback));
+  const auto axis = axis_of(dim, rank);
+  if (!axis) return not_covered(fmt::format("there is no axis {}", dim));
+  return *axis;
+}
+
+Result<std::vector<std::size_t>> PlanBuilder::axes(const ir::Node& node, std::string_view name,
+                                                   std::size_t rank) const {
+  const auto dims = ints_argument(node, name, std::vector<std::int64_t>{});
+  if (!dims) return not_covered(fmt::format("argument '{}' is computed by the model", name));
+  std::vector<std::size_t> axes;
+  for (const std::int64_t dim : *dims) {
+    const auto axis = axis_of(dim, rank);
+    if (!axis) return not_covered(fmt::format("there is no axis {}", dim));
+    axes.push_back(*axis);
+  }
+  return axes;
+}
+
+Result<View> PlanBuilder::make(DType dtype, const Dims& dims) {
+  const auto count = kpt::count_elements(dims);
+  if (!count || *count > kMostElements) return not_covered("a tensor is too large");
+  const std::size_t bytes = static_cast<std::size_t>(*count) * element_bytes(dtype);
+  return contiguous_view(make_block(bytes, std::nullopt), dtype, dims);
+}
+
+Result<View> PlanBuilder::make_result(const ir::Node& node, std::size_t place) {
+  const ir::ValueId id = result_at(node, place);
+  if (id == ir::kNoValue || graph_.at(id).kind != ir::ValueKind::kTensor) {
+    return not_covered("the result is no tensor");
+  }
+  KPT_ASSIGN_OR_RETURN(const Dims extents, dims(id));
+  KPT_ASSIGN_OR_RETURN(const View view, make(dtype(id), extents));
+  define(id, view);
+  return view;
+}
+
+void PlanBuilder::define(ir::ValueId id, const View& view) { values_[ir::index_of(id)] = view; }
+
+Status PlanBuilder::define_result(const ir::Node& node, const View& view) {
+  const ir::ValueId id = only_result(node);
+  if (id == ir::kNoValue) return not_covered("the result is no tensor");
+  KPT_ASSIGN_OR_RETURN(const Dims wanted, dims(id));
+  KPT_RETURN_IF_ERROR(check_extents(view.dtype, view.dims, dtype(id), wanted));
+  define(id, view);
+  return {};
+}
+
+void PlanBuilder::use(const View& view) { lives_[view.block].last = now(); }
+
+void PlanBuilder::add(const std::vector<View>& used, Emit emit) {
+  for (const View& view : used) use(view);
+  plan_.steps.push_back({node_, std::move(emit)});
+}
+
+void PlanBuilder::add(std::initializer_list<View> used, Emit emit) { add(std::vector<View>(used), std::move(emit)); }
+
+View PlanBuilder::add_flag() {
+  View flag = contiguous_view(plan_.flag_block, DType::kInt32, {1});
+  flag.offset = static_cast<std::int64_t>(plan_.flags.size());
+  plan_.flags.push_back(node_);
+  return flag;
+}
+
+Status PlanBuilder::plan_inputs() {
+  std::size_t position = 0;
+  for (std::uint32_t index = 0; index < graph_.inputs.size(); ++index) {
+    const ir::GraphInput& input = graph_.inputs[index];
+    const bool given = input.kind == ir::InputKind::kUser;
+    if (given) ++position;
+    if (input.value == ir::kNoValue || graph_.at(input.value).kind != ir::ValueKind::kTensor) continue;
+    KPT_ASSIGN_OR_RETURN(const Dims extents, dims(input.value));
+    const auto count = static_cast<std::size_t>(kpt::count_elements(extents).value_or(0));
+    const std::size_t bytes = count * element_bytes(dtype(input.value));
+    const std::uint32_t block = make_block(bytes, is_weight(input) ? std::optional(index) : std::nullopt);
+    const View view = contiguous_view(block, dtype(input.value), extents);
+    define(input.value, view);
+    if (given) plan_.inputs.push_back({position - 1, view});
+  }
+  return {};
+}
+
+void PlanBuilder::define_unknown(const ir::Node& node) {
+  for (const ir::Output& output : node.outputs) {
+    for (const ir::ValueId id : output.values) {
+      if (id == ir::kNoValue || graph_.at(id).kind != ir::ValueKind::kTensor || values_[ir::index_of(id)]) continue;
+      const auto extents = dims(id);
+      if (!extents.ok()) continue;
+      if (const auto view = make(dtype(id), *extents); view.ok()) define(id, *view);
+    }
+  }
+}
+
+// The kernels' own checks, with addresses that nobody follows; what they need is noted.
+Status PlanBuilder::check_steps(std::size_t first) {
+  std::vector<std::byte*> blocks;
+  for (std::size_t block = 0; block < plan_.blocks.size(); ++block) {
+    blocks.push_back(std::bit_cast<std::byte*>(std::uintptr_t{block + 1} << 40U));
+  }
+  for (std::size_t step = first; step < plan_.steps.size(); ++step) {
+    const auto launches = plan_.steps[step].emit(Addresses(blocks), traits_.shape);
+    if (!launches.ok()) return not_covered(launches.status().message());
+    for (const gpu::Launch& launch : *launches) {
+      const std::string_view family = family_of(launch.kernel);
+      if (std::ranges::find(families_, family) == families_.end()) families_.push_back(family);
+    }
+  }
+  return {};
+}
+
+Status PlanBuilder::plan_node(std::size_t index) {
+  node_ = index;
+  const ir::Node& node = graph_.nodes[index];
+  const std::size_t first = plan_.steps.size();
+  Status status;
+  bool has_tensors = false;
+  for (const ir::Output& output : node.outputs) {
+    for (const ir::ValueId id : output.values) {
+      if (id == ir::kNoValue) continue;
+      const ir::Value& value = graph_.at(id);
+      has_tensors = has_tensors || value.kind == ir::ValueKind::kTensor;
+      // A size is known from the inputs' sizes; its node computes nothing.
+      if (value.kind == ir::ValueKind::kInt && status.ok()) status = value.expression.evaluate(sizes_).status();
+      if (value.kind == ir::ValueKind::kFloat || value.kind == ir::ValueKind::kBool) {
+        status = not_covered("its result is a number that the model computes");
+      }
+    }
+  }
+  if (const Rule rule = find_rule(node.target); rule != nullptr && status.ok()) {
+    status = rule(*this, node);
+  } else if (status.ok() && (has_tensors || node.outputs.empty())) {
+    status = not_covered("no kernel of ours computes it");
+  }
+  if (status.ok()) status = check_steps(first);
+  if (!status.ok()) define_unknown(node);
+  return status;
+}
+
+Status PlanBuilder::plan_outputs() {
+  node_ = graph_.nodes.size();
+  const std::size_t first = plan_.steps.size();
+  for (const ir::GraphOutput& output : graph_.outputs) {
+    const ir::ValueId* id = output.value.value_id();
+    if (id == nullptr) continue;
+    if (graph_.at(*id).kind == ir::ValueKind::kInt) {
+      KPT_ASSIGN_OR_RETURN(const std::int64_t number, graph_.at(*id).expression.evaluate(sizes_));
+      plan_.outputs.push_back({std::nullopt, number});
+      continue;
+    }
+    KPT_ASSIGN_OR_RETURN(const View view, value(*id));
+    KPT_ASSIGN_OR_RETURN(const View dense, contiguous(*this, view));
+    plan_.outputs.push_back({dense, 0});
+  }
+  return check_steps(first);
+}
+
+Result<GraphPlan> PlanBuilder::finish() {
+  for (const PlannedOutput& output : plan_.outputs) {
+    if (output.view) use(*output.view);
+  }
+  Block& flags = plan_.blocks[plan_.flag_block];
+  flags.bytes = plan_.flags.size() * sizeof(std::int32_t);
+  lives_[plan_.flag_block] = {0, now()};
+  for (const PlannedInput& input : plan_.inputs) lives_[input.view.block].first = 0;
+  std::vector<Lifetime> lifetimes;
+  std::vector<std::size_t> places;
+  for (std::size_t block = 0; block < plan_.blocks.size(); ++block) {
+    if (plan_.blocks[block].weight || plan_.blocks[block].bytes == 0) continue;
+    lifetimes.push_back({round_up(plan_.blocks[block].bytes), lives_[block].first, lives_[block].last});
+    places.push_back(block);
+  }
+  const ArenaPlan arena = plan_offsets(lifetimes, kBlockAlignment);
+  for (std::size_t i = 0; i < places.size(); ++i) plan_.blocks[places[i]].offset = arena.offsets[i];
+  plan_.arena_bytes = arena.arena_bytes;
+  for (const std::string_view family : families_) plan_.families.emplace_back(family);
+  std::ranges::sort(plan_.families);
+  return std::move(plan_);
+}
+
+Result<std::vector<BoundLaunch>> bind_plan(const GraphPlan& plan, std::span<std::byte* const> blocks,
+                                           const gpu::DeviceShape& shape) {
+  std::vector<BoundLaunch> bound;
+  for (const Step& step : plan.steps) {
+    KPT_ASSIGN_OR_RETURN(gpu::Plan launches, step.emit(Addresses(blocks), shape));
+    for (gpu::Launch& launch : launches) {
+      const std::string_view family = family_of(launch.kernel);
+      bound.push_back({step.node, std::move(launch), family});
+    }
+  }
+  return bound;
+}
+
+}  // namespace kpt::native

@@ -1,0 +1,113 @@
+#include "engines/native/rules.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace kpt::native {
+namespace {
+
+const std::vector<RuleRow>& all_rules() {
+  static const std::vector<RuleRow> kRows = [] {
+    std::vector<RuleRow> all;
+    for (const auto& rules : {view_rules(), element_rules(), product_rules(), row_rules()}) {
+      all.insert(all.end(), rules.begin(), rules.end());
+    }
+    std::ranges::sort(all, {}, &RuleRow::target);
+    return all;
+  }();
+  return kRows;
+}
+
+// Small sizes within the symbols' ranges, none like another where that is possible.
+ir::Bindings trial_sizes(const ir::Graph& graph) {
+  ir::Bindings sizes;
+  std::int64_t wish = 3;
+  for (const ir::SymbolRange& symbol : graph.symbols) {
+    const std::int64_t least = symbol.min.value_or(0);
+    sizes.set(symbol.name, std::min(std::max(wish, least), std::max(least, symbol.max.value_or(wish))));
+    wish += 2;
+  }
+  return sizes;
+}
+
+std::vector<Support> plan_nodes(PlanBuilder& builder) {
+  std::vector<Support> answers;
+  for (std::size_t index = 0; index < builder.graph().nodes.size(); ++index) {
+    const Status status = builder.plan_node(index);
+    answers.push_back(status.ok() ? Support{} : Support{false, status.message()});
+  }
+  return answers;
+}
+
+}  // namespace
+
+Rule find_rule(std::string_view target) {
+  const auto& rules = all_rules();
+  const auto found = std::ranges::lower_bound(rules, target, {}, &RuleRow::target);
+  return found == rules.end() || found->target != target ? nullptr : found->rule;
+}
+
+std::vector<std::string_view> covered_targets() {
+  std::vector<std::string_view> targets;
+  for (const RuleRow& row : all_rules()) targets.push_back(row.target);
+  return targets;
+}
+
+Status list_refused(const ir::Graph& graph, const std::vector<Support>& answers) {
+  constexpr std::size_t kListed = 40;
+  std::size_t count = 0;
+  std::string list;
+  for (std::size_t index = 0; index < answers.size(); ++index) {
+    if (answers[index].supported || ++count > kListed) continue;
+    const ir::Node& node = graph.nodes[index];
+    list += fmt::format("{}'{}' {}: {}", count > 1 ? "; " : "", node.name, node.target, answers[index].reason);
+  }
+  if (count == 0) return {};
+  if (count > kListed) list += fmt::format("; and {} more", count - kListed);
+  return {StatusCode::kUnsupported,
+          fmt::format("{} of {} nodes have no kernel of ours: {}", count, graph.nodes.size(), list)};
+}
+
+Status check_graph(const ir::Graph& graph) {
+  for (const ir::GraphOutput& output : graph.outputs) {
+    if (output.kind != ir::OutputKind::kUser) {
+      return {StatusCode::kUnsupported,
+              fmt::format("the model writes '{}', and planned launches keep no state", output.name)};
+    }
+    const ir::ValueId* id = output.value.value_id();
+    if (id == nullptr) continue;
+    const ir::ValueKind kind = graph.at(*id).kind;
+    if (kind == ir::ValueKind::kFloat || kind == ir::ValueKind::kBool) {
+      return {StatusCode::kUnsupported, fmt::format("output '{}' is a number that the model computes", output.name)};
+    }
+  }
+  for (const ir::GraphInput& input : graph.inputs) {
+    if (input.kind != ir::InputKind::kUser || input.value == ir::kNoValue) continue;
+    const ir::ValueKind kind = graph.at(input.value).kind;
+    if (kind == ir::ValueKind::kFloat || kind == ir::ValueKind::kBool) {
+      return {StatusCode::kUnsupported,
+              fmt::format("input '{}' is a number, and planned launches take sizes and tensors", input.name)};
+    }
+  }
+  return {};
+}
+
+std::vector<Support> check_nodes(const ir::Graph& graph, const Traits& traits) {
+  const ir::Bindings sizes = trial_sizes(graph);
+  PlanBuilder builder(graph, sizes, traits);
+  const Status inputs = builder.plan_inputs();
+  if (!inputs.ok()) return std::vector<Support>(graph.nodes.size(), Support{false, inputs.message()});
+  return plan_nodes(builder);
+}
+
+Result<GraphPlan> plan_graph(const ir::Graph& graph, const ir::Bindings& sizes, const Traits& traits) {
+  KPT_RETURN_IF_ERROR(check_graph(graph));
+  PlanBuilder builder(graph, sizes, traits);
+  KPT_RETURN_IF_ERROR(builder.plan_inputs());
+  KPT_RETURN_IF_ERROR(list_refused(graph, plan_nodes(builder)));
+  KPT_RETURN_IF_ERROR(builder.plan_outputs());
+  return builder.finish();
+}
+
+}  // namespace kpt::native

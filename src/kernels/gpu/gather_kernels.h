@@ -1,0 +1,76 @@
+// Elements chosen by tensors of indices: aten.index and aten.gather.
+//
+// Intensity: a copy behind up to three reads of indices; memory and its latency are the limit. Elements are moved as
+// bytes, so that one kernel serves all types of a size.
+#pragma once
+
+#include "kernels/gpu/vectors.h"
+
+namespace kpt::gpu {
+
+inline constexpr int kGatherAxes = 5;
+inline constexpr int kGatherIndices = 3;
+
+// An axis of the source that is walked by index.
+struct GatherIndex {
+  const Int64* data;
+  Int64 strides[kGatherAxes];  // by axis of the output
+  Int64 extent;                // of the source's axis
+  Int64 source_stride;
+};
+
+struct GatherArgs {
+  const void* source;
+  void* output;         // without gaps
+  Int32* out_of_range;  // set to 1 when an index is outside its axis; the element becomes zero. Null: not wanted
+  GatherIndex indices[kGatherIndices];
+  Int64 source_strides[kGatherAxes];  // by axis of the output; 0 on those that come from indices
+  Int64 dims[kGatherAxes];            // of the output
+  Int64 count;
+  Int32 used;  // of the indices
+  Int32 wrap;  // a negative index counts from the end
+  Int32 threads;
+};
+
+template <typename Piece, typename L>
+KPT_DEVICE void gather_elements(const GatherArgs& a, L& lane) {
+  const Int64 item = lane.block() * a.threads + lane.thread();
+  if (item >= a.count) return;
+  Int64 place = 0;
+  Int64 index_places[kGatherIndices] = {0, 0, 0};
+  Int64 rest = item;
+  KPT_UNROLL
+  for (int axis = kGatherAxes - 1; axis >= 0; --axis) {
+    const Int64 next = divide(rest, a.dims[axis]);
+    const Int64 step = rest - next * a.dims[axis];
+    place += step * a.source_strides[axis];
+    KPT_UNROLL
+    for (int i = 0; i < kGatherIndices; ++i) index_places[i] += step * a.indices[i].strides[axis];
+    rest = next;
+  }
+  bool inside = true;
+  KPT_UNROLL
+  for (int i = 0; i < kGatherIndices; ++i) {
+    if (i >= a.used) continue;
+    Int64 index = a.indices[i].data[index_places[i]];
+    if (a.wrap != 0 && index < 0) index += a.indices[i].extent;
+    inside = inside && index >= 0 && index < a.indices[i].extent;
+    if (inside) place += index * a.indices[i].source_stride;
+  }
+  Piece* const target = static_cast<Piece*>(a.output) + item;
+  if (inside) {
+    *target = static_cast<const Piece*>(a.source)[place];
+    return;
+  }
+  *target = Piece{};
+  if (a.out_of_range != nullptr) *a.out_of_range = 1;
+}
+
+// X(name, arguments, most threads in a block, body)
+#define KPT_GATHER_KERNELS(X)                             \
+  X(gather_b64, GatherArgs, 256, gather_elements<Int64>)  \
+  X(gather_b32, GatherArgs, 256, gather_elements<UInt32>) \
+  X(gather_b16, GatherArgs, 256, gather_elements<UInt16>) \
+  X(gather_b8, GatherArgs, 256, gather_elements<UInt8>)
+
+}  // namespace kpt::gpu

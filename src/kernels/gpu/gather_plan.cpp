@@ -1,0 +1,66 @@
+#include "kernels/gpu/gather.h"
+#include "kernels/gpu/gather_kernels.h"
+#include "kernels/gpu/plan_checks.h"
+
+namespace kpt::gpu {
+namespace {
+
+constexpr std::string_view kName = "gather";
+
+Status check(const GatherCall& call) {
+  const std::size_t bytes = element_bytes(call.dtype);
+  if (bytes > 8) return invalid_call(kName, fmt::format("no kernel for {}", to_string(call.dtype)));
+  if (call.dims.size() > kGatherAxes) {
+    return invalid_call(kName, fmt::format("{} axes, at most {}", call.dims.size(), kGatherAxes));
+  }
+  if (call.axes.empty() || call.axes.size() > kGatherIndices) {
+    return invalid_call(kName, fmt::format("{} tensors of indices, 1 to {}", call.axes.size(), kGatherIndices));
+  }
+  bool fits = call.source_strides.size() == call.dims.size();
+  for (const GatherAxis& axis : call.axes) fits = fits && axis.strides.size() == call.dims.size();
+  if (!fits) return invalid_call(kName, "strides and extents differ in number");
+  std::int64_t count = 1;
+  for (const std::int64_t extent : call.dims) {
+    KPT_RETURN_IF_ERROR(check_sizes(kName, {count, extent}));
+    count *= extent;
+  }
+  if (count == 0) return {};
+  bool given = call.source != nullptr && call.output != nullptr;
+  for (const GatherAxis& axis : call.axes) given = given && axis.indices != nullptr;
+  return given ? Status() : invalid_call(kName, "source, indices and output must be given");
+}
+
+}  // namespace
+
+Result<Plan> plan_gather(const GatherCall& call, const DeviceShape& /*device*/) {
+  KPT_RETURN_IF_ERROR(check(call));
+  GatherArgs args{};
+  args.source = call.source;
+  args.output = call.output;
+  args.out_of_range = call.out_of_range;
+  args.count = 1;
+  const std::size_t skipped = kGatherAxes - call.dims.size();
+  for (std::int64_t& extent : args.dims) extent = 1;
+  for (std::size_t axis = 0; axis < call.dims.size(); ++axis) {
+    args.dims[skipped + axis] = call.dims[axis];
+    args.source_strides[skipped + axis] = call.source_strides[axis];
+    args.count *= call.dims[axis];
+  }
+  if (args.count == 0) return Plan{};
+  for (std::size_t i = 0; i < call.axes.size(); ++i) {
+    GatherIndex& index = args.indices[i];
+    index.data = static_cast<const Int64*>(call.axes[i].indices);
+    index.extent = call.axes[i].extent;
+    index.source_stride = call.axes[i].source_stride;
+    for (std::size_t axis = 0; axis < call.dims.size(); ++axis) {
+      index.strides[skipped + axis] = call.axes[i].strides[axis];
+    }
+  }
+  args.used = static_cast<Int32>(call.axes.size());
+  args.wrap = call.wrap ? 1 : 0;
+  const std::int64_t blocks = divide_up(args.count, kItemThreads);
+  KPT_RETURN_IF_ERROR(check_blocks(kName, blocks));
+  return Plan{make_launch(fmt::format("gather_b{}", 8 * element_bytes(call.dtype)), blocks, args, kItemThreads)};
+}
+
+}  // namespace kpt::gpu

@@ -1,0 +1,105 @@
+// A small BERT on "amd:0" of the test libamdhip64, as exported and after the passes of two levels, judged by the
+// accuracy gate: the plain run and fp64 are libtorch's on the CPU.
+#include <random>
+
+#include <gmock/gmock.h>
+
+#include "api/backend_list.h"
+#include "backends/amd/test_gpu.h"
+#include "bert_graph.h"
+#include "passes/pipeline.h"
+#include "passes/runner.h"
+#include "validation/gate.h"
+#include "validation/gate_report.h"
+
+namespace kpt::execution_test {
+namespace {
+
+using ::testing::HasSubstr;
+
+class AmdModel : public ::testing::TestWithParam<const char*> {
+ protected:
+  AmdModel() : gpu_(GetParam()), backend_(gpu_.make_backend()), seed_(std::random_device{}()) {}
+
+  PlacedDevice device() {
+    PlacedDevice placed;
+    placed.backend = backend_;
+    placed.device = backend_->devices().value().front();
+    return placed;
+  }
+  // The gate's report on this form of the model, run on the GPU.
+  GateReport judge(const ImportedModel& model, ImportedModel candidate, Level level) {
+    const PlacedDevice cpu = find_device_under_test();
+    const Gate gate =
+        Gate::prepare(model, make_draws(model, {2, seed_, {}, {}}).value(), {level, {}}, cpu, cpu).value();
+    auto run = ModelRun::load(std::move(candidate), device());
+    EXPECT_TRUE(run.ok()) << run.status().to_string();
+    return gate.judge(*run).value();
+  }
+
+  testing::TestGpu gpu_;
+  std::shared_ptr<Backend> backend_;
+  std::uint64_t seed_;
+};
+
+std::string failures(const GateReport& report) {
+  std::string text;
+  for (const OutputVerdict& verdict : report.outputs) text += verdict.output + ": " + verdict.reason + "\n";
+  return text;
+}
+
+TEST_P(AmdModel, PassesTheGateAsExported) {
+  SCOPED_TRACE(seed_);
+  const ImportedModel model = make_bert(seed_);
+  const GateReport report = judge(model, model, Level::kConservative);
+  EXPECT_TRUE(report.passed()) << failures(report);
+  EXPECT_EQ(report.outputs.size(), 4U);  // two outputs on two draws
+}
+
+TEST_P(AmdModel, PassesTheGateAfterThePassesOfEachLevel) {
+  SCOPED_TRACE(seed_);
+  const ImportedModel model = make_bert(seed_);
+  for (const Level level : {Level::kConservative, Level::kBalanced}) {
+    SCOPED_TRACE(level_name(level));
+    ImportedModel candidate = model;
+    PassContext context{candidate.weights, device().device->target().capabilities(), {}, {}};
+    const auto records = run_passes(level_passes(level), candidate.graph, context);
+    ASSERT_TRUE(records.ok()) << records.status().to_string();
+    std::size_t own = 0;
+    for (const ir::Node& node : candidate.graph.nodes) own += node.target.starts_with("kpt.") ? 1U : 0U;
+    EXPECT_GT(own, 0U) << "no pass put a node of ours into the graph";
+    const GateReport report = judge(model, std::move(candidate), level);
+    EXPECT_TRUE(report.passed()) << failures(report);
+  }
+}
+
+// The gate would notice: one weight of the candidate is not the model's.
+TEST_P(AmdModel, AWrongWeightIsNoticed) {
+  SCOPED_TRACE(seed_);
+  const ImportedModel model = make_bert(seed_);
+  ImportedModel candidate = model;
+  const std::string name = "encoder.layer.1.output.dense.bias";
+  const Tensor weight = candidate.weights.at(name).contiguous_copy().value();
+  weight.elements<float>()[3] += 0.01F;
+  candidate.weights.at(name) = weight;
+  EXPECT_FALSE(judge(model, std::move(candidate), Level::kConservative).passed());
+}
+
+TEST_P(AmdModel, WhatNoKernelCoversIsListedWhenItIsLoaded) {
+  ImportedModel model = make_bert(1);
+  for (ir::Node& node : model.graph.nodes) {
+    if (node.target == "aten.tanh.default") node.target = "aten.atan.default";
+    if (node.target == "aten.select.int") node.target = "aten.unknown.int";
+  }
+  const auto loaded = ModelRun::load(std::move(model), device());
+  EXPECT_EQ(loaded.status().code(), StatusCode::kUnsupported);
+  EXPECT_THAT(loaded.status().message(), HasSubstr("2 of 77 nodes cannot run on amd:"));
+  EXPECT_THAT(loaded.status().message(), HasSubstr("'tanh' aten.atan.default: no kernel of ours computes it"));
+  EXPECT_THAT(loaded.status().message(), HasSubstr("'select' aten.unknown.int: no kernel of ours computes it"));
+}
+
+// Waves of 64 with matrix cores, and of 32 without.
+INSTANTIATE_TEST_SUITE_P(Targets, AmdModel, ::testing::Values("gfx942", "gfx1100"));
+
+}  // namespace
+}  // namespace kpt::execution_test
