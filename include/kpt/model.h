@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <initializer_list>
 #include <memory>
@@ -40,12 +41,19 @@ struct TensorSpec {
   std::vector<std::string> dims;  // "128", or a symbol or expression for sizes that may change: "s0"
 };
 
+// How a run was done.
+struct RunReport {
+  std::int64_t parts = 1;      // more when a batch that did not fit into memory was split (option memory.split_batches)
+  std::int64_t part_rows = 0;  // the most rows that a part had; 0 when nothing was split
+};
+
 struct RunOptions {
   std::optional<std::chrono::steady_clock::time_point> deadline;  // kDeadlineExceeded when it passes
   const std::atomic<bool>* cancelled = nullptr;                   // kCancelled soon after it becomes true
   // On nvidia:N, outputs stay in the device's memory, where the next model may take them as inputs. Otherwise, and on
   // all other devices, they come to the host.
   bool outputs_on_device = false;
+  RunReport* report = nullptr;  // is told how the run was done
 };
 
 namespace detail {

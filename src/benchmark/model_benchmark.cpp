@@ -12,8 +12,8 @@
 #include "backends/cpu/detect_cpu.h"
 #include "base/build_info.h"
 #include "base/sha256.h"
-#include "benchmark/process_memory.h"
 #include "engines/aten/torch_installation.h"
+#include "memory/process_memory.h"
 #include "runtime/generate_inputs.h"
 
 namespace kpt {

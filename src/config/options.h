@@ -91,9 +91,16 @@ inline constexpr OptionDomain named_paths() { return {OptionKind::kNamedPaths}; 
     "KPT_PJRT_COMPILE_TIMEOUT_MS",                                                                                    \
     "time limit, in milliseconds, for a PJRT plugin to compile one program, in a process of its own that is killed "  \
     "there; 0 means none, and the plugin compiles in this process")                                                   \
+  X(kMemorySplitBatches, bool, "memory.split_batches", "false", domain::truth(), "KPT_MEMORY_SPLIT_BATCHES",          \
+    "a batch that does not fit into a device's memory runs in parts, where the model's rows are independent")         \
   X(kNvidiaGraphMemoryBytes, std::int64_t, "nvidia.graph_memory_bytes", "0", domain::range(0, kMaxCacheBudgetBytes),  \
     "KPT_NVIDIA_GRAPH_MEMORY_BYTES",                                                                                  \
     "memory that one model's captured runs may keep on an NVIDIA GPU; 0 means an eighth of the device's")             \
+  X(kNvidiaMemoryMarginBytes, std::int64_t, "nvidia.memory_margin_bytes", "33554432",                                 \
+    domain::range(0, kMaxCacheBudgetBytes), "KPT_NVIDIA_MEMORY_MARGIN_BYTES",                                         \
+    "memory of an NVIDIA GPU that a run must leave by estimate; one that would not is refused before it starts")      \
+  X(kNvidiaMemoryPercent, std::int64_t, "nvidia.memory_percent", "100", domain::range(1, 100),                        \
+    "KPT_NVIDIA_MEMORY_PERCENT", "part of an NVIDIA GPU's memory, in per cent, that this process may take")           \
   X(kStrict, bool, "strict", "false", domain::truth(), "KPT_STRICT", "warnings count as failures")                    \
   X(kThreadsCount, std::int64_t, "threads.count", "0", domain::range(0, 4096), "KPT_THREADS",                         \
     "worker threads; 0 means automatic: as many as the machine, its container and OMP_NUM_THREADS allow")             \

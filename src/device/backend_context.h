@@ -22,7 +22,11 @@ struct BackendContext {
   // limit).
   std::chrono::milliseconds tpu_compile_time_limit{1800000};
   std::uint64_t tpu_compile_memory_bytes = 0;
-  std::uint64_t nvidia_graph_bytes = 0;  // option nvidia.graph_memory_bytes
+  // Options nvidia.graph_memory_bytes, nvidia.memory_margin_bytes, nvidia.memory_percent.
+  std::uint64_t nvidia_graph_bytes = 0;
+  std::uint64_t nvidia_margin_bytes = 0;
+  int nvidia_memory_percent = 100;
+  bool split_batches = false;  // option memory.split_batches
 };
 
 }  // namespace kpt

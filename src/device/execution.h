@@ -21,6 +21,7 @@
 
 #include "device/activity.h"
 #include "device/compile_figures.h"
+#include "device/memory_statistics.h"
 #include "device/weights.h"
 #include "ir/graph.h"
 #include "ir/symbolic.h"
@@ -135,6 +136,18 @@ class Device {
   virtual Result<std::vector<Activity>> record(const std::function<Status()>& work) {
     (void)work;
     return Status(StatusCode::kUnsupported, "what happens on " + info().name + " cannot be recorded here");
+  }
+  // What its memory holds now. Fails with kUnsupported where nobody counts.
+  virtual Result<MemoryStatistics> memory() {
+    return Status(StatusCode::kUnsupported, "the memory of " + info().name + " is not counted");
+  }
+  // Lets the peaks start anew from what is in use now. Fails with kUnsupported where there are none.
+  virtual Status reset_peak_memory() {
+    return {StatusCode::kUnsupported, "the peak of memory of " + info().name + " cannot be reset"};
+  }
+  // Gives back what is kept for later. Fails with kUnsupported where nothing is.
+  virtual Status empty_cache() {
+    return {StatusCode::kUnsupported, "no memory of " + info().name + " is kept for later"};
   }
   // Published rates of this device; null where this tree has none.
   virtual const HardwareRates* rates() const { return target().rates(); }

@@ -39,6 +39,13 @@ struct NvidiaGpu {
   std::optional<int> clock_memory_mhz;             // maximum
   std::optional<bool> ecc_enabled;                 // nothing: the card has no ECC or NVML is missing
   std::optional<bool> mig_enabled;
+  // At the moment of asking, from NVML; nothing where the card or a slice of it does not tell.
+  std::optional<int> utilization_percent;  // of the last sample period: some kernel was at work
+  std::optional<int> temperature_celsius;
+  std::optional<int> power_milliwatts;
+  std::optional<int> power_limit_milliwatts;
+  std::optional<int> clock_sm_now_mhz;
+  std::optional<int> clock_memory_now_mhz;
   std::vector<Precision> matrix_precisions;
   bool operator==(const NvidiaGpu&) const = default;
 };

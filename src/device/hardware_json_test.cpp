@@ -65,6 +65,12 @@ class RandomReport {
                                  maybe([this] { return number(); }),
                                  maybe([this] { return coin(); }),
                                  maybe([this] { return coin(); }),
+                                 maybe([this] { return number(); }),
+                                 maybe([this] { return number(); }),
+                                 maybe([this] { return number(); }),
+                                 maybe([this] { return number(); }),
+                                 maybe([this] { return number(); }),
+                                 maybe([this] { return number(); }),
                                  precisions()};
               }),
               texts()};

@@ -1,4 +1,8 @@
 // Sections about accelerators: NVIDIA, AMD, TPU and PJRT plugins.
+#include <optional>
+#include <string>
+#include <vector>
+
 #include <fmt/format.h>
 
 #include "backends/amd/detect_amd.h"
@@ -65,6 +69,37 @@ Check gpu_check(const NvidiaGpu& gpu, const Finding& finding) {
                     matrix_units(gpu.matrix_precisions), ecc, gpu.mig_enabled.value_or(false) ? "MIG on" : ""});
 }
 
+// What the GPU does now; nothing when NVML tells none of it.
+std::optional<Check> load_check(const NvidiaGpu& gpu) {
+  std::vector<std::string> told;
+  std::vector<std::string> missing;
+  const auto add = [&](std::string_view name, const std::optional<int>& value, const std::string& text) {
+    if (value) {
+      told.push_back(text);
+    } else {
+      missing.emplace_back(name);
+    }
+  };
+  const auto watts = [](int milliwatts) { return fmt::format("{:.0f} W", milliwatts / 1000.0); };
+  const auto with_most = [](const std::string& text, const std::string& most) {
+    return most.empty() ? text : text + " of " + most;
+  };
+  const auto clock = [&](const std::optional<int>& now, const std::optional<int>& most) {
+    return with_most(std::to_string(now.value_or(0)), most ? std::to_string(*most) : "") + " MHz";
+  };
+  add("utilisation", gpu.utilization_percent, fmt::format("{} % busy", gpu.utilization_percent.value_or(0)));
+  add("temperature", gpu.temperature_celsius, fmt::format("{} °C", gpu.temperature_celsius.value_or(0)));
+  add("power", gpu.power_milliwatts,
+      with_most(watts(gpu.power_milliwatts.value_or(0)),
+                gpu.power_limit_milliwatts ? watts(*gpu.power_limit_milliwatts) : ""));
+  add("SM clock", gpu.clock_sm_now_mhz, "SM at " + clock(gpu.clock_sm_now_mhz, gpu.clock_sm_mhz));
+  add("memory clock", gpu.clock_memory_now_mhz, "memory at " + clock(gpu.clock_memory_now_mhz, gpu.clock_memory_mhz));
+  if (told.empty()) return std::nullopt;
+  std::string message = join(told, ", ");
+  if (!missing.empty()) message += "; not told: " + join(missing, ", ");
+  return Check{.category = "nvidia", .name = fmt::format("gpu {} now", gpu.index), .message = std::move(message)};
+}
+
 Check gpu_check(const AmdGpu& gpu, const Finding& finding) {
   std::string fp8;
   if (gpu.fp8_flavour == Fp8Flavour::kFnuz) fp8 = "FP8 in the FNUZ form";
@@ -89,7 +124,10 @@ std::vector<Check> check_nvidia(const SectionInput& input) {
                                  report.cuda_driver_version);
   }
   std::vector<Check> checks = {driver};
-  for (const NvidiaGpu& gpu : report.gpus) checks.push_back(gpu_check(gpu, report.finding));
+  for (const NvidiaGpu& gpu : report.gpus) {
+    checks.push_back(gpu_check(gpu, report.finding));
+    if (auto load = load_check(gpu)) checks.push_back(*std::move(load));
+  }
   add_notes(checks, "nvidia", report.notes);
   return checks;
 }

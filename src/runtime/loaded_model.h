@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "device/execution.h"
 #include "importer/model_file.h"
 #include "kpt/model.h"
+#include "runtime/batch_rows.h"
 #include "runtime/input_check.h"
 
 namespace kpt::detail {
@@ -18,15 +20,21 @@ namespace kpt::detail {
 class LoadedModel {
  public:
   // Compiles for the device's target and loads. `backend` and `device` must outlive the result unless `keep_alive` owns
-  // them. Fails with kUnsupported listing all nodes that the target cannot run, with their Python source lines.
+  // them. `split_batches`: a batch that does not fit into memory runs in parts where its rows are independent. Fails
+  // with kUnsupported listing all nodes that the target cannot run, with their Python source lines.
   static Result<std::shared_ptr<const LoadedModel>> load(ImportedModel imported, Backend& backend, Device& device,
-                                                         std::shared_ptr<void> keep_alive = nullptr);
+                                                         std::shared_ptr<void> keep_alive = nullptr,
+                                                         bool split_batches = false);
 
   const ir::Graph& graph() const { return program_->graph(); }
   Executable& executable() const { return *executable_; }
   const InputCheck& input_check() const { return *input_check_; }
   const std::vector<TensorSpec>& inputs() const { return inputs_; }
   const std::vector<TensorSpec>& outputs() const { return outputs_; }
+
+  // One run, in parts where the whole does not fit and it may be split. Thread safe, but for the state in `context`.
+  Status run(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
+             RunReport* report) const;
 
   // Puts tensors given by name into the model's order. Fails with kInvalidArgument for unknown, repeated and missing
   // names, naming the nearest valid one.
@@ -35,6 +43,9 @@ class LoadedModel {
  private:
   LoadedModel() = default;
   void describe();
+  Status run_parts(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
+                   RunReport* report) const;
+  Status run_part(RunContext& context, std::span<const Tensor> inputs, std::vector<std::vector<Tensor>>& parts) const;
 
   std::shared_ptr<void> keep_alive_;  // first: goes last
   std::shared_ptr<const Program> program_;
@@ -42,6 +53,8 @@ class LoadedModel {
   std::unique_ptr<InputCheck> input_check_;
   std::vector<TensorSpec> inputs_;
   std::vector<TensorSpec> outputs_;
+  Device* device_ = nullptr;
+  std::optional<BatchRows> batch_;  // nothing: never split
 };
 
 struct SessionState {

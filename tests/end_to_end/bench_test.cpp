@@ -16,10 +16,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-std::string golden(const std::string& name) {
-  return std::string(KPT_SOURCE_DIR) + "/tests/golden/pt2/2.15.0/" + name + ".pt2";
-}
-
 TEST(BenchCommand, WrongArgumentsAreSentences) {
   const ProgramRun missing = run_kpt({"bench", "/no/such/model.pt2"});
   EXPECT_EQ(missing.exit_code, 1);

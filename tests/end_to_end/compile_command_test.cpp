@@ -16,10 +16,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-std::string golden(const std::string& name) {
-  return std::string(KPT_SOURCE_DIR) + "/tests/golden/pt2/2.15.0/" + name + ".pt2";
-}
-
 class CompileCommand : public ::testing::Test {
  protected:
   // A copy for each test: compiles with the same library wait for each other.

@@ -152,6 +152,22 @@ TEST(Doctor, ShowsAFakeH200AsHopperWithItsPrecisions) {
   }
 }
 
+TEST(Doctor, SaysWhatAGpuDoesNowAndWhatItDoesNotTell) {
+  ordered_json spec = kOneHopper;
+  const FakeCuda silent(spec);
+  EXPECT_TRUE(find_line(run_kpt({"doctor", "--json", "--category", "nvidia"}, silent.environment()).json(), "nvidia",
+                        "gpu 0 now")
+                  .is_null());
+  spec["devices"][0].update({{"utilization", 37}, {"power", 76420}, {"power_limit", 700000}, {"clock_sm_now", 345}});
+  const FakeCuda cuda(spec);
+  const ordered_json json = run_kpt({"doctor", "--json", "--category", "nvidia"}, cuda.environment()).json();
+  const ordered_json line = find_line(json, "nvidia", "gpu 0 now");
+  ASSERT_FALSE(line.is_null()) << json;
+  for (const char* word : {"37 % busy", "76 W of 700 W", "SM at 345", "not told: temperature, memory clock"}) {
+    EXPECT_THAT(line.at("message"), HasSubstr(word));
+  }
+}
+
 TEST(Doctor, SurvivesADriverThatCrashes) {
   for (const char* death : {"abort", "null_write"}) {
     ordered_json spec = kOneHopper;

@@ -15,10 +15,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string golden(const std::string& name) {
-  return std::string(KPT_SOURCE_DIR) + "/tests/golden/pt2/2.15.0/" + name + ".pt2";
-}
-
 TEST(InspectCommand, ShowsWhatAModelTakesGivesAndCosts) {
   const ProgramRun run = run_kpt({"inspect", golden("sizes"), "--json"});
   const auto json = run.json();

@@ -13,10 +13,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string golden(const std::string& name) {
-  return std::string(KPT_SOURCE_DIR) + "/tests/golden/pt2/2.15.0/" + name + ".pt2";
-}
-
 TEST(OptimizeCommand, WrongNamesAreSentencesAndUsageIsTwo) {
   EXPECT_EQ(run_kpt({"optimize", golden("conv_norm"), "--level", "wild"}).exit_code, 2);
   const ProgramRun pass = run_kpt({"optimize", golden("conv_norm"), "--disable-pass", "fold_constant"});

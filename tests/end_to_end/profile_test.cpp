@@ -15,10 +15,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string golden(const std::string& name) {
-  return std::string(KPT_SOURCE_DIR) + "/tests/golden/pt2/2.15.0/" + name + ".pt2";
-}
-
 #if defined(KPT_HAS_TORCH)
 TEST(ProfileCommand, TellsWhereTheTimeGoes) {
   const ProgramRun run = run_kpt({"profile", golden("conv_norm"), "--runs", "3", "--top", "2"});
@@ -31,6 +27,13 @@ TEST(ProfileCommand, TellsWhereTheTimeGoes) {
   EXPECT_EQ(json.at("runs"), 2);
   EXPECT_GT(json.at("median_microseconds").get<double>(), 0);
   EXPECT_TRUE(json.at("device_busy_microseconds").is_null()) << "nothing beside the host";
+  EXPECT_THAT(run.out, HasSubstr("memory: weights "));
+  EXPECT_THAT(run.out, HasSubstr("; in use "));
+  const auto& memory = json.at("memory");
+  EXPECT_GT(memory.at("weights_bytes").get<std::uint64_t>(), 0U);
+  EXPECT_GT(memory.at("allocated_bytes").get<std::uint64_t>(), memory.at("weights_bytes").get<std::uint64_t>());
+  EXPECT_GE(memory.at("peak_bytes").get<std::uint64_t>(), memory.at("allocated_bytes").get<std::uint64_t>());
+  EXPECT_TRUE(memory.at("reserved_bytes").is_null()) << "the host keeps nothing back";
   ASSERT_FALSE(json.at("nodes").empty());
   double before = 1e18;
   for (const auto& node : json.at("nodes")) {

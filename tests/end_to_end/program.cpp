@@ -49,6 +49,10 @@ ProgramRun run_program(const std::vector<std::string>& program, const std::vecto
   return {outcome->exit_code, outcome->standard_output, outcome->standard_error};
 }
 
+std::string golden(const std::string& name) {
+  return std::string(KPT_SOURCE_DIR) + "/tests/golden/pt2/2.15.0/" + name + ".pt2";
+}
+
 nlohmann::ordered_json find_line(const nlohmann::ordered_json& report, const std::string& category,
                                  const std::string& name) {
   for (const auto& line : report.at("diagnostics")) {

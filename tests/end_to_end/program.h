@@ -24,6 +24,9 @@ ProgramRun run_kpt(const std::vector<std::string>& arguments, const std::vector<
 // The same for another program.
 ProgramRun run_program(const std::vector<std::string>& command, const std::vector<std::string>& environment = {});
 
+// A model that PyTorch 2.15 wrote.
+std::string golden(const std::string& name);
+
 // The line of a doctor report with that category and name; null when there is none.
 nlohmann::ordered_json find_line(const nlohmann::ordered_json& report, const std::string& category,
                                  const std::string& name);

@@ -94,8 +94,8 @@ class TestDevice final : public Device {
 
 class TestExecutable final : public Executable {
  public:
-  TestExecutable(std::shared_ptr<const Program> program, Weights weights)
-      : program_(std::move(program)), weights_(std::move(weights)) {}
+  TestExecutable(std::shared_ptr<const Program> program, Weights weights, const TestMemory& memory)
+      : program_(std::move(program)), weights_(std::move(weights)), memory_(memory) {}
   std::string_view device() const override { return "test:0"; }
   bool is_stateful() const override { return false; }
   Result<std::unique_ptr<State>> make_state() const override {
@@ -103,6 +103,9 @@ class TestExecutable final : public Executable {
   }
   std::vector<NodePlan> plan() const override { return {}; }
   Status run(RunContext&, std::span<const Tensor> inputs, std::vector<Tensor>& outputs, Event* event) override {
+    const std::int64_t rows = inputs[0].dims()[0];
+    if (memory_.tried != nullptr) memory_.tried->push_back(rows);
+    if (rows > memory_.rows) return {StatusCode::kOutOfMemory, "the test backend has no room for so many rows"};
     const ir::Graph& graph = program_->graph();
     std::map<ir::ValueId, Tensor> values;
     std::size_t next = 0;
@@ -114,7 +117,8 @@ class TestExecutable final : public Executable {
       std::vector<float> a = values_of(left);
       const std::vector<float> b = values_of(values.at(*node.arguments[1].value.value_id()));
       for (std::size_t index = 0; index < a.size(); ++index) {
-        a[index] = node.target == "aten.add.Tensor" ? a[index] + b[index] : a[index] * b[index];
+        const float other = b[index % b.size()];  // rows are broadcast
+        a[index] = node.target == "aten.add.Tensor" ? a[index] + other : a[index] * other;
       }
       values[node.outputs[0].values[0]] = make_tensor(std::move(a), left.dims());
     }
@@ -127,26 +131,28 @@ class TestExecutable final : public Executable {
  private:
   std::shared_ptr<const Program> program_;
   Weights weights_;
+  TestMemory memory_;
 };
 
 class TestBackend final : public Backend {
  public:
-  TestBackend() : device_(target_) {}
+  explicit TestBackend(const TestMemory& memory) : device_(target_), memory_(memory) {}
   std::string_view name() const override { return "test"; }
   std::vector<const Target*> targets() const override { return {&target_}; }
   Result<std::vector<Device*>> devices() override { return std::vector<Device*>{&device_}; }
   Result<std::unique_ptr<Executable>> load(std::shared_ptr<const Program> program, const Weights& weights,
                                            std::span<Device* const>) override {
-    return std::unique_ptr<Executable>(std::make_unique<TestExecutable>(std::move(program), weights));
+    return std::unique_ptr<Executable>(std::make_unique<TestExecutable>(std::move(program), weights, memory_));
   }
 
  private:
   TestTarget target_;
   TestDevice device_;
+  TestMemory memory_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> make_test_backend() { return std::make_unique<TestBackend>(); }
+std::unique_ptr<Backend> make_test_backend(const TestMemory& memory) { return std::make_unique<TestBackend>(memory); }
 
 }  // namespace kpt::execution_test

@@ -2,12 +2,21 @@
 // anybody else, it allocates its own outputs and takes whole graphs only, as PJRT does.
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <memory>
+#include <vector>
 
 #include "device/execution.h"
 
 namespace kpt::execution_test {
 
-std::unique_ptr<Backend> make_test_backend();
+// Runs of more rows than there is room for are out of memory.
+struct TestMemory {
+  std::int64_t rows = std::numeric_limits<std::int64_t>::max();
+  std::vector<std::int64_t>* tried = nullptr;  // is told the rows of each run
+};
+
+std::unique_ptr<Backend> make_test_backend(const TestMemory& memory = {});
 
 }  // namespace kpt::execution_test

@@ -66,6 +66,85 @@ TEST(TestBackend, ModelsRunThoughMemoryHasNoAddress) {
   }
 }
 
+// output = x * weight + x over s0 rows of three.
+ImportedModel make_row_model() {
+  ImportedModel model = make_model();
+  for (ir::Value& value : model.graph.values) {
+    if (value.name == "w") continue;
+    value.tensor.dims = {ir::Expr::symbol("s0"), 3};
+    value.tensor.strides = {3, 1};
+  }
+  model.graph.symbols = {{"s0", 1, 100}};
+  return model;
+}
+
+struct SplitRun {
+  explicit SplitRun(std::int64_t room, bool split = true, ImportedModel imported = make_row_model())
+      : backend(execution_test::make_test_backend({room, &tried})), device(*backend->devices().value()[0]) {
+    model = detail::LoadedModel::load(std::move(imported), *backend, device, nullptr, split).value();
+  }
+  Status run(std::int64_t rows) {
+    Tensor x = Tensor::empty(DType::kFloat32, Dims{rows, 3}).value();
+    for (std::size_t index = 0; index < x.elements<float>().size(); ++index) {
+      x.elements<float>()[index] = static_cast<float>(index);
+    }
+    RunOptions options;
+    options.report = &report;
+    Session session = detail::start_session(model).value();
+    return session.run(std::span<const Tensor>(&x, 1), outputs, options);
+  }
+  std::vector<std::int64_t> tried;  // rows of the runs that were begun
+  std::unique_ptr<Backend> backend;
+  Device& device;
+  std::shared_ptr<const detail::LoadedModel> model;
+  RunReport report;
+  std::vector<Tensor> outputs;
+};
+
+TEST(SplitBatches, ABatchThatDoesNotFitRunsInPartsAndGivesTheSameRows) {
+  SplitRun whole(100);
+  ASSERT_TRUE(whole.run(7).ok());
+  EXPECT_EQ(whole.report.parts, 1);
+  const Tensor wanted = whole.device.download(whole.outputs[0]).value();
+  SplitRun split(2);
+  const Status status = split.run(7);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_THAT(split.tried, testing::ElementsAre(7, 4, 2, 2, 2, 1));
+  EXPECT_EQ(split.report.parts, 4);
+  EXPECT_EQ(split.report.part_rows, 2);
+  ASSERT_EQ(split.outputs[0].dims(), wanted.dims());
+  for (std::size_t index = 0; index < 21; ++index) {
+    EXPECT_EQ(split.outputs[0].elements<float>()[index], wanted.elements<float>()[index]) << index;
+  }
+}
+
+TEST(SplitBatches, OneRowThatDoesNotFitIsTheTypedError) {
+  SplitRun split(0);
+  EXPECT_EQ(split.run(4).code(), StatusCode::kOutOfMemory);
+  EXPECT_THAT(split.tried, testing::ElementsAre(4, 2, 1));
+}
+
+TEST(SplitBatches, OffByDefaultAndWhereRowsAreNotIndependent) {
+  SplitRun off(2, false);
+  EXPECT_EQ(off.run(4).code(), StatusCode::kOutOfMemory);
+  EXPECT_THAT(off.tried, testing::ElementsAre(4));
+  ImportedModel fixed = make_row_model();
+  for (ir::Value& value : fixed.graph.values) {
+    if (value.name != "w") value.tensor.dims[0] = 4;
+  }
+  SplitRun whole_only(2, true, std::move(fixed));
+  EXPECT_EQ(whole_only.run(4).code(), StatusCode::kOutOfMemory);
+  EXPECT_THAT(whole_only.tried, testing::ElementsAre(4));
+}
+
+TEST(SplitBatches, PartsKeepToTheRangeOfTheSymbol) {
+  ImportedModel model = make_row_model();
+  model.graph.symbols = {{"s0", 2, 100}};
+  SplitRun split(3, true, std::move(model));
+  ASSERT_TRUE(split.run(5).ok());
+  EXPECT_THAT(split.tried, testing::ElementsAre(5, 3, 2));
+}
+
 TEST(TestBackend, WhatItCannotDoIsListedByTheRuntime) {
   ImportedModel model = make_model();
   model.graph.nodes[0].target = "aten.div.Tensor";

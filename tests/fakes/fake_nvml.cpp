@@ -1,6 +1,7 @@
 // libnvidia-ml.so.1 from the same file as the fake driver (KPT_FAKE_CUDA). Keys: driver_version, nvml_count (default:
-// the number of devices). Keys of a device: memory_total, memory_free, clock_sm, clock_memory, ecc, mig; one that is
-// missing answers "not supported".
+// the number of devices). Keys of a device: memory_total, memory_free, clock_sm, clock_memory, clock_sm_now,
+// clock_memory_now, utilization, temperature, power, power_limit (milliwatts), ecc, mig; one that is missing answers
+// "not supported".
 #include "fake_spec.h"
 
 namespace {
@@ -38,6 +39,14 @@ int get_state(const char* function, const char* key, void* device, unsigned* cur
   if (!spec().device(index).contains(key)) return kNotSupported;
   *current = spec().device(index)[key].get<bool>() ? 1 : 0;
   *pending = *current;
+  return 0;
+}
+
+int get_number(const char* function, const char* key, void* device, unsigned* number) {
+  const int index = index_of(device);
+  if (const int code = spec().enter(function, index, kNotFound); code != 0) return code;
+  if (!spec().device(index).contains(key)) return kNotSupported;
+  *number = spec().device(index)[key].get<unsigned>();
   return 0;
 }
 
@@ -98,6 +107,27 @@ KPT_FAKE_EXPORT int nvmlDeviceGetMaxClockInfo(void* device, int type, unsigned* 
   if ((type != kSm && type != kMemory) || !spec().device(index).contains(key)) return kNotSupported;
   *mhz = spec().device(index)[key].get<unsigned>();
   return 0;
+}
+
+KPT_FAKE_EXPORT int nvmlDeviceGetClockInfo(void* device, int type, unsigned* mhz) {
+  return get_number("nvmlDeviceGetClockInfo", type == 1 ? "clock_sm_now" : "clock_memory_now", device, mhz);
+}
+
+KPT_FAKE_EXPORT int nvmlDeviceGetUtilizationRates(void* device, unsigned* rates) {
+  rates[1] = 0;
+  return get_number("nvmlDeviceGetUtilizationRates", "utilization", device, rates);
+}
+
+KPT_FAKE_EXPORT int nvmlDeviceGetTemperature(void* device, int /*sensor*/, unsigned* celsius) {
+  return get_number("nvmlDeviceGetTemperature", "temperature", device, celsius);
+}
+
+KPT_FAKE_EXPORT int nvmlDeviceGetPowerUsage(void* device, unsigned* milliwatts) {
+  return get_number("nvmlDeviceGetPowerUsage", "power", device, milliwatts);
+}
+
+KPT_FAKE_EXPORT int nvmlDeviceGetEnforcedPowerLimit(void* device, unsigned* milliwatts) {
+  return get_number("nvmlDeviceGetEnforcedPowerLimit", "power_limit", device, milliwatts);
 }
 
 KPT_FAKE_EXPORT int nvmlDeviceGetEccMode(void* device, unsigned* current, unsigned* pending) {

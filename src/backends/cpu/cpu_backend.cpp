@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include "backends/cpu/detect_cpu.h"
+#include "backends/cpu/memory_limit.h"
 #include "base/text.h"
 #include "engines/aten/graph_engine.h"
 #include "engines/aten/own_targets.h"
+#include "memory/process_memory.h"
 
 namespace kpt {
 namespace {
@@ -62,8 +64,8 @@ class CpuTarget final : public Target {
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice(std::shared_ptr<LazyAtenEngine> engine, const CpuTarget& target, DeviceInfo info)
-      : engine_(std::move(engine)), target_(target), info_(std::move(info)) {}
+  CpuDevice(std::shared_ptr<LazyAtenEngine> engine, const CpuTarget& target, DeviceInfo info, SystemFiles files)
+      : engine_(std::move(engine)), target_(target), info_(std::move(info)), files_(std::move(files)) {}
   const DeviceInfo& info() const override { return info_; }
   const Target& target() const override { return target_; }
   Result<Tensor> allocate(DType dtype, std::span<const std::int64_t> dims) override {
@@ -76,11 +78,23 @@ class CpuDevice final : public Device {
     KPT_ASSIGN_OR_RETURN(const auto engine, engine_->get());
     return engine->record(work, false);
   }
+  // Of the process as a whole, with the mapped files (weights, libraries) that are in memory.
+  Result<MemoryStatistics> memory() override {
+    KPT_ASSIGN_OR_RETURN(const ProcessMemory process, read_process_memory(files_));
+    MemoryStatistics memory;
+    if (info_.memory_bytes > 0) memory.total_bytes = info_.memory_bytes;
+    memory.free_bytes = find_memory_left(files_);
+    memory.allocated_bytes = process.resident_bytes;
+    memory.peak_bytes = process.peak_bytes;
+    return memory;
+  }
+  Status reset_peak_memory() override { return reset_peak(files_); }
 
  private:
   std::shared_ptr<LazyAtenEngine> engine_;
   const CpuTarget& target_;
   DeviceInfo info_;
+  SystemFiles files_;
 };
 
 class CpuBackend final : public Backend {
@@ -113,7 +127,7 @@ class CpuBackend final : public Backend {
             context.threads, has_nvidia_driver(context.detection.files))),
         hidden_isa_(context.detection.hidden_isa),
         target_(engine_, cpu),
-        device_(engine_, target_, describe(cpu)) {}
+        device_(engine_, target_, describe(cpu), context.detection.files) {}
 
   static DeviceInfo describe(const CpuReport& cpu) {
     return {"cpu", cpu.model, cpu.architecture, cpu.memory_limit_bytes.value_or(cpu.memory_total_bytes), true, ""};

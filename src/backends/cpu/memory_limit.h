@@ -12,4 +12,8 @@ namespace kpt {
 // memory.limit_in_bytes); nothing when there is none.
 std::optional<std::uint64_t> find_memory_limit(const SystemFiles& files);
 
+// What this process could still get: what the kernel calls available, or less where a control group has less left
+// (its limit, less what it holds that is no cache of files). Nothing where the system does not say.
+std::optional<std::uint64_t> find_memory_left(const SystemFiles& files);
+
 }  // namespace kpt

@@ -56,6 +56,20 @@ TEST(NvidiaDriverProbe, LibraryThatIsNotNvmlIsANote) {
   EXPECT_THAT(report.notes, Contains(HasSubstr("lacks nvmlInit_v2")));
 }
 
+TEST(NvidiaDriverProbe, WhatACardDoesNotTellOfItsLoadIsAbsent) {
+  const NvidiaReport report = probe_with(R"({"version": 13000, "devices": [
+    {"name": "GPU", "capability": [9, 0], "pci": "0000:1b:00.0", "memory_total": 1, "utilization": 37,
+     "power": 4000000000}],
+    "calls": {"nvmlDeviceGetTemperature": 4}})");
+  ASSERT_EQ(report.gpus.size(), 1U);
+  const NvidiaGpu& gpu = report.gpus[0];
+  EXPECT_EQ(gpu.utilization_percent, 37);
+  EXPECT_EQ(gpu.temperature_celsius, std::nullopt);
+  EXPECT_THAT(report.notes, Contains(HasSubstr("did not tell the temperature: Insufficient Permissions")));
+  EXPECT_EQ(gpu.power_milliwatts, std::nullopt) << "a number that no card has";
+  EXPECT_EQ(gpu.clock_sm_now_mhz, std::nullopt);
+}
+
 TEST(NvidiaDriverProbe, SeveralGpusKeepTheirOrder) {
   const NvidiaReport report = probe_with(R"({"version": 12080, "devices": [
     {"name": "first", "uuid": "00112233445566778899aabbccddeeff", "capability": [8, 0]},

@@ -149,6 +149,19 @@ class NvidiaDevice final : public Device {
     return Status(StatusCode::kUnsupported,
                   "CUPTI told of no work on " + info_.name + ": does another profiler hold it?", Vendor::kNvidia);
   }
+  Result<MemoryStatistics> memory() override {
+    MemoryStatistics statistics;
+    KPT_RETURN_IF_ERROR(to_status(table_.memory_statistics(index_, &statistics), "reading the memory of " + info_.name,
+                                  Vendor::kNvidia));
+    return statistics;
+  }
+  Status reset_peak_memory() override {
+    return to_status(table_.reset_peak_memory(index_), "resetting the peak of memory of " + info_.name,
+                     Vendor::kNvidia);
+  }
+  Status empty_cache() override {
+    return to_status(table_.empty_cache(), "giving back memory of " + info_.name, Vendor::kNvidia);
+  }
   const HardwareRates* rates() const override { return rates_; }
 
  private:
@@ -166,7 +179,8 @@ class NvidiaBackend final : public Backend {
       : engine_(std::make_shared<LazyAtenEngine>(
             TorchSearch{context.detection.environment, context.torch_dir.string(), context.detection.site_packages},
             context.threads, has_nvidia_driver(context.detection.files))),
-        graph_bytes_(context.nvidia_graph_bytes) {
+        limits_{context.nvidia_graph_bytes, context.nvidia_margin_bytes},
+        memory_percent_(context.nvidia_memory_percent) {
     for (const NvidiaArchitecture& architecture : nvidia_architectures()) {
       const bool old = architecture.major < kOldestMajor ||
                        (architecture.major == kOldestMajor && architecture.minor < kOldestMinor);
@@ -207,9 +221,8 @@ class NvidiaBackend final : public Backend {
     const auto graph = static_cast<const GraphProgram&>(*program).shared_graph();
     Status status;
     std::unique_ptr<Executable> executable;
-    KPT_RETURN_IF_ERROR(
-        to_status(table->load_graph(device.index(), &graph, &weights, graph_bytes_, &status, &executable),
-                  "loading the graph on " + device.info().name, Vendor::kNvidia));
+    KPT_RETURN_IF_ERROR(to_status(table->load_graph(device.index(), &graph, &weights, &limits_, &status, &executable),
+                                  "loading the graph on " + device.info().name, Vendor::kNvidia));
     KPT_RETURN_IF_ERROR(status);
     return executable;
   }
@@ -233,6 +246,10 @@ class NvidiaBackend final : public Backend {
       KPT_RETURN_IF_ERROR(to_status(table->describe_device(index, &facts), "asking an NVIDIA GPU", Vendor::kNvidia));
       const NvidiaTarget* target = find_target(facts.capability_major, facts.capability_minor);
       if (target == nullptr) continue;  // find_device() says why that GPU cannot be used
+      if (memory_percent_ < 100) {      // all of it may be what the program around us has changed
+        KPT_RETURN_IF_ERROR(to_status(table->limit_memory(index, memory_percent_),
+                                      "limiting the memory of an NVIDIA GPU", Vendor::kNvidia));
+      }
       devices_.emplace_back(
           *target, engine, *table, index,
           DeviceInfo{fmt::format("nvidia:{}", index), facts.name,
@@ -251,7 +268,8 @@ class NvidiaBackend final : public Backend {
   }
 
   std::shared_ptr<LazyAtenEngine> engine_;
-  std::uint64_t graph_bytes_;
+  aten::CudaMemoryLimits limits_;
+  int memory_percent_;
   std::deque<NvidiaTarget> targets_;  // a deque, because targets and devices do not move
   std::mutex mutex_;
   std::deque<NvidiaDevice> devices_;

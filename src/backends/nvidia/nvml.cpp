@@ -17,10 +17,15 @@ struct NvmlMemory {
   unsigned long long free;
   unsigned long long used;
 };
+struct NvmlUtilization {
+  unsigned gpu;  // per cent of the last sample period
+  unsigned memory;
+};
 constexpr int kSuccess = 0;
 constexpr int kNotSupported = 3;
 constexpr int kClockSm = 1;
 constexpr int kClockMemory = 2;
+constexpr int kTemperatureGpu = 0;
 
 using InitFunction = int (*)();
 using ErrorStringFunction = const char* (*)(int);
@@ -29,12 +34,17 @@ using CountFunction = int (*)(unsigned*);
 using HandleFunction = int (*)(const char*, NvmlDevice*);
 using MemoryFunction = int (*)(NvmlDevice, NvmlMemory*);
 using ClockFunction = int (*)(NvmlDevice, int, unsigned*);
+using UtilizationFunction = int (*)(NvmlDevice, NvmlUtilization*);
+using TemperatureFunction = int (*)(NvmlDevice, int, unsigned*);
+using PowerFunction = int (*)(NvmlDevice, unsigned*);             // milliwatts
 using StateFunction = int (*)(NvmlDevice, unsigned*, unsigned*);  // current and pending: ECC and MIG
 
-std::optional<int> to_mhz(unsigned value) {
-  if (value == 0 || value > static_cast<unsigned>(std::numeric_limits<int>::max())) return std::nullopt;
+std::optional<int> to_int(unsigned value) {
+  if (value > static_cast<unsigned>(std::numeric_limits<int>::max())) return std::nullopt;
   return static_cast<int>(value);
 }
+
+std::optional<int> to_mhz(unsigned value) { return value == 0 ? std::nullopt : to_int(value); }
 
 }  // namespace
 
@@ -101,11 +111,46 @@ bool Nvml::accept(int code, const char* what, const NvidiaGpu& gpu, std::vector<
   return false;
 }
 
+void Nvml::read_clocks(void* device, NvidiaGpu& gpu, std::vector<std::string>& notes) const {
+  unsigned mhz = 0;
+  if (const auto get = library_.find<ClockFunction>("nvmlDeviceGetMaxClockInfo"); get != nullptr) {
+    if (accept(get(device, kClockSm, &mhz), "SM clock", gpu, notes)) gpu.clock_sm_mhz = to_mhz(mhz);
+    if (accept(get(device, kClockMemory, &mhz), "memory clock", gpu, notes)) gpu.clock_memory_mhz = to_mhz(mhz);
+  }
+  if (const auto get = library_.find<ClockFunction>("nvmlDeviceGetClockInfo"); get != nullptr) {
+    if (accept(get(device, kClockSm, &mhz), "SM clock of now", gpu, notes)) gpu.clock_sm_now_mhz = to_mhz(mhz);
+    if (accept(get(device, kClockMemory, &mhz), "memory clock of now", gpu, notes)) {
+      gpu.clock_memory_now_mhz = to_mhz(mhz);
+    }
+  }
+}
+
+void Nvml::read_load(void* device, NvidiaGpu& gpu, std::vector<std::string>& notes) const {
+  NvmlUtilization load{};
+  if (const auto get = library_.find<UtilizationFunction>("nvmlDeviceGetUtilizationRates");
+      get != nullptr && accept(get(device, &load), "utilisation", gpu, notes)) {
+    gpu.utilization_percent = to_int(load.gpu);
+  }
+  unsigned value = 0;
+  if (const auto get = library_.find<TemperatureFunction>("nvmlDeviceGetTemperature");
+      get != nullptr && accept(get(device, kTemperatureGpu, &value), "temperature", gpu, notes)) {
+    gpu.temperature_celsius = to_int(value);
+  }
+  if (const auto get = library_.find<PowerFunction>("nvmlDeviceGetPowerUsage");
+      get != nullptr && accept(get(device, &value), "power", gpu, notes)) {
+    gpu.power_milliwatts = to_int(value);
+  }
+  if (const auto get = library_.find<PowerFunction>("nvmlDeviceGetEnforcedPowerLimit");
+      get != nullptr && accept(get(device, &value), "power limit", gpu, notes)) {
+    gpu.power_limit_milliwatts = to_int(value);
+  }
+}
+
 void Nvml::complete(NvidiaGpu& gpu, std::vector<std::string>& notes) const {
   NvmlDevice device = find_device(gpu);
   if (device == nullptr) {
-    notes.push_back(
-        fmt::format("GPU {}: NVML does not know it, so free memory, clocks, ECC and MIG are not shown", gpu.index));
+    notes.push_back(fmt::format(
+        "GPU {}: NVML does not know it, so free memory, clocks, load, ECC and MIG are not shown", gpu.index));
     return;
   }
   NvmlMemory memory{};
@@ -113,11 +158,8 @@ void Nvml::complete(NvidiaGpu& gpu, std::vector<std::string>& notes) const {
       get != nullptr && accept(get(device, &memory), "free memory", gpu, notes)) {
     gpu.memory_free_bytes = memory.free;
   }
-  if (const auto get = library_.find<ClockFunction>("nvmlDeviceGetMaxClockInfo"); get != nullptr) {
-    unsigned mhz = 0;
-    if (accept(get(device, kClockSm, &mhz), "SM clock", gpu, notes)) gpu.clock_sm_mhz = to_mhz(mhz);
-    if (accept(get(device, kClockMemory, &mhz), "memory clock", gpu, notes)) gpu.clock_memory_mhz = to_mhz(mhz);
-  }
+  read_clocks(device, gpu, notes);
+  read_load(device, gpu, notes);
   unsigned current = 0;
   unsigned pending = 0;
   if (const auto get = library_.find<StateFunction>("nvmlDeviceGetEccMode");

@@ -1,4 +1,4 @@
-// The part of NVML that detection asks: driver version, free memory, clocks, ECC, MIG.
+// The part of NVML that detection asks: driver version, free memory, clocks, ECC, MIG, and what a GPU does now.
 #pragma once
 
 #include <optional>
@@ -26,6 +26,8 @@ class Nvml {
  private:
   explicit Nvml(DynamicLibrary library) : library_(std::move(library)) {}
   void* find_device(NvidiaGpu& gpu) const;
+  void read_clocks(void* device, NvidiaGpu& gpu, std::vector<std::string>& notes) const;
+  void read_load(void* device, NvidiaGpu& gpu, std::vector<std::string>& notes) const;
   std::string error_text(int code) const;
   // False if `code` is an error; notes it unless it only says that the card lacks the feature.
   bool accept(int code, const char* what, const NvidiaGpu& gpu, std::vector<std::string>& notes) const;

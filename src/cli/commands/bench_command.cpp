@@ -13,13 +13,13 @@
 #include "benchmark/baseline.h"
 #include "benchmark/model_benchmark.h"
 #include "benchmark/page.h"
-#include "benchmark/process_memory.h"
 #include "benchmark/report_json.h"
 #include "benchmark/startup.h"
 #include "cli/commands/bench_print.h"
 #include "cli/model_arguments.h"
 #include "cli/progress.h"
 #include "device/hardware_json.h"
+#include "memory/process_memory.h"
 #include "runtime/generate_inputs.h"
 
 namespace kpt::cli {
@@ -28,7 +28,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
-struct Arguments : RunArguments {
+struct BenchArguments : RunArguments {
   std::string batch;
   std::vector<std::string> sweeps;
   double duration_s = 2;
@@ -48,7 +48,7 @@ struct Arguments : RunArguments {
 // How far the work is when the sizes are done and processes are started.
 constexpr double kStartupShare = 0.8;
 
-struct Outcome {
+struct BenchOutcome {
   BenchmarkReport report;
   std::vector<ComparedEntry> compared;
 };
@@ -57,7 +57,7 @@ double milliseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-Status check_combination(const Arguments& arguments) {
+Status check_combination(const BenchArguments& arguments) {
   if (!arguments.inputs.empty() && (!arguments.batch.empty() || !arguments.sweeps.empty())) {
     return {StatusCode::kInvalidArgument, "--inputs has its sizes already; leave out --batch and --sweep, or --inputs"};
   }
@@ -68,7 +68,7 @@ Status check_combination(const Arguments& arguments) {
 }
 
 // What a process that --startup starts does: load, answer once, say when.
-Status answer_once(CommandContext& context, const Arguments& arguments, const BackendContext& backend_context) {
+Status answer_once(CommandContext& context, const BenchArguments& arguments, const BackendContext& backend_context) {
   KPT_ASSIGN_OR_RETURN(const auto sizes, parse_sizes(arguments.sizes));
   KPT_ASSIGN_OR_RETURN(std::vector<NamedTensor> inputs, read_input_files(arguments.inputs));
   FirstAnswer answer;
@@ -92,7 +92,7 @@ Status answer_once(CommandContext& context, const Arguments& arguments, const Ba
 }
 
 // The command line of such a process: this one's, reduced to what loading and running depend on.
-std::vector<std::string> first_answer_arguments(const Arguments& arguments, const GlobalFlags& flags) {
+std::vector<std::string> first_answer_arguments(const BenchArguments& arguments, const GlobalFlags& flags) {
   std::vector<std::string> line = {"bench",
                                    arguments.model,
                                    "--first-answer",
@@ -114,7 +114,7 @@ std::vector<std::string> first_answer_arguments(const Arguments& arguments, cons
   return line;
 }
 
-Result<std::vector<StartupReport>> start_processes(const Arguments& arguments, const GlobalFlags& flags,
+Result<std::vector<StartupReport>> start_processes(const BenchArguments& arguments, const GlobalFlags& flags,
                                                    Progress& progress) {
   StartupOptions options;
   std::error_code error;
@@ -126,7 +126,7 @@ Result<std::vector<StartupReport>> start_processes(const Arguments& arguments, c
   return measure_startup(options);
 }
 
-Result<std::vector<Sizes>> choose_points(const Arguments& arguments, const ir::Graph& graph,
+Result<std::vector<Sizes>> choose_points(const BenchArguments& arguments, const ir::Graph& graph,
                                          std::string& batch_symbol) {
   KPT_ASSIGN_OR_RETURN(const Sizes sizes, parse_sizes(arguments.sizes));
   std::vector<SweepAxis> axes;
@@ -142,7 +142,7 @@ Result<std::vector<Sizes>> choose_points(const Arguments& arguments, const ir::G
   return plan_sweep(graph, sizes, axes);
 }
 
-ModelBenchmarkOptions make_options(const Arguments& arguments, Progress& progress) {
+ModelBenchmarkOptions make_options(const BenchArguments& arguments, Progress& progress) {
   ModelBenchmarkOptions options;
   options.measure.duration = std::chrono::duration<double>(arguments.duration_s);
   options.measure.warmup = std::chrono::duration<double>(arguments.warmup_s);
@@ -161,7 +161,7 @@ ModelBenchmarkOptions make_options(const Arguments& arguments, Progress& progres
 }
 
 // What the artifact's own report says about its outputs; nothing for a file that is none.
-Result<std::vector<OutputError>> read_errors(const Arguments& arguments, std::string_view device) {
+Result<std::vector<OutputError>> read_errors(const BenchArguments& arguments, std::string_view device) {
   std::vector<OutputError> errors;
   if (!is_artifact(arguments.model)) return errors;
   KPT_ASSIGN_OR_RETURN(const Artifact artifact, read_artifact(arguments.model, {.check_weights = false}));
@@ -172,15 +172,15 @@ Result<std::vector<OutputError>> read_errors(const Arguments& arguments, std::st
   return errors;
 }
 
-Status write_page(const Arguments& arguments, const Outcome& outcome) {
+Status write_page(const BenchArguments& arguments, const BenchOutcome& outcome) {
   KPT_ASSIGN_OR_RETURN(const auto errors, read_errors(arguments, outcome.report.context.device));
   const PageContent content{&outcome.report, outcome.compared, arguments.least_effect_percent / 100, errors};
   return write_file_atomically(arguments.html, make_page(content));
 }
 
-Result<Outcome> bench(const Arguments& arguments, const GlobalFlags& flags, const BackendContext& backend_context,
-                      Progress& progress) {
-  Outcome outcome;
+Result<BenchOutcome> bench(const BenchArguments& arguments, const GlobalFlags& flags,
+                           const BackendContext& backend_context, Progress& progress) {
+  BenchOutcome outcome;
   BenchmarkReport& report = outcome.report;
   KPT_ASSIGN_OR_RETURN(const BaselineDifferences allowed, parse_differences(arguments.across));
   std::vector<BaselineEntry> baseline;
@@ -222,7 +222,7 @@ Result<Outcome> bench(const Arguments& arguments, const GlobalFlags& flags, cons
   return outcome;
 }
 
-Json to_json(const Outcome& outcome, double least_effect) {
+Json to_json(const BenchOutcome& outcome, double least_effect) {
   Json json = to_google_benchmark(outcome.report);
   if (outcome.compared.empty()) return json;
   json["comparison"] = {{"least_effect", least_effect}, {"entries", Json::array()}};
@@ -242,7 +242,8 @@ Json to_json(const Outcome& outcome, double least_effect) {
   return json;
 }
 
-void print(CommandContext& context, const Config& config, const Arguments& arguments, const Outcome& outcome) {
+void print(CommandContext& context, const Config& config, const BenchArguments& arguments,
+           const BenchOutcome& outcome) {
   const double least_effect = arguments.least_effect_percent / 100;
   if (context.flags().json) {
     context.out() << dump_json(to_json(outcome, least_effect), 2) << "\n";
@@ -256,7 +257,7 @@ void print(CommandContext& context, const Config& config, const Arguments& argum
   context.finish(worse ? kExitFailed : kExitOk);
 }
 
-void add_flags(CLI::App& command, Arguments& arguments) {
+void add_flags(CLI::App& command, BenchArguments& arguments) {
   add_run_arguments(command, arguments);
   command.add_option("--batch", arguments.batch, "batches to measure, e.g. 1,2,4,8")->type_name("N,N,…");
   command.add_option("--sweep", arguments.sweeps, "sizes of a symbol to measure, e.g. s1=32,64,128 (repeatable)")
@@ -298,7 +299,7 @@ void add_bench_command(CLI::App& app, CommandContext& context) {
       "--compare ends with exit code 1 when something became slower beyond the noise.\n"
       "Example: kpt bench model.pt2 --batch 1,2,4,8 --startup\n"
       "         kpt bench model.pt2 --save-baseline base.json && kpt bench model.pt2 --compare base.json");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<BenchArguments>();
   add_flags(*command, *arguments);
   command->callback([&context, arguments] {
     const Result<Config> config = context.load_config();

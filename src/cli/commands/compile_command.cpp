@@ -27,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-struct Arguments {
+struct CompileArguments {
   std::string model;
   std::string target;
   std::string output;
@@ -38,7 +38,7 @@ struct Arguments {
   bool no_cache = false;
 };
 
-struct Outcome {
+struct CompileOutcome {
   std::string target;
   CompileFigures figures;
   HardwareRates rates;
@@ -62,7 +62,7 @@ Result<ir::Bindings> bind(const ir::Graph& graph, const std::map<std::string, st
   return bindings;
 }
 
-Json describe(const Outcome& outcome) {
+Json describe(const CompileOutcome& outcome) {
   Json json = {{"target", outcome.target}, {"figures", to_json(outcome.figures)}};
   const auto total = outcome.figures.total_bytes();
   json["total_bytes"] = total ? Json(*total) : Json();
@@ -76,7 +76,8 @@ Json describe(const Outcome& outcome) {
   return json;
 }
 
-Status write(const Arguments& arguments, const ImportedModel& model, const Program& program, const Json& report) {
+Status write(const CompileArguments& arguments, const ImportedModel& model, const Program& program,
+             const Json& report) {
   Artifact artifact;
   artifact.producer = fmt::format("kpt {}", build_info().version);
   artifact.source = fs::path(arguments.model).filename().string();
@@ -90,7 +91,7 @@ Status write(const Arguments& arguments, const ImportedModel& model, const Progr
   return write_artifact(arguments.output, artifact);
 }
 
-Result<Outcome> compile(const Arguments& arguments, const BackendContext& context) {
+Result<CompileOutcome> compile(const CompileArguments& arguments, const BackendContext& context) {
   KPT_ASSIGN_OR_RETURN(const auto sizes, parse_sizes(arguments.sizes));
   KPT_ASSIGN_OR_RETURN(const PlacedTarget placed, find_absent_target(arguments.target, context));
   ImportOptions options;
@@ -104,7 +105,7 @@ Result<Outcome> compile(const Arguments& arguments, const BackendContext& contex
   if (figures == nullptr || rates == nullptr) {
     return Status(StatusCode::kInternal, fmt::format("{} gives no figures", placed.target->name()));
   }
-  Outcome outcome;
+  CompileOutcome outcome;
   outcome.target = program->target();
   outcome.figures = *figures;
   outcome.rates = *rates;
@@ -142,7 +143,7 @@ std::string time_text(const std::optional<double>& seconds) {
   return *seconds < 1e-3 ? fmt::format("{:.3g} us", *seconds * 1e6) : fmt::format("{:.4g} ms", *seconds * 1e3);
 }
 
-std::string render(const Outcome& outcome) {
+std::string render(const CompileOutcome& outcome) {
   const CompileFigures& figures = outcome.figures;
   std::vector<std::vector<std::string>> rows = {
       {"target", fmt::format("{} ({}), one device", outcome.target, figures.device_kind)},
@@ -176,7 +177,7 @@ std::string render(const Outcome& outcome) {
                             outcome.seconds);
 }
 
-void add_arguments(CLI::App& command, Arguments& arguments) {
+void add_arguments(CLI::App& command, CompileArguments& arguments) {
   command.add_option("MODEL", arguments.model, "a .pt2 file")->required();
   command.add_option("--target", arguments.target, "what to compile for: tpu:v4, v5e, v5p, v6e or v7, with a slice")
       ->type_name("TARGET")
@@ -201,7 +202,7 @@ void add_compile_command(CLI::App& app, CommandContext& context) {
   command->footer(
       "Example: kpt compile model.pt2 --target tpu:v5e:2x2 --size s0=8 -o model.kpt\n"
       "         kpt compile model.pt2 --target tpu:v6e --price 2.70 --json");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<CompileArguments>();
   add_arguments(*command, *arguments);
   command->callback([&context, arguments] {
     const Result<Config> config = context.load_config();

@@ -17,6 +17,7 @@
 #include "cli/terminal.h"
 #include "device/hardware_json.h"
 #include "optimize/optimize_json.h"
+#include "runtime/batch_rows.h"
 #include "validation/model_run.h"
 
 namespace kpt::cli {
@@ -25,7 +26,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
-struct Arguments {
+struct ExplainArguments {
   std::string model;
   std::string device = "cpu";
   int runs = 10;
@@ -80,6 +81,7 @@ struct Explanation {
   std::string device;
   std::vector<std::string> hidden_isa;  // option cpu.isa
   std::string runs;                     // how they are started, where the engine has something to say
+  std::string batches;                  // whether one that does not fit into memory is split
   std::vector<NodePlan> plan;
   std::vector<double> microseconds;      // by node of the plan; -1 where nobody knows
   std::vector<Allocations> allocations;  // likewise
@@ -127,7 +129,15 @@ Status run_observed(RepeatedRun& run, int rounds, NodeObserver* observer) {
   return {};
 }
 
-Result<Explanation> explain(const Arguments& arguments, const BackendContext& context) {
+std::string describe_batches(const detail::LoadedModel& model, bool allowed) {
+  if (model.executable().is_stateful()) return "run whole: the model writes buffers";
+  const auto rows = find_batch_rows(model.graph());
+  if (!rows.ok()) return "run whole: " + rows.status().message();
+  return fmt::format("{} along {} when memory runs out{}", allowed ? "split" : "could be split", rows->symbol,
+                     allowed ? "" : ": set memory.split_batches");
+}
+
+Result<Explanation> explain(const ExplainArguments& arguments, const BackendContext& context) {
   if (arguments.times && arguments.device != "cpu") {
     return Status(StatusCode::kInvalidArgument,
                   fmt::format("--times holds nodes against the limits of the processor, not of '{}': use --device cpu",
@@ -147,6 +157,7 @@ Result<Explanation> explain(const Arguments& arguments, const BackendContext& co
   KPT_ASSIGN_OR_RETURN(ModelRun run, ModelRun::load(std::move(opened.model), device));
   explanation.device = run.loaded().executable().device();
   explanation.plan = run.loaded().executable().plan();
+  explanation.batches = describe_batches(run.loaded(), context.split_batches);
   KPT_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs, run.loaded().order_inputs(opened.inputs));
   KPT_ASSIGN_OR_RETURN(RepeatedRun repeated, RepeatedRun::make(run, inputs));
   NodeClock clock(run.loaded().graph().nodes.size());
@@ -175,6 +186,7 @@ Json to_json(const Explanation& explanation) {
   Json json = {{"device", explanation.device},
                {"cpu_isa", explanation.hidden_isa},
                {"runs", explanation.runs},
+               {"batches", explanation.batches},
                {"report", explanation.report ? to_json(*explanation.report) : Json()},
                {"nodes", Json::array()}};
   if (explanation.times) json["times"] = to_json(*explanation.times);
@@ -224,6 +236,7 @@ std::string render_place(const Explanation& explanation) {
     text += ", instruction sets hidden by cpu.isa: " + join(explanation.hidden_isa, " ");
   }
   if (!explanation.runs.empty()) text += "\nruns: " + explanation.runs;
+  text += "\nbatches: " + explanation.batches;
   return text + "\n\n";
 }
 
@@ -261,7 +274,7 @@ void add_explain_command(CLI::App& app, CommandContext& context) {
   command->footer(
       "Example: kpt explain model.kpt\n         kpt explain model.pt2 --json\n"
       "         kpt explain model.kpt --times --size s0=1 --size s1=128");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ExplainArguments>();
   command->add_option("MODEL", arguments->model, "a .kpt or .pt2 file")->required();
   command->add_option("--device", arguments->device, "where it runs")->capture_default_str();
   command->add_option("--runs", arguments->runs, "how often to time the nodes; the least time is shown")

@@ -23,7 +23,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Arguments {
+struct InspectArguments {
   std::string model;
   std::string name;
   std::string weights;
@@ -79,7 +79,7 @@ void count_weights(Inspection& inspection) {
   }
 }
 
-Status read_model(const Arguments& arguments, const Result<PlacedDevice>& placed, Inspection& inspection) {
+Status read_model(const InspectArguments& arguments, const Result<PlacedDevice>& placed, Inspection& inspection) {
   if (!is_artifact(arguments.model)) {
     ImportOptions options;
     options.model_name = arguments.name;
@@ -115,7 +115,7 @@ void find_unsupported(const Result<PlacedDevice>& placed, const std::string& pat
   }
 }
 
-Result<Inspection> inspect(const Arguments& arguments, const Config& config, const Environment& environment) {
+Result<Inspection> inspect(const InspectArguments& arguments, const Config& config, const Environment& environment) {
   KPT_ASSIGN_OR_RETURN(const auto sizes, parse_sizes(arguments.sizes));
   const auto context = make_backend_context(config, environment);
   const auto placed = context.ok() ? find_runnable_device(arguments.device, *context) : context.status();
@@ -261,7 +261,7 @@ void add_inspect_command(CLI::App& app, CommandContext& context) {
   command->footer(
       "Exit code 0 when every operator can run, 1 when one cannot or nobody knows.\n"
       "Example: kpt inspect model.pt2 --size s0=8");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<InspectArguments>();
   command->add_option("MODEL", arguments->model, "a .pt2 or .kpt file")->required();
   command->add_option("--model", arguments->name, "which model of a file that holds several");
   command->add_option("--weights", arguments->weights, "a safetensors file that replaces weights by name");

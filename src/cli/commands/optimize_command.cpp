@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Arguments : DrawArguments {
+struct OptimizeArguments : DrawArguments {
   std::string model;
   std::string name;
   std::string weights;
@@ -42,7 +42,7 @@ struct Arguments : DrawArguments {
   bool no_cache = false;
 };
 
-Result<OptimizeOptions> make_options(const Arguments& arguments) {
+Result<OptimizeOptions> make_options(const OptimizeArguments& arguments) {
   OptimizeOptions options;
   options.level = *find_level(arguments.level);
   options.disabled = arguments.disabled;
@@ -64,13 +64,13 @@ std::function<void(const Pass&, const ir::Graph&)> make_dump(const std::string& 
   };
 }
 
-struct Outcome {
+struct OptimizeOutcome {
   WrittenOptimization result;
   std::string path;
 };
 
-Result<Outcome> optimize(const Arguments& arguments, const BackendContext& backend_context, CompileCache* cache,
-                         Progress& progress) {
+Result<OptimizeOutcome> optimize(const OptimizeArguments& arguments, const BackendContext& backend_context,
+                                 CompileCache* cache, Progress& progress) {
   KPT_ASSIGN_OR_RETURN(OptimizeOptions options, make_options(arguments));
   KPT_RETURN_IF_ERROR(choose_passes(options).status());  // a wrong name is told before anything is read
   ImportOptions import_options;
@@ -85,7 +85,7 @@ Result<Outcome> optimize(const Arguments& arguments, const BackendContext& backe
   Status dump_failure;
   if (!arguments.dump_after.empty()) options.dump_after = make_dump(arguments.dump_after, dump_failure);
   options.progress = [&progress](std::string_view step, double done) { progress.tell(step, done); };
-  Outcome outcome;
+  OptimizeOutcome outcome;
   outcome.path =
       arguments.output.empty() ? fs::path(arguments.model).replace_extension(".kpt").string() : arguments.output;
   KPT_ASSIGN_OR_RETURN(outcome.result,
@@ -94,7 +94,7 @@ Result<Outcome> optimize(const Arguments& arguments, const BackendContext& backe
   return outcome;
 }
 
-void print(CommandContext& context, const Config& config, const Outcome& outcome, double seconds) {
+void print(CommandContext& context, const Config& config, const OptimizeOutcome& outcome, double seconds) {
   const WrittenOptimization& result = outcome.result;
   if (context.flags().json) {
     auto json = to_json(result.report);
@@ -113,7 +113,7 @@ void print(CommandContext& context, const Config& config, const Outcome& outcome
       result.from_cache ? ", from the compile cache: the figures are those of the first time" : "");
 }
 
-void add_arguments(CLI::App& command, Arguments& arguments) {
+void add_arguments(CLI::App& command, OptimizeArguments& arguments) {
   command.add_option("MODEL", arguments.model, "a .pt2 file")->required();
   command.add_option("-o,--output", arguments.output, "what to write (default: the model's name with .kpt)")
       ->type_name("FILE");
@@ -153,7 +153,7 @@ void add_optimize_command(CLI::App& app, CommandContext& context) {
       "Exit code 3 when the accuracy gate refuses; then nothing is written.\n"
       "Example: kpt optimize model.pt2 --level balanced -o model.kpt\n"
       "         kpt optimize model.pt2 --level aggressive --inputs calibration.npz");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<OptimizeArguments>();
   add_arguments(*command, *arguments);
   command->callback([&context, arguments] {
     const Result<Config> config = context.load_config();

@@ -18,6 +18,7 @@
 #include "benchmark/node_floor.h"
 #include "benchmark/profile.h"
 #include "cli/figures_text.h"
+#include "cli/memory_text.h"
 #include "cli/opened_model.h"
 #include "cli/terminal.h"
 #include "device/hardware_json.h"
@@ -27,7 +28,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Arguments {
+struct ProfileArguments {
   std::string model;
   std::string device = "cpu";
   int runs = 10;
@@ -71,6 +72,9 @@ struct Profile {
   bool on_device = false;      // whether a device beside the host worked
   std::string limits;          // what the shares are of; empty without any
   std::string trace;           // the file that was written
+  std::uint64_t weight_bytes = 0;
+  std::optional<MemoryStatistics> memory;  // after the runs; the peak is theirs
+  std::string memory_note;                 // why there is none, or whose peak it is
 };
 
 double median_microseconds(const std::vector<Period>& runs) {
@@ -95,7 +99,7 @@ MachineFloor published_floor(const HardwareRates& rates) {
   return floor;
 }
 
-Result<Recording> record(RepeatedRun& run, Device& device, const Arguments& arguments) {
+Result<Recording> record(RepeatedRun& run, Device& device, const ProfileArguments& arguments) {
   for (int round = 0; round < arguments.warmup; ++round) {
     KPT_RETURN_IF_ERROR(run.prepare());
     KPT_RETURN_IF_ERROR(run.run(nullptr));
@@ -119,7 +123,17 @@ Result<Recording> record(RepeatedRun& run, Device& device, const Arguments& argu
   return recording;
 }
 
-Result<Profile> profile(const Arguments& arguments, const BackendContext& context) {
+void read_memory(Device& device, const Status& reset, Profile& profile) {
+  const auto memory = device.memory();
+  if (!memory.ok()) {
+    profile.memory_note = memory.status().message();
+    return;
+  }
+  profile.memory = *memory;
+  if (!reset.ok()) profile.memory_note = "the peak is that of the whole process: " + reset.message();
+}
+
+Result<Profile> profile(const ProfileArguments& arguments, const BackendContext& context) {
   KPT_ASSIGN_OR_RETURN(const PlacedDevice device, find_runnable_device(arguments.device, context));
   KPT_ASSIGN_OR_RETURN(OpenedModel opened, open_model(arguments.model, arguments.sizes, device));
   Profile profile;
@@ -132,10 +146,13 @@ Result<Profile> profile(const Arguments& arguments, const BackendContext& contex
     floor = measure_floor(context.threads, kernels::cpu_features().without(context.detection.hidden_isa));
     profile.limits = fmt::format("measured limits of this processor, {} threads", context.threads);
   }
+  for (const auto& [name, weight] : opened.model.weights) profile.weight_bytes += weight.bytes();
   KPT_ASSIGN_OR_RETURN(ModelRun run, ModelRun::load(std::move(opened.model), device));
   KPT_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs, run.loaded().order_inputs(opened.inputs));
   KPT_ASSIGN_OR_RETURN(RepeatedRun repeated, RepeatedRun::make(run, inputs));
+  const Status reset = device.device->reset_peak_memory();
   KPT_ASSIGN_OR_RETURN(const Recording recording, record(repeated, *device.device, arguments));
+  read_memory(*device.device, reset, profile);
 
   const ir::Graph& graph = run.loaded().graph();
   profile.device = run.loaded().executable().device();
@@ -168,6 +185,13 @@ Result<Profile> profile(const Arguments& arguments, const BackendContext& contex
 
 double time_of(const NodeRow& node, bool on_device) { return on_device ? node.device : node.elapsed; }
 
+Json memory_json(const Profile& profile) {
+  Json json = {{"weights_bytes", profile.weight_bytes},
+               {"note", profile.memory_note.empty() ? Json() : Json(profile.memory_note)}};
+  if (profile.memory) json.update(cli::to_json(*profile.memory));
+  return json;
+}
+
 Json to_json(const Profile& profile) {
   Json json = {{"device", profile.device},
                {"how", profile.runs},
@@ -176,6 +200,7 @@ Json to_json(const Profile& profile) {
                {"device_busy_microseconds", profile.on_device ? Json(profile.busy) : Json()},
                {"limits", profile.limits.empty() ? Json() : Json(profile.limits)},
                {"trace", profile.trace.empty() ? Json() : Json(profile.trace)},
+               {"memory", memory_json(profile)},
                {"kernels", Json::array()},
                {"nodes", Json::array()}};
   for (const KernelTime& kernel : profile.kernels) {
@@ -247,6 +272,10 @@ std::string render(const Profile& profile, std::size_t shown) {
   }
   text += "\n";
   if (!profile.runs.empty()) text += "runs: " + profile.runs + "\n";
+  text += "memory: weights " + format_bytes(profile.weight_bytes);
+  if (profile.memory) text += "; " + describe_memory(*profile.memory);
+  if (!profile.memory_note.empty()) text += fmt::format(" ({})", profile.memory_note);
+  text += "\n";
   text += "\n";
   if (profile.on_device) text += render_kernels(profile, shown);
   text += "node by node\n" + render_nodes(profile, shown);
@@ -261,7 +290,7 @@ void add_profile_command(CLI::App& app, CommandContext& context) {
   command->footer(
       "Example: kpt profile model.kpt\n         kpt profile model.kpt --device nvidia:0 --trace profile.json\n"
       "Recording costs time itself: for latencies use kpt bench.");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ProfileArguments>();
   command->add_option("MODEL", arguments->model, "a .kpt or .pt2 file")->required();
   command->add_option("--device", arguments->device, "where it runs")->capture_default_str();
   command->add_option("--runs", arguments->runs, "recorded runs of each way: as always, and node by node")

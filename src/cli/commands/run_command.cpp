@@ -20,28 +20,29 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
-struct Arguments : RunArguments {
+struct RunCommandArguments : RunArguments {
   std::string outputs;
   int repeat = 1;
 };
 
-struct Outcome {
+struct RunOutcome {
   std::vector<NamedTensor> inputs;
   std::vector<std::string> generated;  // names of the inputs that no file gave
   std::vector<NamedTensor> outputs;
   std::vector<double> milliseconds;
   double load_milliseconds = 0;
   std::string device;
+  RunReport report;  // of the last run
 };
 
 double milliseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-Result<Outcome> run(const Arguments& arguments, const BackendContext& backend_context) {
+Result<RunOutcome> run(const RunCommandArguments& arguments, const BackendContext& backend_context) {
   KPT_ASSIGN_OR_RETURN(const auto sizes, parse_sizes(arguments.sizes));
   KPT_ASSIGN_OR_RETURN(std::vector<NamedTensor> given, read_input_files(arguments.inputs));
-  Outcome outcome;
+  RunOutcome outcome;
   const auto start = Clock::now();
   KPT_ASSIGN_OR_RETURN(const auto loaded, load_model_with(arguments.model, arguments.load, backend_context));
   outcome.load_milliseconds = milliseconds_since(start);
@@ -61,7 +62,9 @@ Result<Outcome> run(const Arguments& arguments, const BackendContext& backend_co
       KPT_ASSIGN_OR_RETURN(input.tensor, input.tensor.contiguous_copy());
     }
     const auto begin = Clock::now();
-    KPT_ASSIGN_OR_RETURN(outcome.outputs, session.run(inputs));
+    RunOptions options;
+    options.report = &outcome.report;
+    KPT_ASSIGN_OR_RETURN(outcome.outputs, session.run(inputs, options));
     outcome.milliseconds.push_back(milliseconds_since(begin));
   }
   outcome.inputs = std::move(given);
@@ -75,14 +78,16 @@ Json describe(const NamedTensor& named) {
           {"dims", std::vector<std::int64_t>(named.tensor.dims().begin(), named.tensor.dims().end())}};
 }
 
-void print(CommandContext& context, const Config& config, const Arguments& arguments, const Outcome& outcome) {
+void print(CommandContext& context, const Config& config, const RunCommandArguments& arguments,
+           const RunOutcome& outcome) {
   std::vector<double> sorted = outcome.milliseconds;
   std::ranges::sort(sorted);
   const double median = sorted[sorted.size() / 2];
   if (context.flags().json) {
     Json json = {{"device", outcome.device},       {"load_ms", outcome.load_milliseconds},
-                 {"run_ms", outcome.milliseconds}, {"generated", outcome.generated},
-                 {"inputs", Json::array()},        {"outputs", Json::array()}};
+                 {"run_ms", outcome.milliseconds}, {"parts", outcome.report.parts},
+                 {"generated", outcome.generated}, {"inputs", Json::array()},
+                 {"outputs", Json::array()}};
     for (const NamedTensor& input : outcome.inputs) json["inputs"].push_back(describe(input));
     for (const NamedTensor& output : outcome.outputs) json["outputs"].push_back(describe(output));
     context.out() << dump_json(json, 2) << "\n";
@@ -104,6 +109,10 @@ void print(CommandContext& context, const Config& config, const Arguments& argum
                 << fmt::format("\nran on {} in {:.3f} ms{}, loaded in {:.1f} ms\n", outcome.device, median,
                                sorted.size() > 1 ? fmt::format(" (median of {})", sorted.size()) : "",
                                outcome.load_milliseconds);
+  if (outcome.report.parts > 1) {
+    context.out() << fmt::format("the batch did not fit into memory and ran in {} parts of at most {} rows\n",
+                                 outcome.report.parts, outcome.report.part_rows);
+  }
   if (!arguments.outputs.empty()) context.out() << "wrote " << arguments.outputs << "\n";
 }
 
@@ -115,7 +124,7 @@ void add_run_command(CLI::App& app, CommandContext& context) {
       "Inputs that no file gives are made from the seed and their name.\n"
       "Example: kpt run model.pt2 --inputs in.npz --outputs out.safetensors\n"
       "         kpt run model.pt2 --seed 7 --size s0=8 --repeat 20");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<RunCommandArguments>();
   add_run_arguments(*command, *arguments);
   command->add_option("--outputs", arguments->outputs, "where to write: .npz, .safetensors, or .npy for one output")
       ->type_name("FILE");

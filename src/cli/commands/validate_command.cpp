@@ -28,7 +28,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-struct Arguments : DrawArguments {
+struct ValidateArguments : DrawArguments {
   std::string model;
   std::string artifact;
   std::string devices = "cpu";
@@ -84,13 +84,13 @@ Result<Contender> open_contender(const std::string& path, const std::string& dev
   return contender;
 }
 
-struct Outcome {
+struct ValidateOutcome {
   ValidateReport validation;
   std::optional<ProductionReport> production;
   bool passed() const { return validation.passed() && (!production || production->passed()); }
 };
 
-Result<Outcome> validate(const Arguments& arguments, const BackendContext& context) {
+Result<ValidateOutcome> validate(const ValidateArguments& arguments, const BackendContext& context) {
   ImportOptions import_options;
   import_options.read_sample_inputs = true;
   KPT_ASSIGN_OR_RETURN(const ImportedModel model, import_model(arguments.model, import_options));
@@ -106,7 +106,7 @@ Result<Outcome> validate(const Arguments& arguments, const BackendContext& conte
   options.tolerance = arguments.tolerance;
   options.layers = arguments.layers;
   KPT_ASSIGN_OR_RETURN(options.draws, make_draw_options(arguments));
-  Outcome outcome;
+  ValidateOutcome outcome;
   if (arguments.production) {  // first: the gate's fp64 run would count as the model's memory
     Requirements requirements = arguments.requirements;
     KPT_ASSIGN_OR_RETURN(requirements.batch_sizes, parse_batches(arguments.batch_sizes));
@@ -155,7 +155,7 @@ std::string render_layers(const ContenderResult& result) {
                             first.source.empty() ? "" : "; from " + first.source);
 }
 
-std::string render(const Outcome& outcome, bool color) {
+std::string render(const ValidateOutcome& outcome, bool color) {
   std::string text;
   for (const ContenderResult& result : outcome.validation.contenders) {
     text += render_contender(result, color) + "\n";
@@ -180,14 +180,14 @@ std::string render(const Outcome& outcome, bool color) {
   return text + (outcome.passed() ? "valid\n" : "NOT valid\n");
 }
 
-int exit_code(const Outcome& outcome) {
+int exit_code(const ValidateOutcome& outcome) {
   if (outcome.passed()) return kExitOk;
   const bool refused = std::ranges::any_of(outcome.validation.contenders,
                                            [](const ContenderResult& result) { return !result.gate.passed(); });
   return refused ? kExitRefused : kExitFailed;
 }
 
-void add_arguments(CLI::App& command, Arguments& arguments) {
+void add_arguments(CLI::App& command, ValidateArguments& arguments) {
   command.add_option("MODEL", arguments.model, "a .pt2 file")->required();
   command.add_option("ARTIFACT", arguments.artifact, "a .kpt file made from it");
   command.add_option("--devices", arguments.devices, "where to run, with commas between")->capture_default_str();
@@ -217,7 +217,7 @@ void add_validate_command(CLI::App& app, CommandContext& context) {
       "Exit code 0 when all is well, 1 when a check failed, 3 when an output is beyond the accuracy rule.\n"
       "Example: kpt validate model.pt2 model.kpt --devices cpu --layers\n"
       "         kpt validate model.pt2 --production --max-latency-ms 20 --batch-sizes 1,8");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ValidateArguments>();
   add_arguments(*command, *arguments);
   command->callback([&context, arguments] {
     const Result<Config> config = context.load_config();

@@ -21,11 +21,12 @@
 #include "border_hash.h"
 #include "device/activity.h"
 #include "device/execution.h"
+#include "device/memory_statistics.h"
 #include "ir/graph.h"
 
 namespace kpt::aten {
 
-inline constexpr std::uint32_t kModuleAbi = 5;
+inline constexpr std::uint32_t kModuleAbi = 6;
 inline constexpr char kModuleEntry[] = "kpt_aten_module";
 inline constexpr char kCudaModuleEntry[] = "kpt_aten_cuda_module";
 
@@ -107,14 +108,10 @@ struct CudaDeviceFacts {
   std::uint64_t memory_total_bytes;
 };
 
-// Of libtorch's caching allocator, for this process.
-struct CudaMemoryStats {
-  std::uint64_t allocated_bytes;  // in use by tensors
-  std::uint64_t allocated_peak_bytes;
-  std::uint64_t reserved_bytes;  // taken from the driver
-  std::uint64_t reserved_peak_bytes;
-  std::uint64_t free_bytes;  // of the device, as the driver sees it
-  std::uint64_t out_of_memory_count;
+// What one graph on a device may take.
+struct CudaMemoryLimits {
+  std::uint64_t graph_bytes;   // captured runs keep at most this; 0 means an eighth of the device's memory
+  std::uint64_t margin_bytes;  // a run leaves this much by estimate, or is refused
 };
 
 // An index outside the devices, or no device at all, is kNoDevice.
@@ -125,15 +122,21 @@ struct CudaModuleTable {
 
   CallOutcome (*device_count)(std::int32_t* count) noexcept;
   CallOutcome (*describe_device)(std::int32_t index, CudaDeviceFacts* facts) noexcept;
-  CallOutcome (*memory_stats)(std::int32_t index, CudaMemoryStats* stats) noexcept;
+  // Of libtorch's allocator for this process, and of the driver.
+  CallOutcome (*memory_statistics)(std::int32_t index, MemoryStatistics* statistics) noexcept;
+  CallOutcome (*reset_peak_memory)(std::int32_t index) noexcept;
+  // Gives what the allocator keeps for later back to the driver, on all devices.
+  CallOutcome (*empty_cache)() noexcept;
   // float32 and bfloat16 products on the device against an fp64 product on the CPU.
   CallOutcome (*self_check)(std::int32_t index, std::uint64_t seed, SelfCheck* check) noexcept;
 
-  // As in ModuleTable, for graphs on a device. check_graph needs no device. `graph_bytes`: what captured runs of this
-  // graph may keep; 0 means an eighth of the device's memory.
+  // What tensors of this process may take of the device's memory, in per cent.
+  CallOutcome (*limit_memory)(std::int32_t index, std::int32_t percent) noexcept;
+
+  // As in ModuleTable, for graphs on a device. check_graph needs no device.
   CallOutcome (*check_graph)(const ir::Graph* graph, std::vector<Support>* answers) noexcept;
   CallOutcome (*load_graph)(std::int32_t index, const std::shared_ptr<const ir::Graph>* graph, const Weights* weights,
-                            std::uint64_t graph_bytes, Status* status,
+                            const CudaMemoryLimits* limits, Status* status,
                             std::unique_ptr<Executable>* executable) noexcept;
   CallOutcome (*set_warning_sink)(void (*sink)(const char* text)) noexcept;
   // Memory of a device. Uploads return when the host's memory may change again, downloads when the copy is complete.

@@ -87,11 +87,11 @@ Status check_cuda_device(const aten::CudaModuleTable& table, int index, std::uin
                          .memory_total_bytes = facts.memory_total_bytes,
                          .memory_free_bytes = std::nullopt,
                          .reserved_bytes = std::nullopt};
-  aten::CudaMemoryStats stats{};
-  if (const Status status = to_status(table.memory_stats(index, &stats), "reading the memory of " + name);
+  MemoryStatistics memory;
+  if (const Status status = to_status(table.memory_statistics(index, &memory), "reading the memory of " + name);
       status.ok()) {
-    device.memory_free_bytes = stats.free_bytes;
-    device.reserved_bytes = stats.reserved_bytes;
+    device.memory_free_bytes = memory.free_bytes;
+    device.reserved_bytes = memory.reserved_bytes;
   } else {
     report->notes.push_back(status.message());
   }

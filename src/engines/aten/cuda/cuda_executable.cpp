@@ -1,6 +1,7 @@
 #include "engines/aten/cuda/cuda_executable.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include <ATen/Functions.h>
 #include <ATen/cuda/CUDAEvent.h>
@@ -10,10 +11,13 @@
 #include <fmt/format.h>
 #include <ATen/cuda/CUDAGraphsUtils.cuh>
 
+#include "engines/aten/cuda/cuda_memory.h"
 #include "engines/aten/module/graph_state.h"
 #include "engines/aten/module/guarded_call.h"
 #include "engines/aten/module/tensors.h"
 #include "engines/aten/module/warning_sink.h"
+#include "memory/available_memory.h"
+#include "memory/run_estimate.h"
 
 namespace kpt::aten {
 namespace {
@@ -25,6 +29,12 @@ constexpr std::size_t kStatefulShapesKept = 4;
 // A capture that fails costs about as much as a run. The wait doubles when shapes drive each other out.
 constexpr int kRunsUntilRetry = 64;
 constexpr int kMostDoublings = 6;
+
+// What the vendor's libraries fail with when their own allocations do.
+constexpr const char* kFailuresWithoutMemory[] = {"CUDNN_STATUS_ALLOC_FAILED",     "CUDNN_STATUS_INTERNAL_ERROR",
+                                                  "CUDNN_STATUS_NOT_INITIALIZED",  "CUBLAS_STATUS_ALLOC_FAILED",
+                                                  "CUBLAS_STATUS_NOT_INITIALIZED", "CUDA error: out of memory"};
+constexpr std::uint64_t kLibrariesNeed = std::uint64_t{512} << 20;
 
 // Every captured graph registers with libtorch's random generator of the device, which is guarded by nothing: held
 // while a graph is captured and while one is destroyed, whichever model it belongs to.
@@ -88,6 +98,32 @@ void deliver(at::Tensor tensor, bool owned, bool on_device, Tensor& output) {
   replace_tensor(std::move(tensor), output);
 }
 
+// Whether memory is what was missing. cuDNN and cuBLAS take some past libtorch's allocator and say little when there is
+// none: then the driver's free bytes tell.
+bool ran_out_of_memory(const std::exception& error, c10::DeviceIndex device) {
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;
+  const std::string text = first_line(error);
+  const bool may_be = std::any_of(std::begin(kFailuresWithoutMemory), std::end(kFailuresWithoutMemory),
+                                  [&](const char* name) { return text.find(name) != std::string::npos; });
+  if (!may_be) return false;
+  try {
+    return c10::cuda::CUDACachingAllocator::get()->getMemoryInfo(device).first < kLibrariesNeed;
+  } catch (const std::exception&) {  // the device is lost
+    return false;
+  }
+}
+
+// A run that would not fit: nothing of it was launched.
+class NotAdmitted : public std::exception {
+ public:
+  explicit NotAdmitted(Status status) : status_(std::move(status)) {}
+  const Status& status() const { return status_; }
+  const char* what() const noexcept override { return "too little memory for a run"; }
+
+ private:
+  Status status_;
+};
+
 std::string find_obstacle(const LoadedGraph& graph) {
   for (const UserInput& input : graph.inputs()) {
     if (input.written || input.reshaped) return fmt::format("the model writes its input '{}'", input.name);
@@ -106,13 +142,17 @@ std::string find_obstacle(const LoadedGraph& graph) {
 }  // namespace
 
 CudaExecutable::CudaExecutable(std::unique_ptr<LoadedGraph> loaded, c10::cuda::CUDAStream stream,
-                               std::uint64_t graph_bytes)
+                               CudaMemoryLimits limits)
     : device_(device_name(loaded->device())),
       loaded_(std::move(loaded)),
       stream_(stream),
       pool_(at::cuda::graph_pool_handle()),
       never_(find_obstacle(*loaded_)),
-      graph_bytes_(graph_bytes) {}
+      limits_(limits) {
+  for (std::uint32_t value = 0; value < loaded_->graph().values.size(); ++value) {
+    roots_.push_back(loaded_->compiled().aliases().root(value));
+  }
+}
 
 CudaExecutable::~CudaExecutable() {
   try {
@@ -124,14 +164,21 @@ CudaExecutable::~CudaExecutable() {
 }
 
 Result<std::unique_ptr<Executable>> CudaExecutable::load(c10::DeviceIndex index, std::shared_ptr<const ir::Graph> graph,
-                                                         const Weights& weights, std::uint64_t graph_bytes) {
+                                                         const Weights& weights, CudaMemoryLimits limits) {
   const c10::cuda::CUDAGuard current(index);
   const c10::cuda::CUDAStream stream = c10::cuda::getStreamFromPool(/*isHighPriority=*/false, index);
   const c10::cuda::CUDAStreamGuard queue(stream);
   KPT_ASSIGN_OR_RETURN(auto loaded, LoadedGraph::load(std::move(graph), weights, at::Device(at::kCUDA, index), false));
   stream.synchronize();
-  if (graph_bytes == 0) graph_bytes = c10::cuda::CUDACachingAllocator::get()->getMemoryInfo(index).second / 8;
-  return std::unique_ptr<Executable>(new CudaExecutable(std::move(loaded), stream, graph_bytes));
+  if (limits.graph_bytes == 0) {
+    limits.graph_bytes = c10::cuda::CUDACachingAllocator::get()->getMemoryInfo(index).second / 8;
+  }
+  return std::unique_ptr<Executable>(new CudaExecutable(std::move(loaded), stream, limits));
+}
+
+void CudaExecutable::empty_cache() {
+  const std::lock_guard lock(capture_mutex());
+  c10::cuda::CUDACachingAllocator::emptyCache();
 }
 
 Result<std::unique_ptr<State>> CudaExecutable::make_state() const {
@@ -150,7 +197,8 @@ std::string CudaExecutable::describe_runs() const {
   const auto captured =
       std::count_if(shapes_.begin(), shapes_.end(), [](const Shape& shape) { return shape.graph != nullptr; });
   std::string text = fmt::format("as a CUDA graph from the second run of a shape on; {} captured so far", captured);
-  if (captured > 0) text += fmt::format(", {} of at most {}", megabytes(captured_bytes_), megabytes(graph_bytes_));
+  if (captured > 0)
+    text += fmt::format(", {} of at most {}", megabytes(captured_bytes_), megabytes(limits_.graph_bytes));
   const bool some_refused = std::any_of(shapes_.begin(), shapes_.end(),
                                         [](const Shape& shape) { return shape.refused || shape.runs_until_retry > 0; });
   if (some_refused) text += fmt::format("; node by node where capturing failed: {}", refusal_);
@@ -198,26 +246,28 @@ void CudaExecutable::forget_shapes() {
   }
   frame_.reset();
   captured_bytes_ = 0;
+  captured_idle_bytes_ = 0;
 }
 
 bool CudaExecutable::has_captured() const {
   return std::any_of(shapes_.begin(), shapes_.end(), [](const Shape& shape) { return shape.graph != nullptr; });
 }
 
-std::uint64_t CudaExecutable::count_captured_bytes() const {
-  std::uint64_t bytes = 0;
+void CudaExecutable::count_captured() {
+  captured_bytes_ = 0;
+  captured_idle_bytes_ = 0;
   for (const auto& segment : c10::cuda::CUDACachingAllocator::snapshot(pool_, false).segments) {
-    bytes += segment.total_size;
+    captured_bytes_ += segment.total_size;
+    captured_idle_bytes_ += segment.total_size - std::min(segment.total_size, segment.allocated_size);
   }
   for (const Shape& shape : shapes_) {
-    for (const at::Tensor& input : shape.inputs) bytes += input.nbytes();
+    for (const at::Tensor& input : shape.inputs) captured_bytes_ += input.nbytes();
   }
-  return bytes;
 }
 
 bool CudaExecutable::fits(const Shape& shape) {
-  captured_bytes_ = count_captured_bytes();
-  if (captured_bytes_ <= graph_bytes_) return true;
+  count_captured();
+  if (captured_bytes_ <= limits_.graph_bytes) return true;
   const auto captured =
       std::count_if(shapes_.begin(), shapes_.end(), [](const Shape& other) { return other.graph != nullptr; });
   const std::string needed = megabytes(captured_bytes_);
@@ -230,7 +280,7 @@ bool CudaExecutable::fits(const Shape& shape) {
   remember_shape(std::move(key));
   Shape& again = shapes_.front();
   refusal_ = fmt::format("{} would keep {}, more than the {} of nvidia.graph_memory_bytes",
-                         captured > 1 ? "shapes together" : "it", needed, megabytes(graph_bytes_));
+                         captured > 1 ? "shapes together" : "it", needed, megabytes(limits_.graph_bytes));
   if (captured > 1) {  // alone it may fit
     again.runs_until_retry = kRunsUntilRetry << std::min(give_ups_++, kMostDoublings);
   } else {
@@ -244,8 +294,48 @@ at::Tensor CudaExecutable::to_device(const Tensor& given) const {
   return to_aten(given).to(loaded_->device(), /*non_blocking=*/true);
 }
 
+std::uint64_t CudaExecutable::estimate_results(std::span<const Tensor> inputs) {
+  Key key = make_key(inputs, nullptr);
+  const auto found =
+      std::find_if(estimates_.begin(), estimates_.end(), [&](const auto& estimate) { return estimate.first == key; });
+  if (found != estimates_.end()) {
+    estimates_.splice(estimates_.begin(), estimates_, found);
+  } else {
+    if (estimates_.size() >= kShapesKept) estimates_.pop_back();
+    const RunEstimate estimate = estimate_run(loaded_->graph(), bind_extents(loaded_->graph(), inputs), roots_);
+    estimates_.emplace_front(std::move(key), estimate.bytes);
+  }
+  return estimates_.front().second;
+}
+
+Status CudaExecutable::check_memory(std::uint64_t needed, std::uint64_t regained) const {
+  MemoryStatistics memory = read_memory(loaded_->device().index());
+  if (memory.free_bytes) *memory.free_bytes += regained;
+  if (memory.reserved_bytes) *memory.reserved_bytes -= std::min(*memory.reserved_bytes, captured_idle_bytes_);
+  return check_available(memory, needed, limits_.margin_bytes, Vendor::kNvidia, "a run with inputs of these sizes");
+}
+
+void CudaExecutable::admit(std::span<const Tensor> inputs) {
+  std::uint64_t needed = estimate_results(inputs);
+  for (const Tensor& input : inputs) {
+    if (input.device() != device_) needed += input.bytes();
+  }
+  // A run like the last one takes nothing from the driver, so it is not asked.
+  const std::uint64_t kept = count_kept(loaded_->device().index());
+  if (needed <= kept - std::min(kept, captured_idle_bytes_)) return;
+  Status status = check_memory(needed);
+  if (status.ok()) return;
+  if (check_memory(needed, captured_bytes_).ok()) {  // otherwise captured runs would be given up for nothing
+    forget_shapes();
+    empty_cache();
+    status = check_memory(needed);
+  }
+  if (!status.ok()) throw NotAdmitted(std::move(status));
+}
+
 void CudaExecutable::run_nodes(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
                                std::uint32_t& position) {
+  admit(inputs);
   std::unique_ptr<Frame> frame = frame_ ? std::move(frame_) : loaded_->make_frame();
   for (std::size_t index = 0; index < inputs.size(); ++index) {
     if (loaded_->bind_number(index, inputs[index], *frame)) continue;
@@ -330,11 +420,9 @@ bool CudaExecutable::try_capture(Shape& shape, RunContext& context, std::span<co
     graph->capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
     begun = true;
     record(shape, context.state, inputs);
-  } catch (const c10::OutOfMemoryError&) {
-    refusal = "memory ran out";
-    shape.ran_out = true;
   } catch (const std::exception& error) {
-    refusal = first_line(error);
+    shape.ran_out = ran_out_of_memory(error, loaded_->device().index());
+    refusal = shape.ran_out ? "memory ran out" : first_line(error);
   }
   try {
     if (begun) graph->capture_end();
@@ -392,6 +480,7 @@ void CudaExecutable::run_once(RunContext& context, std::span<const Tensor> input
 
 Status CudaExecutable::describe_shortage(Status status) const {
   if (status.code() != StatusCode::kOutOfMemory) return status;
+  count_out_of_memory(loaded_->device().index());
   try {
     const auto [free_bytes, total] = c10::cuda::CUDACachingAllocator::get()->getMemoryInfo(loaded_->device().index());
     status.with("free_bytes", std::to_string(free_bytes)).with("total_bytes", std::to_string(total));
@@ -419,21 +508,29 @@ Status CudaExecutable::run(RunContext& context, std::span<const Tensor> inputs, 
     const std::lock_guard lock(mutex_);
     try {
       run_once(context, inputs, outputs, position);
-    } catch (const c10::OutOfMemoryError&) {
-      if (!repeatable) throw;
+    } catch (const std::exception& error) {
+      if (!repeatable || !ran_out_of_memory(error, loaded_->device().index())) throw;
+      static_cast<void>(cudaGetLastError());
       // Captured graphs and what libtorch keeps for later are ours to give up.
+      count_retry(loaded_->device().index());
       outputs.clear();
       forget_shapes();
-      {
-        const std::lock_guard capturing(capture_mutex());
-        c10::cuda::CUDACachingAllocator::emptyCache();
-      }
+      empty_cache();
       position = end;
       run_nodes(context, inputs, outputs, position);
     }
     queued = Event(std::make_shared<QueuedWork>(stream_));
+  } catch (const NotAdmitted& refusal) {
+    count_out_of_memory(loaded_->device().index());
+    return refusal.status();
+  } catch (const std::exception& error) {
+    Status failure = loaded_->current_failure(position);
+    if (failure.code() == StatusCode::kVendorLibrary && ran_out_of_memory(error, loaded_->device().index())) {
+      failure = {StatusCode::kOutOfMemory, failure.message(), Vendor::kNvidia};
+    }
+    return describe_shortage(std::move(failure));
   } catch (...) {
-    return describe_shortage(loaded_->current_failure(position));
+    return loaded_->current_failure(position);
   }
   if (event != nullptr) {
     *event = std::move(queued);

@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/cuda/CUDAGraph.h>
@@ -21,6 +22,7 @@
 
 #include "device/execution.h"
 #include "engines/aten/module/loaded_graph.h"
+#include "engines/aten/module_abi.h"
 
 namespace kpt::aten {
 
@@ -28,8 +30,11 @@ class CudaExecutable final : public Executable {
  public:
   // Throws what libtorch throws. Fails as LoadedGraph::load().
   static Result<std::unique_ptr<Executable>> load(c10::DeviceIndex index, std::shared_ptr<const ir::Graph> graph,
-                                                  const Weights& weights, std::uint64_t graph_bytes);
+                                                  const Weights& weights, CudaMemoryLimits limits);
   ~CudaExecutable() override;
+  // What libtorch's allocator keeps for later goes back to the driver; never while something is captured. Throws what
+  // libtorch throws.
+  static void empty_cache();
 
   std::string_view device() const override { return device_; }
   bool is_stateful() const override { return loaded_->is_stateful(); }
@@ -54,7 +59,7 @@ class CudaExecutable final : public Executable {
     int runs_until_retry = 0;
   };
 
-  CudaExecutable(std::unique_ptr<LoadedGraph> loaded, c10::cuda::CUDAStream stream, std::uint64_t graph_bytes);
+  CudaExecutable(std::unique_ptr<LoadedGraph> loaded, c10::cuda::CUDAStream stream, CudaMemoryLimits limits);
 
   Key make_key(std::span<const Tensor> inputs, const State* state) const;
   // The shape of that key, most recently used from now on. Null when it is seen for the first time.
@@ -62,12 +67,18 @@ class CudaExecutable final : public Executable {
   void remember_shape(Key key);
   void forget_shapes();
   bool has_captured() const;
-  // What they keep: their pool, which gives memory back only as a whole, and their inputs.
-  std::uint64_t count_captured_bytes() const;
+  // Counts what they keep: their pool, which gives memory back only as a whole, and their inputs.
+  void count_captured();
   // Whether the shape, captured last, may stay: what outgrows the bound is given up as a whole.
   bool fits(const Shape& shape);
   void run_once(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
                 std::uint32_t& position);
+  // Whether a run node by node fits, by estimate; what is ours to give up is given up first. Throws NotAdmitted.
+  void admit(std::span<const Tensor> inputs);
+  // `regained`: what would be free besides.
+  Status check_memory(std::uint64_t needed, std::uint64_t regained = 0) const;
+  // Of the results of one run with inputs of these sizes; made once for each.
+  std::uint64_t estimate_results(std::span<const Tensor> inputs);
   void run_nodes(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
                  std::uint32_t& position);
   // False when the device refuses or the shape does not fit; the reason is kept. The shape may be gone then.
@@ -83,12 +94,15 @@ class CudaExecutable final : public Executable {
   c10::cuda::CUDAStream stream_;
   at::cuda::MempoolId_t pool_;
   std::string never_;  // why no shape is captured; empty when one may be
-  std::uint64_t graph_bytes_;
+  CudaMemoryLimits limits_;
+  std::vector<std::uint32_t> roots_;  // for each value: who may share its memory
 
   mutable std::mutex mutex_;  // held while work is queued; guards what follows
   std::list<Shape> shapes_;   // most recently used first
   std::uint64_t captured_bytes_ = 0;
-  int give_ups_ = 0;  // because shapes together outgrew the bound
+  std::uint64_t captured_idle_bytes_ = 0;               // of them: free, but for captured runs only
+  std::list<std::pair<Key, std::uint64_t>> estimates_;  // most recently used first
+  int give_ups_ = 0;                                    // because shapes together outgrew the bound
   std::unique_ptr<Frame> frame_;
   std::string refusal_;  // of the last shape that could not be captured
 };

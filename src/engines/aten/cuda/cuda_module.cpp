@@ -11,6 +11,7 @@
 #include <torch/headeronly/version.h>
 
 #include "engines/aten/cuda/cuda_executable.h"
+#include "engines/aten/cuda/cuda_memory.h"
 #include "engines/aten/module/compiled_graph.h"
 #include "engines/aten/module/guarded_call.h"
 #include "engines/aten/module/matmul_check.h"
@@ -20,8 +21,6 @@
 
 namespace kpt::aten {
 namespace {
-
-std::uint64_t to_bytes(std::int64_t value) { return value > 0 ? static_cast<std::uint64_t>(value) : 0; }
 
 // libtorch looks for its CUDA part once, at the first call that might concern it (even reading its settings), and keeps
 // the answer. A CUDA library that came later can count devices but never use one.
@@ -72,21 +71,23 @@ CallOutcome describe_device(std::int32_t index, CudaDeviceFacts* facts) noexcept
   });
 }
 
-CallOutcome memory_stats(std::int32_t index, CudaMemoryStats* stats) noexcept {
-  return guarded_call([=] {
-    constexpr auto kAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-    const c10::DeviceIndex device = require_device(index);
-    c10::cuda::CUDACachingAllocator::CUDAAllocator* allocator = c10::cuda::CUDACachingAllocator::get();
-    const c10::CachingDeviceAllocator::DeviceStats all = allocator->getDeviceStats(device);
-    *stats = {
-        .allocated_bytes = to_bytes(all.allocated_bytes[kAll].current),
-        .allocated_peak_bytes = to_bytes(all.allocated_bytes[kAll].peak),
-        .reserved_bytes = to_bytes(all.reserved_bytes[kAll].current),
-        .reserved_peak_bytes = to_bytes(all.reserved_bytes[kAll].peak),
-        .free_bytes = allocator->getMemoryInfo(device).first,
-        .out_of_memory_count = to_bytes(all.num_ooms),
-    };
+CallOutcome memory_statistics(std::int32_t index, MemoryStatistics* statistics) noexcept {
+  return guarded_call([=] { *statistics = read_memory(require_device(index)); });
+}
+
+CallOutcome reset_peak_memory(std::int32_t index) noexcept {
+  return guarded_call([=] { c10::cuda::CUDACachingAllocator::resetPeakStats(require_device(index)); });
+}
+
+CallOutcome empty_cache() noexcept {
+  return guarded_call([] {
+    require_device(0);
+    CudaExecutable::empty_cache();
   });
+}
+
+CallOutcome limit_memory(std::int32_t index, std::int32_t percent) noexcept {
+  return guarded_call([=] { aten::limit_memory(require_device(index), percent); });
 }
 
 CallOutcome self_check(std::int32_t index, std::uint64_t seed, SelfCheck* check) noexcept {
@@ -102,9 +103,10 @@ CallOutcome check_graph(const ir::Graph* graph, std::vector<Support>* answers) n
 }
 
 CallOutcome load_graph(std::int32_t index, const std::shared_ptr<const ir::Graph>* graph, const Weights* weights,
-                       std::uint64_t graph_bytes, Status* status, std::unique_ptr<Executable>* executable) noexcept {
+                       const CudaMemoryLimits* limits, Status* status,
+                       std::unique_ptr<Executable>* executable) noexcept {
   return guarded_call([=] {
-    auto loaded = CudaExecutable::load(require_device(index), *graph, *weights, graph_bytes);
+    auto loaded = CudaExecutable::load(require_device(index), *graph, *weights, *limits);
     *status = loaded.status();
     if (loaded.ok()) *executable = std::move(loaded).value();
   });
@@ -114,22 +116,30 @@ CallOutcome set_warning_sink(void (*sink)(const char* text)) noexcept {
   return guarded_call([=] { WarningSink::instance().set(sink); });
 }
 
+// A request of a caller that failed counts, whoever made it.
+CallOutcome counted(std::int32_t index, const CallOutcome& outcome) noexcept {
+  if (outcome.code == CallCode::kOutOfMemory) count_out_of_memory(static_cast<c10::DeviceIndex>(index));
+  return outcome;
+}
+
 CallOutcome allocate(std::int32_t index, DType dtype, const Dims* dims, Tensor* tensor) noexcept {
-  return guarded_call([=] {
+  const CallOutcome outcome = guarded_call([=] {
     const c10::InferenceMode inference;
     const at::Device device(at::kCUDA, require_device(index));
     replace_tensor(at::empty({dims->data(), dims->size()}, at::TensorOptions(device).dtype(to_scalar_type(dtype))),
                    *tensor);
   });
+  return counted(index, outcome);
 }
 
 CallOutcome upload(std::int32_t index, const Tensor* host, Tensor* tensor) noexcept {
-  return guarded_call([=] {
+  const CallOutcome outcome = guarded_call([=] {
     const c10::InferenceMode inference;
     const at::Device device(at::kCUDA, require_device(index));
     replace_tensor(to_aten(*host).to(device, /*non_blocking=*/false, /*copy=*/true), *tensor);
     at::cuda::getCurrentCUDAStream(device.index()).synchronize();  // runs use streams of their own
   });
+  return counted(index, outcome);
 }
 
 CallOutcome download(const Tensor* tensor, Tensor* host) noexcept {
@@ -145,8 +155,11 @@ constexpr CudaModuleTable kTable = {
     .border = kBorderHash,
     .device_count = device_count,
     .describe_device = describe_device,
-    .memory_stats = memory_stats,
+    .memory_statistics = memory_statistics,
+    .reset_peak_memory = reset_peak_memory,
+    .empty_cache = empty_cache,
     .self_check = self_check,
+    .limit_memory = limit_memory,
     .check_graph = check_graph,
     .load_graph = load_graph,
     .set_warning_sink = set_warning_sink,

@@ -1,4 +1,4 @@
-#include "benchmark/process_memory.h"
+#include "memory/process_memory.h"
 
 #include <fstream>
 

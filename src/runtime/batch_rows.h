@@ -1,0 +1,38 @@
+// Whether a model's batch can be run in parts, and how it is cut.
+//
+// A part gives the rows of the whole only where no row depends on another one. That is read off the graph: every input
+// and output has the same symbol as its first extent and nowhere else, and every node in between is one that is known
+// to keep rows apart, along axes that are not the first. What is not known is refused.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+#include "kpt/status.h"
+#include "kpt/tensor.h"
+
+namespace kpt {
+
+struct BatchRows {
+  std::string symbol;      // of the first extents
+  std::int64_t least = 1;  // rows that a part must have
+};
+
+// Fails with kUnsupported and the reason, naming the node that mixes rows.
+Result<BatchRows> find_batch_rows(const ir::Graph& graph);
+
+// How many of `left` rows come next when parts of `wanted` rows are meant to fit: never less than `least`, and never so
+// that fewer than `least` are left over. May be more than `wanted` where that cannot be.
+std::int64_t next_rows(std::int64_t left, std::int64_t wanted, std::int64_t least);
+
+// `count` rows from `begin` on, sharing the memory. They must be there.
+Tensor take_rows(const Tensor& tensor, std::int64_t begin, std::int64_t count);
+
+// All rows of the parts, in order, in fresh memory. The parts are contiguous, on the host, of one type, and differ in
+// their first extent only. Fails with kInvalidArgument otherwise, and with kOutOfMemory.
+Result<Tensor> join_rows(std::span<const Tensor> parts);
+
+}  // namespace kpt

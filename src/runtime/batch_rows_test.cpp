@@ -1,0 +1,126 @@
+#include "runtime/batch_rows.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ir/text.h"
+
+namespace kpt {
+namespace {
+
+using testing::HasSubstr;
+
+ir::Graph read(const std::string& body) {
+  auto graph = ir::read_graph("kpt_graph 1\nsymbol s0 in 2..64\nsymbol s1 in 1..512\n" + body);
+  EXPECT_TRUE(graph.ok()) << graph.status().message();
+  return std::move(graph).value();
+}
+
+std::string reason(const std::string& body) {
+  const auto rows = find_batch_rows(read(body));
+  return rows.ok() ? "rows of " + rows->symbol : rows.status().message();
+}
+
+TEST(BatchRows, AnAttentionBlockKeepsItsRowsApart) {
+  const auto rows = find_batch_rows(read(R"(input x: float32[s0, s1, 64]
+input mask: bool[s0, 1, 1, s1]
+parameter w: float32[64, 64] "w"
+q: float32[s0, s1, 64] = aten.linear.default(input=%x, weight=%w, bias=none)
+flat: float32[s0 * s1, 64] = aten.view.default(self=%q, size=[-1, 64])
+product: float32[s0 * s1, 64] = aten.mm.default(self=%flat, mat2=%w)
+heads: float32[s0, s1, 4, 16] = aten.view.default(self=%product, size=[-1, 1, 4, 16])
+turned: float32[s0, 4, s1, 16] = aten.transpose.int(self=%heads, dim0=1, dim1=2)
+mixed: float32[s0, 4, s1, 16] = aten.scaled_dot_product_attention.default(query=%turned, key=%turned, value=%turned, attn_mask=%mask, dropout_p=0.0)
+scores: float32[s0, 4, s1, 16] = aten.softmax.int(self=%mixed, dim=-1)
+pooled: float32[s0, 4, 16] = aten.mean.dim(self=%scores, dim=[2])
+output %pooled "out"
+)"));
+  ASSERT_TRUE(rows.ok()) << rows.status().message();
+  EXPECT_EQ(rows->symbol, "s0");
+  EXPECT_EQ(rows->least, 2);
+}
+
+TEST(BatchRows, WhatMixesRowsIsNamed) {
+  const std::string input = "input x: float32[s0, 8]\n";
+  const auto with = [&](const std::string& nodes) { return reason(input + nodes + "output %y \"out\"\n"); };
+  EXPECT_THAT(with("y: float32[s0, 8] = aten.softmax.int(self=%x, dim=0)\n"), HasSubstr("'y' (aten.softmax.int)"));
+  EXPECT_THAT(with("y: float32[s0, 8] = aten.softmax.int(self=%x, dim=-2)\n"), HasSubstr("'y'"));
+  EXPECT_THAT(with("y: float32[s0, 8] = aten.cumsum.default(self=%x, dim=0)\n"), HasSubstr("'y'"));
+  EXPECT_THAT(with("y: float32[s0, 8] = aten.flip.default(self=%x, dims=[0])\n"), HasSubstr("'y'"));
+  EXPECT_THAT(with("m: float32[8] = aten.mean.dim(self=%x, dim=[0])\n"
+                   "y: float32[s0, 8] = aten.sub.Tensor(self=%x, other=%m)\n"),
+              HasSubstr("'m'"));
+  EXPECT_THAT(with("t: float32[8, s0] = aten.permute.default(self=%x, dims=[1, 0])\n"
+                   "y: float32[s0, 8] = aten.permute.default(self=%t, dims=[1, 0])\n"),
+              HasSubstr("'t'"));
+  EXPECT_THAT(with("y: float32[s0, 8] = aten.layer_norm.default(input=%x, normalized_shape=[4, 8])\n"),
+              HasSubstr("'y'"));
+  EXPECT_THAT(with("y: float32[s0, 8] = aten.slice.Tensor(self=%x)\n"), HasSubstr("'y'"));
+  EXPECT_THAT(with("y: float32[s0, 8] = aten.relu.default(self=%x)\n"), "rows of s0");
+}
+
+TEST(BatchRows, ANormThatLooksAtTheBatchMixesRows) {
+  const auto with = [](const std::string& training) {
+    return reason(
+        "input x: float32[s0, 3, 8, 8]\ny: float32[s0, 3, 8, 8] = aten.batch_norm.default(input=%x, "
+        "weight=none, bias=none, running_mean=none, running_var=none, training=" +
+        training + ", momentum=0.1, eps=1e-05, cudnn_enabled=true)\noutput %y \"y\"\n");
+  };
+  EXPECT_THAT(with("true"), HasSubstr("'y'"));
+  EXPECT_THAT(with("false"), "rows of s0");
+}
+
+TEST(BatchRows, SizesOfTheBatchMayMakeSizesOnly) {
+  const std::string head = "input x: float32[s0, 8]\nn: int(s0) = aten.sym_size.int(self=%x, dim=0)\n";
+  EXPECT_THAT(reason(head + "y: float32[s0, 2, 4] = aten.view.default(self=%x, size=[%n, 2, 4])\noutput %y \"y\"\n"),
+              "rows of s0");
+  EXPECT_THAT(reason(head + "y: float32[s0, 8] = aten.div.Tensor(self=%x, other=%n)\noutput %y \"y\"\n"),
+              HasSubstr("'y'"));
+}
+
+TEST(BatchRows, InputsAndOutputsMustBeRows) {
+  EXPECT_THAT(reason("input x: float32[4, 8]\ny: float32[4, 8] = aten.relu.default(self=%x)\noutput %y \"y\"\n"),
+              HasSubstr("input 'x' has no first extent that may vary"));
+  EXPECT_THAT(reason("input x: float32[s0, 8]\ninput z: float32[s1, 8]\noutput %x \"y\"\n"),
+              HasSubstr("input 'z' has s1 rows and others have s0"));
+  EXPECT_THAT(reason("input x: float32[s0, s0]\noutput %x \"y\"\n"), HasSubstr("more than its first extent"));
+  EXPECT_THAT(reason("input x: float32[s0, 8]\ny: float32[8] = aten.sum.dim_IntList(self=%x, dim=[0])\n"
+                     "output %y \"total\"\n"),
+              HasSubstr("output 'total' does not have s0 rows"));
+}
+
+TEST(BatchRows, PartsNeverLeaveTooFewRowsBehind) {
+  for (std::int64_t rows = 1; rows <= 40; ++rows) {
+    for (std::int64_t wanted = 1; wanted <= rows; ++wanted) {
+      for (std::int64_t least = 1; least <= 4; ++least) {
+        std::int64_t left = rows;
+        while (left > 0) {
+          const std::int64_t next = next_rows(left, wanted, least);
+          ASSERT_GT(next, 0);
+          ASSERT_LE(next, left);
+          ASSERT_TRUE(next >= least || rows < least) << rows << " " << wanted << " " << least;
+          left -= next;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(next_rows(10, 4, 1), 4);
+  EXPECT_EQ(next_rows(5, 4, 2), 3);
+  EXPECT_EQ(next_rows(3, 2, 2), 3);
+}
+
+TEST(BatchRows, RowsAreTakenAndJoinedAsTheyWere) {
+  Tensor whole = Tensor::empty(DType::kFloat32, Dims{5, 3}).value();
+  for (std::size_t index = 0; index < 15; ++index) whole.elements<float>()[index] = static_cast<float>(index);
+  const std::vector<Tensor> parts = {take_rows(whole, 0, 2), take_rows(whole, 2, 2), take_rows(whole, 4, 1)};
+  const Tensor joined = join_rows(parts).value();
+  ASSERT_EQ(joined.dims(), whole.dims());
+  for (std::size_t index = 0; index < 15; ++index)
+    EXPECT_EQ(joined.elements<float>()[index], static_cast<float>(index));
+  const std::vector<Tensor> others = {whole, Tensor::empty(DType::kFloat32, Dims{5, 4}).value()};
+  EXPECT_EQ(join_rows(others).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(join_rows({}).status().code(), StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace kpt
