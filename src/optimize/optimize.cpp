@@ -53,8 +53,8 @@ class Optimizer {
     KPT_ASSIGN_OR_RETURN(passes_, choose_passes(options_));
     tell("running the plain model and its fp64 form", 0);
     KPT_ASSIGN_OR_RETURN(std::vector<Draw> draws, make_draws(model_, options_.draws));
-    KPT_ASSIGN_OR_RETURN(Gate gate,
-                         Gate::prepare(model_, std::move(draws), {options_.level, options_.tolerance}, device_, cpu_));
+    const GateOptions gate_options{options_.level, options_.tolerance, false, options_.draws};
+    KPT_ASSIGN_OR_RETURN(Gate gate, Gate::prepare(model_, std::move(draws), gate_options, device_, cpu_));
     gate_.emplace(std::move(gate));
     tell("running the passes", 0.25);
     if (options_.measure && options_.known_losers) report_.dropped = *options_.known_losers;

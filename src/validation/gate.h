@@ -12,8 +12,14 @@
 // Where a mask leaves positions out (padding.h), these rules hold at the kept positions; of the others only this is
 // asked: no NaN or infinity where the plain run and fp64 have a number. The verdict says so and shows the error over
 // all.
+//
+// An output of fewer than 64 elements says little: the plain run's error may be small there by luck, and a right
+// candidate then looks wrong. Where such outputs alone fail by the size of their error, the same rule is asked of their
+// elements on these and 16 further draws together, and that decides. (Not for models that write buffers, nor where the
+// user gives the inputs.)
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +28,7 @@
 #include "passes/pipeline.h"
 #include "validation/bf16_form.h"
 #include "validation/draws.h"
+#include "validation/held_runs.h"
 #include "validation/model_run.h"
 #include "validation/padding.h"
 
@@ -35,6 +42,7 @@ struct GateOptions {
   // The candidate may give an output for the last position of one axis only (pass last_token_logits): it is held
   // against that position of the model's.
   bool last_position = false;
+  DrawOptions draws = {};  // as the draws were made; further ones are made alike
 };
 
 // That an output was judged at some of its positions only.
@@ -59,6 +67,7 @@ struct OutputVerdict {
   std::string rule;                  // that decided: "equal", "tolerance", "bf16", "cosine", "form"
   std::string reason;                // one clause when it failed
   std::optional<KeptPositions> positions;
+  std::optional<std::size_t> draws_together;  // it failed alone and was judged over so many draws
 };
 
 struct GateReport {
@@ -89,35 +98,38 @@ class Gate {
 
   const GateOptions& options() const { return options_; }
   const PlacedDevice& device() const { return device_; }
-  const std::vector<Draw>& draws() const { return draws_; }
+  const std::vector<Draw>& draws() const { return runs_.draws; }
   // How the bf16 run was made; nothing where there is none beside the plain run.
   std::optional<Bf16Way> bf16_way() const { return bf16_way_; }
-  const std::vector<std::vector<NamedTensor>>& plain() const { return plain_; }          // by draw
-  const std::vector<std::vector<NamedTensor>>& reference() const { return reference_; }  // by draw, fp64
+
+  const std::vector<std::vector<NamedTensor>>& reference() const { return runs_.reference; }  // by draw, fp64
 
   // One tensor by the rules of the level; the building stone of judge(), also for values inside a model.
   OutputVerdict judge_tensor(const Tensor& candidate, const Tensor& plain, const Tensor& reference,
                              const Tensor* bf16) const;
 
  private:
-  Gate(GateOptions options, PlacedDevice device) : options_(options), device_(std::move(device)) {}
+  using Outputs = std::vector<std::vector<NamedTensor>>;  // by draw
+
+  Gate(GateOptions options, PlacedDevice device) : options_(std::move(options)), device_(std::move(device)) {}
   Status run_bf16(const ImportedModel& model);
   Status look_for_padding(const ir::Graph& graph, ModelRun& reference);
   // At the kept positions alone; nothing where all count.
   Result<std::optional<OutputVerdict>> judge_kept(const Tensor& candidate, std::size_t draw, std::size_t index) const;
   Result<OutputVerdict> judge_output(const Tensor& candidate, std::size_t draw, std::size_t index) const;
 
+  bool has_few_elements(std::size_t index) const;
+  // Judges outputs of a few elements that failed on more draws; `given` is what the candidate gave on the first ones.
+  Status look_again(ModelRun& candidate, Outputs given, GateReport& report) const;
+
   GateOptions options_;
   PlacedDevice device_;
   DType compute_ = DType::kFloat32;  // the narrowest floating type of the model's weights
-  std::vector<Draw> draws_;
-  std::vector<std::string> notes_;
+  HeldRuns runs_;
+  std::shared_ptr<FurtherRuns> further_;  // null where there are none
   std::optional<Padding> padding_;
   std::string bf16_run_;
   std::optional<Bf16Way> bf16_way_;
-  std::vector<std::vector<NamedTensor>> plain_;
-  std::vector<std::vector<NamedTensor>> reference_;
-  std::vector<std::vector<NamedTensor>> bf16_;  // empty where there is none
 };
 
 }  // namespace kpt

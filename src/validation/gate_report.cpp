@@ -32,6 +32,9 @@ OutputVerdict read_verdict(const Json& json) {
     verdict.positions = {found->at("mask").get<std::string>(), found->at("kept").get<std::size_t>(),
                          found->at("all").get<std::size_t>(), read_number(found->at("error_over_all"))};
   }
+  if (const auto found = json.find("draws_together"); found != json.end()) {
+    verdict.draws_together = found->get<std::size_t>();
+  }
   return verdict;
 }
 
@@ -55,6 +58,7 @@ Json to_json(const OutputVerdict& verdict) {
                          {"all", verdict.positions->all},
                          {"error_over_all", number(verdict.positions->error_over_all)}};
   }
+  if (verdict.draws_together) json["draws_together"] = *verdict.draws_together;
   return json;
 }
 
@@ -116,6 +120,7 @@ std::vector<std::vector<std::string>> table_rows(const GateReport& report) {
                           verdict.positions->kept, verdict.positions->all, verdict.positions->mask,
                           verdict.positions->error_over_all);
     }
+    if (verdict.draws_together) text += fmt::format("; judged over {} draws together", *verdict.draws_together);
     std::vector<std::string> row = {verdict.output,
                                     exact ? "-" : fmt::format("{:.2e}", verdict.candidate_error),
                                     exact ? "-" : fmt::format("{:.2e}", verdict.plain_error),

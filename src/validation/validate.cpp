@@ -16,16 +16,6 @@ using Outputs = std::vector<std::vector<NamedTensor>>;  // by draw
 
 Json number(std::optional<double> value) { return value && std::isfinite(*value) ? Json(*value) : Json(); }
 
-Result<Outputs> run_draws(ModelRun& run, const std::vector<Draw>& draws) {
-  Outputs outputs;
-  KPT_RETURN_IF_ERROR(run.reset());
-  for (const Draw& draw : draws) {
-    KPT_ASSIGN_OR_RETURN(std::vector<NamedTensor> given, run.run(draw.inputs));
-    outputs.push_back(std::move(given));
-  }
-  return outputs;
-}
-
 // The accuracy rule's figures for two results; the first stands in for the reference.
 void compare_pair(const Outputs& first, const Outputs& second, const std::string& a, const std::string& b,
                   std::vector<PairDifference>& pairs) {
@@ -65,7 +55,8 @@ Result<ValidateReport> validate_model(const ImportedModel& model, const std::vec
   ValidateReport report;
   for (const Contender& contender : contenders) {
     if (!gates.contains(contender.level)) {
-      KPT_ASSIGN_OR_RETURN(Gate gate, Gate::prepare(model, draws, {contender.level, options.tolerance}, cpu, cpu));
+      const GateOptions gate_options{contender.level, options.tolerance, false, options.draws};
+      KPT_ASSIGN_OR_RETURN(Gate gate, Gate::prepare(model, draws, gate_options, cpu, cpu));
       gates.emplace(contender.level, std::move(gate));
     }
     const Gate& gate = gates.at(contender.level);
@@ -75,7 +66,8 @@ Result<ValidateReport> validate_model(const ImportedModel& model, const std::vec
     result.label = contender.label;
     result.device = run.loaded().executable().device();
     KPT_ASSIGN_OR_RETURN(result.gate, gate.judge(run));
-    KPT_ASSIGN_OR_RETURN(Outputs given, run_draws(run, gate.draws()));
+    KPT_RETURN_IF_ERROR(run.reset());
+    KPT_ASSIGN_OR_RETURN(Outputs given, run_each(run, gate.draws()));
     outputs.push_back(std::move(given));
     KPT_ASSIGN_OR_RETURN(result.determinism,
                          check_determinism(contender.model, gate.draws().front(), context, contender.device));

@@ -1,6 +1,7 @@
 // The rules of the levels on a whole model.
 #include "validation/gate.h"
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 
@@ -260,6 +261,39 @@ TEST(Gate, AModelThatWritesItsInputsIsJudgedOnWhatWasGiven) {
   const Gate gate = make_gate(model, {Level::kConservative, {}}, 1);
   EXPECT_TRUE(gate.judge(model).value().passed());
   EXPECT_TRUE(gate.judge(model).value().passed()) << "again, on the same draws";
+}
+
+// One number, the small difference of two large ones: on one draw either run may be right to the last bit.
+TEST(Gate, OutputsOfAFewElementsAreJudgedOverMoreDrawsTogether) {
+  const std::string opening =
+      "kpt_graph 1\ninput x: float32[256, 256]\nsquare: float32[256, 256] = aten.mul.Tensor(self=%x, other=%x)\n";
+  const std::string closing = "result: float32[] = aten.sub.Scalar(self=%sum, other=65536.0)\noutput %result \"result\"\n";
+  ImportedModel model;
+  model.graph =
+      ir::read_graph(opening + "sum: float32[] = aten.sum.dim_IntList(self=%square, dim=[0, 1])\n" + closing).value();
+  ImportedModel in_two_steps;
+  in_two_steps.graph = ir::read_graph(opening + "rows: float32[256] = aten.sum.dim_IntList(self=%square, dim=[0])\n" +
+                                      "sum: float32[] = aten.sum.dim_IntList(self=%rows, dim=[0])\n" + closing)
+                           .value();
+  const auto first = std::random_device{}();
+  std::size_t second_looks = 0;
+  for (std::uint64_t round = 0; round < 40; ++round) {
+    const std::uint64_t seed = first + 100 * round;
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    GateOptions options;
+    options.draws.seed = seed;
+    const Gate gate = make_gate(model, options, seed);
+    const GateReport right = gate.judge(in_two_steps).value();
+    EXPECT_TRUE(right.passed()) << right.worst()[0].reason;
+    second_looks += static_cast<std::size_t>(
+        std::ranges::count(right.outputs, std::optional<std::size_t>(18), &OutputVerdict::draws_together));
+    if (round >= 3) continue;
+    const GateReport wrong = gate.judge(scaled(in_two_steps, 1.001)).value();
+    EXPECT_FALSE(wrong.passed());
+    EXPECT_EQ(wrong.worst()[0].draws_together, 18U);
+    EXPECT_FALSE(gate.judge(scaled(model, std::nan(""))).value().passed());
+  }
+  EXPECT_GT(second_looks, 0U) << "no draw was unlucky: this test shows nothing";
 }
 
 TEST(Gate, IntegersMustBeEqualAtEveryLevel) {
