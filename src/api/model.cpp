@@ -17,7 +17,7 @@ namespace {
 
 Result<std::shared_ptr<const detail::LoadedModel>> load_artifact(const std::filesystem::path& path,
                                                                  const LoadOptions& options, PlacedDevice placed,
-                                                                 bool split_batches) {
+                                                                 const detail::BatchPolicy& batches) {
   if (!options.weights.empty() || !options.model_name.empty()) {
     return Status(StatusCode::kInvalidArgument,
                   fmt::format("{} is an optimized model: it holds one model, and its weights cannot be replaced; give "
@@ -29,7 +29,7 @@ Result<std::shared_ptr<const detail::LoadedModel>> load_artifact(const std::file
   KPT_RETURN_IF_ERROR(check_needs(path, artifact, target));
   Backend& backend = *placed.backend;
   KPT_ASSIGN_OR_RETURN(auto loaded, detail::LoadedModel::load(std::move(artifact.model), backend, *placed.device,
-                                                              std::move(placed.backend), split_batches));
+                                                              std::move(placed.backend), batches));
   if (options.self_check) KPT_RETURN_IF_ERROR(check_samples(path, artifact, loaded));
   return loaded;
 }
@@ -50,6 +50,7 @@ Result<BackendContext> make_backend_context(const Config& config, const Environm
   context.nvidia_margin_bytes = static_cast<std::uint64_t>(config.get(options::kNvidiaMemoryMarginBytes));
   context.nvidia_memory_percent = static_cast<int>(config.get(options::kNvidiaMemoryPercent));
   context.split_batches = config.get(options::kMemorySplitBatches);
+  context.batch_buckets = config.get(options::kMemoryBatchBuckets);
   context.detection = make_detection_context(config, environment, std::move(files));
   return context;
 }
@@ -58,16 +59,14 @@ Result<std::shared_ptr<const detail::LoadedModel>> load_model_with(const std::fi
                                                                    const LoadOptions& options,
                                                                    const BackendContext& context) {
   KPT_ASSIGN_OR_RETURN(PlacedDevice placed, find_runnable_device(options.device, context));
-  if (is_artifact(path)) {
-    return load_artifact(path, options, std::move(placed), context.split_batches);
-  }
+  const detail::BatchPolicy batches{context.split_batches, context.batch_buckets};
+  if (is_artifact(path)) return load_artifact(path, options, std::move(placed), batches);
   ImportOptions import_options;
   import_options.model_name = options.model_name;
   import_options.weights = options.weights;
   KPT_ASSIGN_OR_RETURN(ImportedModel imported, import_model(path, import_options));
   Backend& backend = *placed.backend;
-  return detail::LoadedModel::load(std::move(imported), backend, *placed.device, std::move(placed.backend),
-                                   context.split_batches);
+  return detail::LoadedModel::load(std::move(imported), backend, *placed.device, std::move(placed.backend), batches);
 }
 
 Result<Model> load_model(const std::filesystem::path& path, const LoadOptions& options) {

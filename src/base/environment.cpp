@@ -25,6 +25,7 @@ constexpr std::array kTable = {
         "folder of the helper programs (kpt-probe, kpt-pjrt-compile, kpt-tpu-compile), when they were moved"},
     EnvironmentVariable{"KPT_LOG", "kpt", "option log.level"},
     EnvironmentVariable{"KPT_LOG_FORMAT", "kpt", "option log.format"},
+    EnvironmentVariable{"KPT_MEMORY_BATCH_BUCKETS", "kpt", "option memory.batch_buckets"},
     EnvironmentVariable{"KPT_MEMORY_SPLIT_BATCHES", "kpt", "option memory.split_batches"},
     EnvironmentVariable{"KPT_MODULE_DIR", "kpt", "folder of the engine modules (kpt_aten), when they were moved"},
     EnvironmentVariable{"KPT_NVIDIA_GRAPH_MEMORY_BYTES", "kpt", "option nvidia.graph_memory_bytes"},

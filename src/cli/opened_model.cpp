@@ -44,20 +44,6 @@ Result<OpenedModel> open_model(const std::string& file, const std::vector<std::s
   return opened;
 }
 
-ir::Bindings bind_sizes(const ir::Graph& graph, const std::vector<NamedTensor>& inputs) {
-  ir::Bindings sizes;
-  for (const ir::GraphInput& input : graph.inputs) {
-    if (input.kind != ir::InputKind::kUser || graph.at(input.value).kind != ir::ValueKind::kTensor) continue;
-    const auto given = std::ranges::find(inputs, input.name, &NamedTensor::name);
-    const std::vector<ir::Expr>& dims = graph.at(input.value).tensor.dims;
-    if (given == inputs.end() || given->tensor.dims().size() != dims.size()) continue;
-    for (std::size_t axis = 0; axis < dims.size(); ++axis) {
-      if (dims[axis].is_symbol()) sizes.set(dims[axis].name(), given->tensor.dims()[axis]);
-    }
-  }
-  return sizes;
-}
-
 Result<RepeatedRun> RepeatedRun::make(const ModelRun& run, std::vector<Tensor> inputs) {
   RepeatedRun repeated;
   repeated.executable_ = &run.loaded().executable();

@@ -9,7 +9,6 @@
 
 #include "api/backend_list.h"
 #include "importer/model_file.h"
-#include "ir/symbolic.h"
 #include "optimize/optimize.h"
 #include "validation/model_run.h"
 
@@ -24,9 +23,6 @@ struct OpenedModel {
 // `sizes`: "s0=4", for inputs that are drawn. Fails with kUnsupported when an artifact holds nothing for the device.
 Result<OpenedModel> open_model(const std::string& file, const std::vector<std::string>& sizes,
                                const PlacedDevice& device);
-
-// What the extents of the inputs say about the symbols.
-ir::Bindings bind_sizes(const ir::Graph& graph, const std::vector<NamedTensor>& inputs);
 
 // The same run again and again: buffers that the model writes are reset before each, and its inputs are copied anew,
 // since it may write them.

@@ -93,6 +93,9 @@ inline constexpr OptionDomain named_paths() { return {OptionKind::kNamedPaths}; 
     "there; 0 means none, and the plugin compiles in this process")                                                   \
   X(kMemorySplitBatches, bool, "memory.split_batches", "false", domain::truth(), "KPT_MEMORY_SPLIT_BATCHES",          \
     "a batch that does not fit into a device's memory runs in parts, where the model's rows are independent")         \
+  X(kMemoryBatchBuckets, bool, "memory.batch_buckets", "true", domain::truth(), "KPT_MEMORY_BATCH_BUCKETS",           \
+    "batches are padded to a few sizes (1, 2, 3, 4, 6, 8, 12, …) on devices where each new size costs a compile or "  \
+    "a capture, where the model's rows are independent")                                                              \
   X(kNvidiaGraphMemoryBytes, std::int64_t, "nvidia.graph_memory_bytes", "0", domain::range(0, kMaxCacheBudgetBytes),  \
     "KPT_NVIDIA_GRAPH_MEMORY_BYTES",                                                                                  \
     "memory that one model's captured runs may keep on an NVIDIA GPU; 0 means an eighth of the device's")             \

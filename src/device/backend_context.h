@@ -27,6 +27,7 @@ struct BackendContext {
   std::uint64_t nvidia_margin_bytes = 0;
   int nvidia_memory_percent = 100;
   bool split_batches = false;  // option memory.split_batches
+  bool batch_buckets = true;   // option memory.batch_buckets
 };
 
 }  // namespace kpt

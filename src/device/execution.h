@@ -36,6 +36,7 @@ struct Capabilities {
   bool streams = false;       // work is queued; Event::wait() is not a formality
   bool graph_capture = false;
   bool dynamic_shapes = false;         // one Executable serves all shapes its symbols allow
+  bool sizes_cost = false;             // each new value of a symbol costs a compile or a capture
   bool whole_graph_only = false;       // cannot take a part of a graph beside another backend
   bool product_takes_residual = true;  // adding one behind a product costs no pass of its own over memory
   std::size_t alignment_bytes = 64;

@@ -25,6 +25,8 @@ enum class Rule : std::uint8_t {
   kLookup,     // rows of a table
   kFilled,     // a constant of some size
   kExtent,     // an extent as a number, and what is counted from it
+  kPad,        // further elements along the last axes
+  kDropout,    // nothing, unless it trains
 };
 
 struct RuleRow {
@@ -33,6 +35,8 @@ struct RuleRow {
 };
 
 constexpr std::string_view kPointwise[] = {
+    "__and__",
+    "__or__",
     "abs",
     "add",
     "addcdiv",
@@ -54,6 +58,7 @@ constexpr std::string_view kPointwise[] = {
     "eq",
     "erf",
     "exp",
+    "expand_as",
     "floor",
     "full_like",
     "ge",
@@ -109,12 +114,15 @@ constexpr RuleRow kRules[] = {
     {"_log_softmax", Rule::kAxis},
     {"amax", Rule::kAxis},
     {"amin", Rule::kAxis},
+    {"any.dim", Rule::kAxis},
     {"argmax", Rule::kAxis},
     {"argmin", Rule::kAxis},
     {"cat", Rule::kAxis},
     {"chunk", Rule::kAxis},
     {"cumsum", Rule::kAxis},
+    {"gather", Rule::kAxis},
     {"glu", Rule::kAxis},
+    {"linalg_vector_norm", Rule::kAxis},
     {"log_softmax.int", Rule::kAxis},
     {"max.dim", Rule::kAxis},
     {"mean.dim", Rule::kAxis},
@@ -161,8 +169,14 @@ constexpr RuleRow kRules[] = {
     {"batch_norm", Rule::kImage},
     {"conv1d", Rule::kImage},
     {"conv2d.default", Rule::kImage},
+    {"convolution", Rule::kImage},
     {"max_pool2d", Rule::kImage},
+    {"max_pool2d_with_indices", Rule::kImage},
     {"kpt.conv2d", Rule::kImage},
+    {"constant_pad_nd", Rule::kPad},
+    {"pad", Rule::kPad},
+    {"dropout", Rule::kDropout},
+    {"dropout_", Rule::kDropout},
     {"embedding", Rule::kLookup},
     {"full", Rule::kFilled},
     {"ones", Rule::kFilled},
@@ -170,6 +184,7 @@ constexpr RuleRow kRules[] = {
     {"sym_size.int", Rule::kExtent},
     {"_operator.add", Rule::kExtent},
     {"_operator.floordiv", Rule::kExtent},
+    {"_operator.mod", Rule::kExtent},
     {"_operator.mul", Rule::kExtent},
     {"_operator.sub", Rule::kExtent},
 };
@@ -223,7 +238,10 @@ std::optional<std::vector<std::int64_t>> read_axes(const ir::Argument* argument)
 class RowCheck {
  public:
   RowCheck(const ir::Graph& graph, std::string symbol)
-      : graph_(graph), symbol_(std::move(symbol)), rows_(graph.values.size(), false) {}
+      : graph_(graph),
+        symbol_(std::move(symbol)),
+        rows_(graph.values.size(), false),
+        numbers_(graph.values.size(), false) {}
 
   Status check() {
     for (const ir::GraphInput& input : graph_.inputs) {
@@ -280,12 +298,65 @@ class RowCheck {
     if (!takes_rows && std::ranges::none_of(results, [&](ir::ValueId id) { return mentions_symbol(graph_.at(id)); })) {
       return true;
     }
+    if (results.empty()) return false;
+    if (counts_rows(node, results.front())) {
+      numbers_[ir::index_of(results.front())] = true;
+      return true;
+    }
+    if (std::ranges::any_of(arguments, [&](ir::ValueId id) { return is_number(id); })) {
+      return check_number_use(node, arguments, results.front());
+    }
     const auto rule = find_rule(node.target);
-    if (!rule || results.empty()) return false;
+    if (!rule) return false;
     if (*rule == Rule::kExtent) return note_numbers(results);
-    for (const ir::ValueId id : results) rows_[ir::index_of(id)] = true;
-    if (!std::ranges::all_of(results, [&](ir::ValueId id) { return has_rows(graph_.at(id)); })) return false;
+    for (const ir::ValueId id : results) {
+      if (is_empty(graph_.at(id))) continue;
+      rows_[ir::index_of(id)] = true;
+      if (!has_rows(graph_.at(id))) return false;
+    }
     return follows(*rule, node, arguments, results.front());
+  }
+
+  bool is_number(ir::ValueId id) const { return numbers_[ir::index_of(id)]; }
+
+  // Statistics that a norm gives only in training.
+  static bool is_empty(const ir::Value& value) {
+    return value.kind == ir::ValueKind::kTensor && value.tensor.dims.size() == 1 && value.tensor.dims[0] == ir::Expr(0);
+  }
+
+  // 0, 1, 2, … once for each row.
+  bool counts_rows(const ir::Node& node, ir::ValueId result) const {
+    if (!node.target.starts_with("aten.arange.") || dims(result).size() != 1) return false;
+    const auto is = [&](std::string_view name, std::int64_t value) {
+      const ir::Argument* argument = find_argument(node, name);
+      return argument == nullptr || argument->value == ir::Argument{value}.value;
+    };
+    return dims(result)[0] == ir::Expr::symbol(symbol_) && is("start", 0) && is("step", 1);
+  }
+
+  // The numbers of rows are no rows: a part counts from 0 again. They may choose their own rows, nothing else.
+  bool check_number_use(const ir::Node& node, const std::vector<ir::ValueId>& arguments, ir::ValueId result) {
+    if (node.target == "aten.unsqueeze.default") {
+      if (!avoids_first(node, arguments, result)) return false;
+      numbers_[ir::index_of(result)] = true;
+      return true;
+    }
+    if (node.target != "aten.index.Tensor") return false;
+    const ir::Argument* self = find_argument(node, "self");
+    const ir::Argument* indices = find_argument(node, "indices");
+    if (self == nullptr || self->value_id() == nullptr || indices == nullptr || indices->list() == nullptr)
+      return false;
+    const ir::ValueId from = *self->value_id();
+    const auto& items = indices->list()->items;
+    if (!is_row(from) || !has_rows(graph_.at(from)) || !dims(from)[0].is_symbol() || items.empty()) return false;
+    for (std::size_t axis = 0; axis < items.size(); ++axis) {
+      const ir::ValueId* id = items[axis].value_id();
+      if (id == nullptr || graph_.at(*id).tensor.dtype == DType::kBool) return false;
+      const bool aligned = dims(*id).size() == dims(items[0].value_id() != nullptr ? *items[0].value_id() : *id).size();
+      if (axis == 0 ? !is_number(*id) : is_number(*id) || is_row(*id) || !aligned) return false;
+    }
+    rows_[ir::index_of(result)] = true;
+    return has_rows(graph_.at(result));
   }
 
   bool note_numbers(const std::vector<ir::ValueId>& results) {
@@ -318,6 +389,12 @@ class RowCheck {
         return dims(result).size() >= 3 && only_rows_of(node, {"input", "self", "residual"}, result) && !trains(node);
       case Rule::kLookup: return only_rows_of(node, {"indices"}, result);
       case Rule::kExtent: return true;
+      case Rule::kDropout: return find_argument(node, "train") != nullptr && !trains(node);
+      case Rule::kPad: {
+        const ir::Argument* pad = find_argument(node, "pad");
+        return all_rows(arguments) && pad != nullptr && pad->list() != nullptr &&
+               pad->list()->items.size() < 2 * dims(result).size();
+      }
     }
     return false;
   }
@@ -348,9 +425,10 @@ class RowCheck {
     return share != nullptr && !(share->value == ir::Argument{0.0}.value);
   }
 
-  // A norm that takes its statistics from the batch.
+  // A norm that takes its statistics from the batch, or dropout that drops.
   static bool trains(const ir::Node& node) {
     const ir::Argument* training = find_argument(node, "training");
+    if (training == nullptr) training = find_argument(node, "train");
     return training != nullptr && !(training->value == ir::Argument{false}.value);
   }
 
@@ -393,7 +471,8 @@ class RowCheck {
 
   const ir::Graph& graph_;
   std::string symbol_;
-  std::vector<bool> rows_;  // by value: depends on the rows, or is a number that does
+  std::vector<bool> rows_;     // by value: depends on the rows, or is a number that does
+  std::vector<bool> numbers_;  // by value: the number of each row
 };
 
 Status refuse(std::string reason) { return {StatusCode::kUnsupported, std::move(reason)}; }
@@ -433,6 +512,7 @@ Result<BatchRows> find_batch_rows(const ir::Graph& graph) {
   KPT_RETURN_IF_ERROR(rows.check());
   const auto range = std::ranges::find(graph.symbols, found.symbol, &ir::SymbolRange::name);
   if (range != graph.symbols.end() && range->min) found.least = std::max<std::int64_t>(*range->min, 1);
+  if (range != graph.symbols.end() && range->max) found.most = *range->max;
   return found;
 }
 
@@ -448,6 +528,23 @@ Tensor take_rows(const Tensor& tensor, std::int64_t begin, std::int64_t count) {
   dims[0] = count;
   return Tensor::unchecked(tensor.buffer(), tensor.dtype(), dims, tensor.strides(),
                            tensor.offset() + begin * tensor.strides()[0]);
+}
+
+Result<Tensor> pad_rows(const Tensor& tensor, std::int64_t rows) {
+  const std::int64_t own = tensor.dims()[0];
+  Dims dims = tensor.dims();
+  dims[0] = rows;
+  KPT_ASSIGN_OR_RETURN(const Tensor dense, tensor.contiguous_copy());
+  KPT_ASSIGN_OR_RETURN(Tensor padded, Tensor::empty(tensor.dtype(), dims));
+  const std::size_t row_bytes = dense.bytes() / static_cast<std::size_t>(own);
+  if (row_bytes == 0) return padded;
+  auto* place = static_cast<std::byte*>(padded.data());
+  std::memcpy(place, dense.data(), dense.bytes());
+  const std::byte* last = place + dense.bytes() - row_bytes;
+  for (std::int64_t row = own; row < rows; ++row) {
+    std::memcpy(place + static_cast<std::size_t>(row) * row_bytes, last, row_bytes);
+  }
+  return padded;
 }
 
 Result<Tensor> join_rows(std::span<const Tensor> parts) {

@@ -1,11 +1,12 @@
-// Whether a model's batch can be run in parts, and how it is cut.
+// Whether a model's batch can be run in parts or with further rows behind it, and how it is cut and padded.
 //
-// A part gives the rows of the whole only where no row depends on another one. That is read off the graph: every input
+// The rows come out the same only where none depends on another one. That is read off the graph: every input
 // and output has the same symbol as its first extent and nowhere else, and every node in between is one that is known
 // to keep rows apart, along axes that are not the first. What is not known is refused.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@ namespace kpt {
 struct BatchRows {
   std::string symbol;      // of the first extents
   std::int64_t least = 1;  // rows that a part must have
+  std::int64_t most = std::numeric_limits<std::int64_t>::max();
 };
 
 // Fails with kUnsupported and the reason, naming the node that mixes rows.
@@ -30,6 +32,11 @@ std::int64_t next_rows(std::int64_t left, std::int64_t wanted, std::int64_t leas
 
 // `count` rows from `begin` on, sharing the memory. They must be there.
 Tensor take_rows(const Tensor& tensor, std::int64_t begin, std::int64_t count);
+
+// With copies of the last row behind it up to `rows`, contiguous in fresh memory: what a model takes it takes again,
+// and nothing but its own rows comes of it. The tensor is on the host and has at least one row and at most `rows`.
+// Fails with kOutOfMemory.
+Result<Tensor> pad_rows(const Tensor& tensor, std::int64_t rows);
 
 // All rows of the parts, in order, in fresh memory. The parts are contiguous, on the host, of one type, and differ in
 // their first extent only. Fails with kInvalidArgument otherwise, and with kOutOfMemory.

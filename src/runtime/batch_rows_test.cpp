@@ -40,6 +40,46 @@ output %pooled "out"
   EXPECT_EQ(rows->least, 2);
 }
 
+// How Hugging Face's models look up their masks: by the number of the row and the position.
+TEST(BatchRows, NumbersOfRowsMayChooseTheirOwnRowsAndNothingElse) {
+  const std::string start = R"(input mask: bool[s0, s1]
+size: int(s0) = aten.sym_size.int(self=%mask, dim=0)
+length: int(s1) = aten.sym_size.int(self=%mask, dim=1)
+numbers: int64[s0] = aten.arange.default(end=%size)
+positions: int64[s1] = aten.arange.default(end=%length)
+column: int64[s0, 1] = aten.unsqueeze.default(self=%numbers, dim=1)
+line: int64[1, s1] = aten.unsqueeze.default(self=%positions, dim=0)
+)";
+  const auto with = [&](const std::string& nodes) { return reason(start + nodes + "output %y \"out\"\n"); };
+  EXPECT_EQ(with("y: bool[s0, s1] = aten.index.Tensor(self=%mask, indices=[%column, %line])\n"), "rows of s0");
+  // Chosen rows of others, the numbers themselves, and rows that another mask chooses.
+  EXPECT_THAT(with("y: bool[s0, s1] = aten.index.Tensor(self=%mask, indices=[%line, %column])\n"), HasSubstr("'y'"));
+  EXPECT_THAT(with("y: int64[s0, s1] = aten.add.Tensor(self=%column, other=%mask)\n"), HasSubstr("'y'"));
+  EXPECT_THAT(with("next: int64[s0, 1] = aten.add.Tensor(self=%column, other=1)\n"
+                   "y: bool[s0, s1] = aten.index.Tensor(self=%mask, indices=[%next, %line])\n"),
+              HasSubstr("'next'"));
+  EXPECT_THAT(with("other: int64[1, s0] = aten.unsqueeze.default(self=%numbers, dim=0)\n"
+                   "y: bool[s0, s1] = aten.index.Tensor(self=%mask, indices=[%other, %line])\n"),
+              HasSubstr("'other'"));
+  EXPECT_THAT(reason(R"(input mask: bool[s0, s1]
+size: int(s0) = aten.sym_size.int(self=%mask, dim=0)
+numbers: int64[s0] = aten.arange.start_step(start=1, end=%size, step=1)
+y: bool[s0, s1] = aten.index.Tensor(self=%mask, indices=[%numbers])
+output %y "out"
+)"),
+              HasSubstr("'numbers'"));
+}
+
+TEST(BatchRows, PaddingAndDropoutAreLookedInto) {
+  const std::string input = "input x: float32[s0, 8]\n";
+  const auto with = [&](const std::string& nodes) { return reason(input + nodes + "output %y \"out\"\n"); };
+  EXPECT_EQ(with("y: float32[s0, 10] = aten.constant_pad_nd.default(self=%x, pad=[1, 1], value=0.0)\n"), "rows of s0");
+  EXPECT_THAT(with("y: float32[s0, 8] = aten.constant_pad_nd.default(self=%x, pad=[0, 0, 1, -1], value=0.0)\n"),
+              HasSubstr("'y'"));
+  EXPECT_EQ(with("y: float32[s0, 8] = aten.dropout.default(input=%x, p=0.1, train=false)\n"), "rows of s0");
+  EXPECT_THAT(with("y: float32[s0, 8] = aten.dropout.default(input=%x, p=0.1, train=true)\n"), HasSubstr("'y'"));
+}
+
 TEST(BatchRows, WhatMixesRowsIsNamed) {
   const std::string input = "input x: float32[s0, 8]\n";
   const auto with = [&](const std::string& nodes) { return reason(input + nodes + "output %y \"out\"\n"); };

@@ -67,7 +67,8 @@ Status check_fixed(const ir::GraphInput& input, const Tensor& given) {
 }  // namespace
 
 Result<std::shared_ptr<const LoadedModel>> LoadedModel::load(ImportedModel imported, Backend& backend, Device& device,
-                                                             std::shared_ptr<void> keep_alive, bool split_batches) {
+                                                             std::shared_ptr<void> keep_alive,
+                                                             const BatchPolicy& batches) {
   std::shared_ptr<LoadedModel> loaded(new LoadedModel());
   loaded->keep_alive_ = std::move(keep_alive);
   const Target& target = device.target();
@@ -79,10 +80,7 @@ Result<std::shared_ptr<const LoadedModel>> LoadedModel::load(ImportedModel impor
   KPT_ASSIGN_OR_RETURN(loaded->executable_, backend.load(loaded->program_, imported.weights, devices));
   loaded->input_check_ = std::make_unique<InputCheck>(loaded->graph());
   loaded->describe();
-  loaded->device_ = &device;
-  if (split_batches && !loaded->executable_->is_stateful()) {
-    if (auto batch = find_batch_rows(loaded->graph()); batch.ok()) loaded->batch_ = std::move(batch).value();
-  }
+  loaded->runs_.emplace(*loaded->executable_, device, loaded->graph(), batches);
   return std::shared_ptr<const LoadedModel>(std::move(loaded));
 }
 
@@ -128,69 +126,7 @@ Result<std::vector<Tensor>> LoadedModel::order_inputs(std::span<const NamedTenso
 
 Status LoadedModel::run(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
                         RunReport* report) const {
-  if (report != nullptr) *report = {};
-  Status status = executable_->run(context, inputs, outputs);
-  if (status.code() != StatusCode::kOutOfMemory || !batch_) return status;
-  const std::int64_t rows = inputs[0].dims()[0];
-  if (next_rows(rows, (rows + 1) / 2, batch_->least) >= rows) return status;
-  return run_parts(context, inputs, outputs, report);
-}
-
-// Parts are halved until one fits; what is done stays done.
-Status LoadedModel::run_parts(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
-                              RunReport* report) const {
-  std::vector<Tensor> on_host;  // so that the whole batch does not lie in the device's memory beside its parts
-  for (const Tensor& input : inputs) {
-    KPT_ASSIGN_OR_RETURN(Tensor host, device_->download(input));
-    on_host.push_back(std::move(host));
-  }
-  RunContext part_context = context;
-  part_context.outputs_on_device = false;
-  const std::int64_t rows = inputs[0].dims()[0];
-  std::int64_t wanted = (rows + 1) / 2;
-  std::int64_t most = 0;
-  std::vector<std::vector<Tensor>> parts(outputs_.size());
-  std::int64_t done = 0;
-  std::int64_t count = 0;
-  while (done < rows) {
-    const std::int64_t next = next_rows(rows - done, wanted, batch_->least);
-    std::vector<Tensor> part;
-    for (const Tensor& input : on_host) part.push_back(take_rows(input, done, next));
-    const Status status = run_part(part_context, part, parts);
-    if (status.code() == StatusCode::kOutOfMemory && next > batch_->least && next > 1) {
-      const std::int64_t smaller = std::max((next + 1) / 2, batch_->least);
-      if (next_rows(rows - done, smaller, batch_->least) < next) {
-        wanted = smaller;
-        continue;
-      }
-    }
-    KPT_RETURN_IF_ERROR(status);
-    done += next;
-    most = std::max(most, next);
-    ++count;
-  }
-  outputs.resize(parts.size());
-  for (std::size_t index = 0; index < parts.size(); ++index) {
-    KPT_ASSIGN_OR_RETURN(outputs[index], join_rows(parts[index]));
-    if (!context.outputs_on_device) continue;
-    KPT_ASSIGN_OR_RETURN(outputs[index], device_->upload(outputs[index]));
-  }
-  if (report != nullptr) *report = {count, most};
-  return {};
-}
-
-Status LoadedModel::run_part(RunContext& context, std::span<const Tensor> inputs,
-                             std::vector<std::vector<Tensor>>& parts) const {
-  std::vector<Tensor> outputs;
-  KPT_RETURN_IF_ERROR(executable_->run(context, inputs, outputs));
-  std::vector<Tensor> on_host;
-  for (const Tensor& output : outputs) {
-    KPT_ASSIGN_OR_RETURN(Tensor host, device_->download(output));
-    KPT_ASSIGN_OR_RETURN(host, host.contiguous_copy());
-    on_host.push_back(std::move(host));
-  }
-  for (std::size_t index = 0; index < on_host.size(); ++index) parts[index].push_back(std::move(on_host[index]));
-  return {};
+  return runs_->run(context, inputs, outputs, report);
 }
 
 Result<Session> start_session(std::shared_ptr<const LoadedModel> model) {

@@ -11,7 +11,7 @@
 #include "device/execution.h"
 #include "importer/model_file.h"
 #include "kpt/model.h"
-#include "runtime/batch_rows.h"
+#include "runtime/batched_runs.h"
 #include "runtime/input_check.h"
 
 namespace kpt::detail {
@@ -20,11 +20,10 @@ namespace kpt::detail {
 class LoadedModel {
  public:
   // Compiles for the device's target and loads. `backend` and `device` must outlive the result unless `keep_alive` owns
-  // them. `split_batches`: a batch that does not fit into memory runs in parts where its rows are independent. Fails
-  // with kUnsupported listing all nodes that the target cannot run, with their Python source lines.
+  // them. Fails with kUnsupported listing all nodes that the target cannot run, with their Python source lines.
   static Result<std::shared_ptr<const LoadedModel>> load(ImportedModel imported, Backend& backend, Device& device,
                                                          std::shared_ptr<void> keep_alive = nullptr,
-                                                         bool split_batches = false);
+                                                         const BatchPolicy& batches = {});
 
   const ir::Graph& graph() const { return program_->graph(); }
   Executable& executable() const { return *executable_; }
@@ -32,7 +31,7 @@ class LoadedModel {
   const std::vector<TensorSpec>& inputs() const { return inputs_; }
   const std::vector<TensorSpec>& outputs() const { return outputs_; }
 
-  // One run, in parts where the whole does not fit and it may be split. Thread safe, but for the state in `context`.
+  // One run, in parts or with padding where the policy says so. Thread safe, but for the state in `context`.
   Status run(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
              RunReport* report) const;
 
@@ -43,9 +42,6 @@ class LoadedModel {
  private:
   LoadedModel() = default;
   void describe();
-  Status run_parts(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
-                   RunReport* report) const;
-  Status run_part(RunContext& context, std::span<const Tensor> inputs, std::vector<std::vector<Tensor>>& parts) const;
 
   std::shared_ptr<void> keep_alive_;  // first: goes last
   std::shared_ptr<const Program> program_;
@@ -53,8 +49,7 @@ class LoadedModel {
   std::unique_ptr<InputCheck> input_check_;
   std::vector<TensorSpec> inputs_;
   std::vector<TensorSpec> outputs_;
-  Device* device_ = nullptr;
-  std::optional<BatchRows> batch_;  // nothing: never split
+  std::optional<BatchedRuns> runs_;  // set when loaded
 };
 
 struct SessionState {

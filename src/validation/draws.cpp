@@ -39,21 +39,6 @@ Sizes choose_sizes(const ir::Graph& graph, const Sizes& wanted, std::size_t roun
   return sizes;
 }
 
-// What the sizes of given inputs say about the symbols.
-Sizes read_sizes(const ir::Graph& graph, const std::vector<NamedTensor>& inputs, const Sizes& wanted) {
-  Sizes sizes = wanted;
-  for (const ir::GraphInput& input : graph.inputs) {
-    if (input.kind != ir::InputKind::kUser || graph.at(input.value).kind != ir::ValueKind::kTensor) continue;
-    const auto given = std::ranges::find(inputs, input.name, &NamedTensor::name);
-    const std::vector<ir::Expr>& dims = graph.at(input.value).tensor.dims;
-    if (given == inputs.end() || given->tensor.dims().size() != dims.size()) continue;
-    for (std::size_t axis = 0; axis < dims.size(); ++axis) {
-      if (dims[axis].is_symbol()) sizes.insert_or_assign(std::string(dims[axis].name()), given->tensor.dims()[axis]);
-    }
-  }
-  return sizes;
-}
-
 std::string describe(std::uint64_t seed, const Sizes& sizes) {
   std::string text = fmt::format("seed {}", seed);
   for (const auto& [name, size] : sizes) text += fmt::format(", {}={}", name, size);
@@ -64,7 +49,11 @@ Result<Draw> complete(const ImportedModel& model, std::vector<NamedTensor> input
                       const DrawOptions& options) {
   GenerateOptions generate{options.seed, {}, {}};
   for (const NamedTensor& input : inputs) generate.given.push_back(input.name);
-  generate.sizes = read_sizes(model.graph, inputs, choose_sizes(model.graph, options.sizes, 0));
+  generate.sizes = choose_sizes(model.graph, options.sizes, 0);
+  const ir::Bindings given = bind_sizes(model.graph, inputs);
+  for (const auto& [name, size] : given.entries()) {
+    generate.sizes.insert_or_assign(std::string(name), size);
+  }
   KPT_ASSIGN_OR_RETURN(std::vector<NamedTensor> made, generate_inputs(model.graph, generate));
   if (!made.empty()) origin += fmt::format(" (other inputs from seed {})", options.seed);
   for (NamedTensor& input : made) inputs.push_back(std::move(input));
@@ -72,6 +61,20 @@ Result<Draw> complete(const ImportedModel& model, std::vector<NamedTensor> input
 }
 
 }  // namespace
+
+ir::Bindings bind_sizes(const ir::Graph& graph, std::span<const NamedTensor> inputs) {
+  ir::Bindings sizes;
+  for (const ir::GraphInput& input : graph.inputs) {
+    if (input.kind != ir::InputKind::kUser || graph.at(input.value).kind != ir::ValueKind::kTensor) continue;
+    const auto given = std::ranges::find(inputs, input.name, &NamedTensor::name);
+    const std::vector<ir::Expr>& dims = graph.at(input.value).tensor.dims;
+    if (given == inputs.end() || given->tensor.dims().size() != dims.size()) continue;
+    for (std::size_t axis = 0; axis < dims.size(); ++axis) {
+      if (dims[axis].is_symbol()) sizes.set(dims[axis].name(), given->tensor.dims()[axis]);
+    }
+  }
+  return sizes;
+}
 
 Result<std::vector<Draw>> make_draws(const ImportedModel& model, const DrawOptions& options) {
   std::vector<Draw> draws;

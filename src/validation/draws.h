@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "importer/model_file.h"
+#include "ir/symbolic.h"
 #include "kpt/status.h"
 #include "kpt/tensor.h"
 
@@ -36,5 +38,8 @@ struct DrawOptions {
 // user's unless `count` asks for more than he gives). Sizes that may vary differ from draw to draw: small batches,
 // short and longer sequences. Fails as generate_inputs() does.
 Result<std::vector<Draw>> make_draws(const ImportedModel& model, const DrawOptions& options);
+
+// What the sizes of these inputs say about the graph's symbols; inputs of other names or ranks say nothing.
+ir::Bindings bind_sizes(const ir::Graph& graph, std::span<const NamedTensor> inputs);
 
 }  // namespace kpt

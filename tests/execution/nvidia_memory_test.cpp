@@ -367,7 +367,8 @@ output %result "out"
 )")
                        .value();
   const auto model =
-      detail::LoadedModel::load(std::move(imported), *placed.backend, *placed.device, placed.backend, true).value();
+      detail::LoadedModel::load(std::move(imported), *placed.backend, *placed.device, placed.backend, {.split = true})
+          .value();
   // Input and two results of 8192 rows are 3 GiB; there is room for less.
   const std::vector<Tensor> blocks = fill_but(*placed.device, 1);
   Tensor input = Tensor::empty(DType::kFloat32, std::vector<std::int64_t>{kRoomRows, kLarge}).value();

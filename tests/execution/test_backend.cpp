@@ -44,7 +44,8 @@ class TestProgram final : public Program {
 
 class TestTarget final : public Target {
  public:
-  TestTarget() {
+  explicit TestTarget(bool sizes_cost) {
+    capabilities_.sizes_cost = sizes_cost;
     capabilities_.whole_graph_only = true;
     capabilities_.dtypes = {DType::kFloat32};
   }
@@ -136,7 +137,7 @@ class TestExecutable final : public Executable {
 
 class TestBackend final : public Backend {
  public:
-  explicit TestBackend(const TestMemory& memory) : device_(target_), memory_(memory) {}
+  explicit TestBackend(const TestMemory& memory) : target_(memory.sizes_cost), device_(target_), memory_(memory) {}
   std::string_view name() const override { return "test"; }
   std::vector<const Target*> targets() const override { return {&target_}; }
   Result<std::vector<Device*>> devices() override { return std::vector<Device*>{&device_}; }

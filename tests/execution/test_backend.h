@@ -15,6 +15,7 @@ namespace kpt::execution_test {
 struct TestMemory {
   std::int64_t rows = std::numeric_limits<std::int64_t>::max();
   std::vector<std::int64_t>* tried = nullptr;  // is told the rows of each run
+  bool sizes_cost = false;                     // as its target says
 };
 
 std::unique_ptr<Backend> make_test_backend(const TestMemory& memory = {});

@@ -79,9 +79,10 @@ ImportedModel make_row_model() {
 }
 
 struct SplitRun {
-  explicit SplitRun(std::int64_t room, bool split = true, ImportedModel imported = make_row_model())
-      : backend(execution_test::make_test_backend({room, &tried})), device(*backend->devices().value()[0]) {
-    model = detail::LoadedModel::load(std::move(imported), *backend, device, nullptr, split).value();
+  explicit SplitRun(std::int64_t room, bool split = true, ImportedModel imported = make_row_model(),
+                    bool buckets = false)
+      : backend(execution_test::make_test_backend({room, &tried, buckets})), device(*backend->devices().value()[0]) {
+    model = detail::LoadedModel::load(std::move(imported), *backend, device, nullptr, {split, true}).value();
   }
   Status run(std::int64_t rows) {
     Tensor x = Tensor::empty(DType::kFloat32, Dims{rows, 3}).value();
@@ -143,6 +144,48 @@ TEST(SplitBatches, PartsKeepToTheRangeOfTheSymbol) {
   SplitRun split(3, true, std::move(model));
   ASSERT_TRUE(split.run(5).ok());
   EXPECT_THAT(split.tried, testing::ElementsAre(5, 3, 2));
+}
+
+TEST(BatchBuckets, BatchesRunWithAFewSizesAndGiveTheSameRows) {
+  SplitRun plain(100);
+  SplitRun padded(100, false, make_row_model(), true);
+  for (std::int64_t rows = 1; rows <= 11; ++rows) {
+    ASSERT_TRUE(plain.run(rows).ok());
+    ASSERT_TRUE(padded.run(rows).ok());
+    const Tensor wanted = plain.device.download(plain.outputs[0]).value();
+    const Tensor given = padded.device.download(padded.outputs[0]).value();
+    ASSERT_EQ(given.dims(), wanted.dims());
+    EXPECT_EQ(padded.report.padded_rows, padded.tried.back() - rows);
+    for (std::size_t index = 0; index < wanted.elements<float>().size(); ++index) {
+      EXPECT_EQ(given.elements<float>()[index], wanted.elements<float>()[index]) << rows << " rows, " << index;
+    }
+  }
+  EXPECT_THAT(padded.tried, testing::ElementsAre(1, 2, 3, 4, 6, 6, 8, 8, 12, 12, 12));
+  EXPECT_THAT(plain.tried, testing::ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)) << "sizes cost nothing there";
+}
+
+TEST(BatchBuckets, WhatDoesNotFitWithPaddingRunsWithout) {
+  SplitRun tight(5, false, make_row_model(), true);
+  ASSERT_TRUE(tight.run(5).ok());
+  EXPECT_THAT(tight.tried, testing::ElementsAre(6, 5));
+  EXPECT_EQ(tight.report.padded_rows, 0);
+  SplitRun split(4, true, make_row_model(), true);
+  ASSERT_TRUE(split.run(5).ok());
+  EXPECT_THAT(split.tried, testing::ElementsAre(6, 5, 3, 2));
+  EXPECT_EQ(split.report.parts, 2);
+}
+
+TEST(BatchBuckets, TheRangeOfTheSymbolAndTensorsOfTheDeviceAreLeftAsTheyAre) {
+  ImportedModel model = make_row_model();
+  model.graph.symbols = {{"s0", 1, 5}};
+  SplitRun ranged(100, false, std::move(model), true);
+  ASSERT_TRUE(ranged.run(5).ok());
+  EXPECT_THAT(ranged.tried, testing::ElementsAre(5));
+  SplitRun padded(100, false, make_row_model(), true);
+  const Tensor x = padded.device.upload(Tensor::empty(DType::kFloat32, Dims{5, 3}).value()).value();
+  Session session = detail::start_session(padded.model).value();
+  ASSERT_TRUE(session.run(std::span<const Tensor>(&x, 1), padded.outputs).ok());
+  EXPECT_THAT(padded.tried, testing::ElementsAre(5));
 }
 
 TEST(TestBackend, WhatItCannotDoIsListedByTheRuntime) {

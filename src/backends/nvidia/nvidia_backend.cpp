@@ -40,6 +40,7 @@ class NvidiaTarget final : public Target {
     capabilities_.streams = true;
     capabilities_.graph_capture = true;
     capabilities_.dynamic_shapes = true;
+    capabilities_.sizes_cost = true;
     // A norm takes a residual in for nothing; behind a product it would be a pass of its own.
     capabilities_.product_takes_residual = false;
     capabilities_.alignment_bytes = 256;

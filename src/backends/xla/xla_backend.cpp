@@ -28,6 +28,7 @@ class XlaTarget final : public Target {
   explicit XlaTarget(std::string name) : name_(std::move(name)) {
     capabilities_.whole_graph_only = true;
     capabilities_.dynamic_shapes = true;
+    capabilities_.sizes_cost = true;
 #define KPT_ADD_DTYPE(enumerator, name, bytes) \
   if (pjrt::buffer_type_of(DType::enumerator)) capabilities_.dtypes.push_back(DType::enumerator);
     KPT_DTYPES(KPT_ADD_DTYPE)

@@ -18,6 +18,7 @@
 #include "device/hardware_json.h"
 #include "optimize/optimize_json.h"
 #include "runtime/batch_rows.h"
+#include "validation/draws.h"
 #include "validation/model_run.h"
 
 namespace kpt::cli {
@@ -129,12 +130,15 @@ Status run_observed(RepeatedRun& run, int rounds, NodeObserver* observer) {
   return {};
 }
 
-std::string describe_batches(const detail::LoadedModel& model, bool allowed) {
+std::string describe_batches(const detail::LoadedModel& model, const Capabilities& capabilities,
+                             const BackendContext& context) {
   if (model.executable().is_stateful()) return "run whole: the model writes buffers";
   const auto rows = find_batch_rows(model.graph());
   if (!rows.ok()) return "run whole: " + rows.status().message();
-  return fmt::format("{} along {} when memory runs out{}", allowed ? "split" : "could be split", rows->symbol,
-                     allowed ? "" : ": set memory.split_batches");
+  const bool padded = capabilities.sizes_cost && context.batch_buckets;
+  return fmt::format("{}{} along {} when memory runs out{}", padded ? "padded to a few sizes; " : "",
+                     context.split_batches ? "split" : "could be split", rows->symbol,
+                     context.split_batches ? "" : ": set memory.split_batches");
 }
 
 Result<Explanation> explain(const ExplainArguments& arguments, const BackendContext& context) {
@@ -157,7 +161,7 @@ Result<Explanation> explain(const ExplainArguments& arguments, const BackendCont
   KPT_ASSIGN_OR_RETURN(ModelRun run, ModelRun::load(std::move(opened.model), device));
   explanation.device = run.loaded().executable().device();
   explanation.plan = run.loaded().executable().plan();
-  explanation.batches = describe_batches(run.loaded(), context.split_batches);
+  explanation.batches = describe_batches(run.loaded(), device.device->target().capabilities(), context);
   KPT_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs, run.loaded().order_inputs(opened.inputs));
   KPT_ASSIGN_OR_RETURN(RepeatedRun repeated, RepeatedRun::make(run, inputs));
   NodeClock clock(run.loaded().graph().nodes.size());

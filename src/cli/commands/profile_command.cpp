@@ -22,6 +22,7 @@
 #include "cli/opened_model.h"
 #include "cli/terminal.h"
 #include "device/hardware_json.h"
+#include "validation/draws.h"
 
 namespace kpt::cli {
 namespace {

@@ -84,9 +84,13 @@ void print(CommandContext& context, const Config& config, const RunCommandArgume
   std::ranges::sort(sorted);
   const double median = sorted[sorted.size() / 2];
   if (context.flags().json) {
-    Json json = {{"device", outcome.device},       {"load_ms", outcome.load_milliseconds},
-                 {"run_ms", outcome.milliseconds}, {"parts", outcome.report.parts},
-                 {"generated", outcome.generated}, {"inputs", Json::array()},
+    Json json = {{"device", outcome.device},
+                 {"load_ms", outcome.load_milliseconds},
+                 {"run_ms", outcome.milliseconds},
+                 {"parts", outcome.report.parts},
+                 {"padded_rows", outcome.report.padded_rows},
+                 {"generated", outcome.generated},
+                 {"inputs", Json::array()},
                  {"outputs", Json::array()}};
     for (const NamedTensor& input : outcome.inputs) json["inputs"].push_back(describe(input));
     for (const NamedTensor& output : outcome.outputs) json["outputs"].push_back(describe(output));
@@ -112,6 +116,10 @@ void print(CommandContext& context, const Config& config, const RunCommandArgume
   if (outcome.report.parts > 1) {
     context.out() << fmt::format("the batch did not fit into memory and ran in {} parts of at most {} rows\n",
                                  outcome.report.parts, outcome.report.part_rows);
+  }
+  if (outcome.report.padded_rows > 0) {
+    context.out() << fmt::format("the batch ran with {} more rows, so that fewer sizes are compiled or captured\n",
+                                 outcome.report.padded_rows);
   }
   if (!arguments.outputs.empty()) context.out() << "wrote " << arguments.outputs << "\n";
 }

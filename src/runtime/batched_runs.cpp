@@ -1,0 +1,118 @@
+#include "runtime/batched_runs.h"
+
+#include <algorithm>
+
+#include "memory/shape_buckets.h"
+
+namespace kpt::detail {
+
+BatchedRuns::BatchedRuns(Executable& executable, Device& device, const ir::Graph& graph, const BatchPolicy& policy)
+    : executable_(executable), device_(device), policy_(policy) {
+  policy_.buckets = policy.buckets && device.target().capabilities().sizes_cost;
+  if ((!policy_.split && !policy_.buckets) || executable.is_stateful()) return;
+  outputs_ = static_cast<std::size_t>(std::ranges::count_if(graph.outputs, [](const ir::GraphOutput& output) {
+    return output.kind == ir::OutputKind::kUser && output.value.value_id() != nullptr;
+  }));
+  if (auto batch = find_batch_rows(graph); batch.ok()) batch_ = std::move(batch).value();
+}
+
+Status BatchedRuns::run(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
+                        RunReport* report) const {
+  if (report != nullptr) *report = {};
+  if (!batch_) return executable_.run(context, inputs, outputs);
+  const std::int64_t rows = inputs[0].dims()[0];
+  if (const std::int64_t wanted = choose_rows(context, inputs); wanted > rows) {
+    const Status status = run_padded(context, inputs, wanted, outputs);
+    if (status.ok() && report != nullptr) report->padded_rows = wanted - rows;
+    if (status.code() != StatusCode::kOutOfMemory) return status;
+  }
+  Status status = executable_.run(context, inputs, outputs);
+  if (status.code() != StatusCode::kOutOfMemory || !policy_.split) return status;
+  if (next_rows(rows, (rows + 1) / 2, batch_->least) >= rows) return status;
+  return run_parts(context, inputs, outputs, report);
+}
+
+std::int64_t BatchedRuns::choose_rows(const RunContext& context, std::span<const Tensor> inputs) const {
+  const std::int64_t rows = inputs[0].dims()[0];
+  if (!policy_.buckets) return rows;
+  // Rows of what lies in a device's memory are neither added nor, without addresses, left out here.
+  const bool on_host = std::ranges::all_of(inputs, [](const Tensor& input) { return input.device() == "cpu"; });
+  const bool can_cut = !context.outputs_on_device || device_.target().capabilities().raw_pointers;
+  return on_host && can_cut ? find_bucket(rows, batch_->most) : rows;
+}
+
+Status BatchedRuns::run_padded(RunContext& context, std::span<const Tensor> inputs, std::int64_t rows,
+                               std::vector<Tensor>& outputs) const {
+  std::vector<Tensor> padded;
+  for (const Tensor& input : inputs) {
+    KPT_ASSIGN_OR_RETURN(Tensor wide, pad_rows(input, rows));
+    padded.push_back(std::move(wide));
+  }
+  KPT_RETURN_IF_ERROR(executable_.run(context, padded, outputs));
+  for (Tensor& output : outputs) {
+    if (output.data() == nullptr) {
+      KPT_ASSIGN_OR_RETURN(output, device_.download(output));
+    }
+    output = take_rows(output, 0, inputs[0].dims()[0]);
+  }
+  return {};
+}
+
+// Parts are halved until one fits; what is done stays done.
+Status BatchedRuns::run_parts(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
+                              RunReport* report) const {
+  std::vector<Tensor> on_host;  // so that the whole batch does not lie in the device's memory beside its parts
+  for (const Tensor& input : inputs) {
+    KPT_ASSIGN_OR_RETURN(Tensor host, device_.download(input));
+    on_host.push_back(std::move(host));
+  }
+  RunContext part_context = context;
+  part_context.outputs_on_device = false;
+  const std::int64_t rows = inputs[0].dims()[0];
+  std::int64_t wanted = (rows + 1) / 2;
+  std::int64_t most = 0;
+  std::vector<std::vector<Tensor>> parts(outputs_);
+  std::int64_t done = 0;
+  std::int64_t count = 0;
+  while (done < rows) {
+    const std::int64_t next = next_rows(rows - done, wanted, batch_->least);
+    std::vector<Tensor> part;
+    for (const Tensor& input : on_host) part.push_back(take_rows(input, done, next));
+    const Status status = run_part(part_context, part, parts);
+    if (status.code() == StatusCode::kOutOfMemory && next > batch_->least && next > 1) {
+      const std::int64_t smaller = std::max((next + 1) / 2, batch_->least);
+      if (next_rows(rows - done, smaller, batch_->least) < next) {
+        wanted = smaller;
+        continue;
+      }
+    }
+    KPT_RETURN_IF_ERROR(status);
+    done += next;
+    most = std::max(most, next);
+    ++count;
+  }
+  outputs.resize(parts.size());
+  for (std::size_t index = 0; index < parts.size(); ++index) {
+    KPT_ASSIGN_OR_RETURN(outputs[index], join_rows(parts[index]));
+    if (!context.outputs_on_device) continue;
+    KPT_ASSIGN_OR_RETURN(outputs[index], device_.upload(outputs[index]));
+  }
+  if (report != nullptr) *report = {count, most, 0};
+  return {};
+}
+
+Status BatchedRuns::run_part(RunContext& context, std::span<const Tensor> inputs,
+                             std::vector<std::vector<Tensor>>& parts) const {
+  std::vector<Tensor> outputs;
+  KPT_RETURN_IF_ERROR(executable_.run(context, inputs, outputs));
+  std::vector<Tensor> on_host;
+  for (const Tensor& output : outputs) {
+    KPT_ASSIGN_OR_RETURN(Tensor host, device_.download(output));
+    KPT_ASSIGN_OR_RETURN(host, host.contiguous_copy());
+    on_host.push_back(std::move(host));
+  }
+  for (std::size_t index = 0; index < on_host.size(); ++index) parts[index].push_back(std::move(on_host[index]));
+  return {};
+}
+
+}  // namespace kpt::detail
