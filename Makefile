@@ -63,7 +63,7 @@ lint: | build ## formatting, clang-tidy, layers, sizes, headers, options, parity
 .PHONY: asan
 asan: | build ## tests under AddressSanitizer and UBSan, without libtorch
 	$(call configure_and_build,asan)
-	@ctest --test-dir build/asan$(SUFFIX) --no-tests=error --output-on-failure -j $(JOBS)
+	@ctest --test-dir build/asan$(SUFFIX) -LE fuzz --no-tests=error --output-on-failure -j $(JOBS)
 
 .PHONY: tsan
 tsan: | build ## tests under ThreadSanitizer
@@ -72,8 +72,8 @@ tsan: | build ## tests under ThreadSanitizer
 
 .PHONY: fuzz
 fuzz: | build ## every fuzz target for KPT_FUZZ_SECONDS (20)
-	$(call configure_and_build,fuzz,,kpt_fuzzers)
-	@ctest --test-dir build/fuzz$(SUFFIX) -L fuzz --no-tests=error --output-on-failure -j $(JOBS)
+	$(call configure_and_build,asan,,kpt_fuzzers)
+	@ctest --test-dir build/asan$(SUFFIX) -L fuzz --no-tests=error --output-on-failure -j $(JOBS)
 
 .PHONY: gpu-test
 gpu-test: | build ## build with the CUDA parts and run all tests, those for GPUs too
