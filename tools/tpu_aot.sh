@@ -77,14 +77,15 @@ for model in "$@"; do
     if json=$("$build/bin/kpt" compile "$model" --target "$target" --no-cache --json 2>&1); then
       "$(command -v python3)" -c '
 import json, sys
-model, text = sys.argv[1], json.loads(sys.argv[2])
+model, outcome = sys.argv[1], json.loads(sys.argv[2])
+text = outcome["targets"][0]
 f, e = text["figures"], text["estimates"]
 kib = lambda n: "–" if n is None else f"{n / 1024:,.0f} KiB"
 number = lambda n, scale, form: "–" if n is None else format(n * scale, form)
 print("|", " | ".join([model, text["target"], kib(f["code_bytes"]), kib(f["argument_bytes"]), kib(f["output_bytes"]),
       kib(f["temporary_bytes"]), number(f["flops"], 1e-9, ".4g"), number(f["bytes_accessed"], 1e-6, ".4g"),
       number(e["compiler_seconds"], 1e6, ".4g"), number(e["published_rates_seconds"], 1e6, ".4g"),
-      format(text["seconds"], ".0f")]), "|")' "$(basename "$model" .pt2)" "$json"
+      format(outcome["seconds"], ".0f")]), "|")' "$(basename "$model" .pt2)" "$json"
     else
       echo "| $(basename "$model" .pt2) | $target | refused: ${json//|/\\|} |"
       failed=1

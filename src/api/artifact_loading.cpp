@@ -71,12 +71,23 @@ Status check_sample(const ArtifactSample& sample, const ir::Graph& graph, Sessio
 
 }  // namespace
 
+ArtifactTarget* find_part(Artifact& artifact, std::string_view target) {
+  const auto exact = std::ranges::find(artifact.targets, target, &ArtifactTarget::name);
+  if (exact != artifact.targets.end()) return &*exact;
+  const std::string_view kind = target.substr(0, target.find(':'));
+  for (ArtifactTarget& part : artifact.targets) {
+    const std::string_view name = part.name;
+    if (!part.program.empty() && name.substr(0, name.find(':')) == kind) return &part;
+  }
+  return nullptr;
+}
+
 Result<OpenedArtifact> open_artifact(const std::filesystem::path& path, std::string_view target) {
   KPT_ASSIGN_OR_RETURN(Artifact artifact, read_artifact(path));
   OpenedArtifact opened;
   for (const ArtifactTarget& each : artifact.targets) opened.targets.push_back(each.name);
-  const auto found = std::ranges::find(artifact.targets, target, &ArtifactTarget::name);
-  if (found == artifact.targets.end()) {
+  ArtifactTarget* const found = find_part(artifact, target);
+  if (found == nullptr) {
     return Status(StatusCode::kUnsupported,
                   fmt::format("{} holds nothing for {}, only for {}; run `kpt optimize` for that device",
                               path.filename().string(), target, printable(list_words(opened.targets), 500)));
@@ -87,6 +98,7 @@ Result<OpenedArtifact> open_artifact(const std::filesystem::path& path, std::str
   opened.source = std::move(artifact.source);
   opened.needs = std::move(found->needs);
   opened.report = std::move(found->report);
+  if (found->name == target) opened.program = std::move(found->program);
   opened.samples = std::move(artifact.samples);
   return opened;
 }

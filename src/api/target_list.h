@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "device/backend_context.h"
 #include "device/execution.h"
@@ -16,8 +17,12 @@ struct PlacedTarget {
   const Target* target = nullptr;
 };
 
-// The target of that name: "tpu:v5e:2x2", or "tpu:v5e" for the generation's default slice. Fails with kInvalidArgument,
-// naming what is valid.
+// The target of that name: "tpu:v5e:2x2", or "tpu:v5e" for the generation's default slice; "amd:gfx942". Fails with
+// kInvalidArgument, naming what is valid.
 Result<PlacedTarget> find_absent_target(std::string_view name, const BackendContext& context);
+
+// Several, each once, separated by commas; one without a vendor has that of the one before it: "amd:gfx942,gfx1100".
+// Targets of a vendor share a backend.
+Result<std::vector<PlacedTarget>> find_absent_targets(std::string_view names, const BackendContext& context);
 
 }  // namespace kpt

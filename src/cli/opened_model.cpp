@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "api/artifact_loading.h"
 #include "artifact/artifact.h"
 #include "cli/model_arguments.h"
 #include "optimize/optimize_json.h"
@@ -26,13 +27,14 @@ Result<OpenedModel> open_model(const std::string& file, const std::vector<std::s
     return opened;
   }
   KPT_ASSIGN_OR_RETURN(Artifact artifact, read_artifact(file));
-  const auto target = std::ranges::find(artifact.targets, device.device->target().name(), &ArtifactTarget::name);
-  if (target == artifact.targets.end()) {
+  ArtifactTarget* const target = find_part(artifact, device.device->target().name());
+  if (target == nullptr) {
     return Status(StatusCode::kUnsupported,
                   fmt::format("{} holds nothing for {}", std::filesystem::path(file).filename().string(),
                               device.device->info().name));
   }
-  KPT_ASSIGN_OR_RETURN(opened.report, read_optimize_report(target->report));
+  KPT_ASSIGN_OR_RETURN(opened.report, find_optimize_report(target->report));
+  if (target->name == device.device->target().name()) opened.program = std::move(target->program);
   opened.model.graph = std::move(target->graph);
   opened.model.weights = std::move(target->weights);
   if (!artifact.samples.empty() && options.sizes.empty()) {

@@ -17,7 +17,8 @@ namespace kpt::cli {
 struct OpenedModel {
   ImportedModel model;
   std::vector<NamedTensor> inputs;       // the artifact's sample, else drawn
-  std::optional<OptimizeReport> report;  // of an artifact
+  std::optional<OptimizeReport> report;  // of an artifact that was optimized
+  std::string program;                   // of an artifact that was compiled for the device's target
 };
 
 // `sizes`: "s0=4", for inputs that are drawn. Fails with kUnsupported when an artifact holds nothing for the device.

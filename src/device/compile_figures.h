@@ -5,8 +5,27 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace kpt {
+
+// What one kernel of a program takes of the hardware, as its code says.
+struct KernelFigures {
+  std::string name;
+  std::uint64_t threads = 0;  // the most of a workgroup
+  std::uint64_t vector_registers = 0;
+  std::uint64_t accumulation_registers = 0;
+  std::uint64_t scalar_registers = 0;
+  std::uint64_t vector_spills = 0;
+  std::uint64_t scalar_spills = 0;
+  std::uint64_t lds_bytes = 0;      // memory that a workgroup shares
+  std::uint64_t private_bytes = 0;  // of a lane
+  // Waves of it that one SIMD holds when the device is full of workgroups of the most threads, and the most of any
+  // kernel, by the architecture's table.
+  std::uint64_t waves = 0;
+  std::uint64_t most_waves = 0;
+  bool operator==(const KernelFigures&) const = default;
+};
 
 // A figure is absent where the compiler does not tell it.
 struct CompileFigures {
@@ -24,10 +43,23 @@ struct CompileFigures {
   std::optional<double> transcendentals;
   std::optional<double> bytes_accessed;
   std::optional<double> compiler_seconds;  // the compiler's own estimate of the time
+  std::vector<KernelFigures> kernels;      // that a run launches, by name; empty where the compiler makes one program
   bool operator==(const CompileFigures&) const = default;
 
   // Arguments, outputs, temporaries and code, what is shared once; nothing when the compiler does not tell them.
   std::optional<std::uint64_t> total_bytes() const;
+};
+
+// What compiling took since a target was made.
+struct CompileStatistics {
+  std::uint64_t compilations = 0;  // that the compiler was started for
+  std::uint64_t hits = 0;          // of the cache
+  std::uint64_t misses = 0;
+  std::uint64_t errors = 0;
+  double hit_rate() const {
+    return hits + misses == 0 ? 0.0 : static_cast<double>(hits) / static_cast<double>(hits + misses);
+  }
+  bool operator==(const CompileStatistics&) const = default;
 };
 
 // Published peak rates of one device, as a program sees it.

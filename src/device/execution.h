@@ -73,6 +73,8 @@ class Program {
   virtual Result<std::string> serialize() const = 0;
   // What the compiler says about the program; null where it says nothing. Lives as long as the program.
   virtual const CompileFigures* figures() const { return nullptr; }
+  // How nodes will be executed, where that is known without weights and devices; empty where it is not.
+  virtual std::vector<NodePlan> plan() const { return {}; }
 };
 
 // A kind of hardware, present or not. Thread safe.
@@ -98,6 +100,8 @@ class Target {
   }
   // Published rates of one device of this kind; null where this tree has none.
   virtual const HardwareRates* rates() const { return nullptr; }
+  // What compiling for it took so far; nothing where nobody counts.
+  virtual std::optional<CompileStatistics> compile_statistics() const { return std::nullopt; }
 };
 
 // Queued work. Copyable; an empty one is done.

@@ -84,4 +84,11 @@ Result<OptimizeReport> read_optimize_report(const std::string& text) {
   }
 }
 
+Result<std::optional<OptimizeReport>> find_optimize_report(const std::string& text) {
+  const Json json = Json::parse(text, nullptr, false);
+  if (json.is_object() && json.contains("compiled")) return std::optional<OptimizeReport>();
+  KPT_ASSIGN_OR_RETURN(OptimizeReport report, read_optimize_report(text));
+  return std::optional(std::move(report));
+}
+
 }  // namespace kpt

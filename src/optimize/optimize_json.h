@@ -1,6 +1,9 @@
 // The report of an optimization as JSON: what an artifact carries and `kpt optimize --json` prints.
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include <nlohmann/json_fwd.hpp>
 
 #include "optimize/optimize.h"
@@ -12,5 +15,7 @@ nlohmann::ordered_json to_json(const OptimizeReport& report);
 // Reads what to_json() wrote, as far as commands show it (not the culprit: artifacts have none). Fails with
 // kCorruptData.
 Result<OptimizeReport> read_optimize_report(const std::string& text);
+// The same for a part of an artifact; nothing for one that `kpt compile` wrote, which changes nothing in the model.
+Result<std::optional<OptimizeReport>> find_optimize_report(const std::string& text);
 
 }  // namespace kpt

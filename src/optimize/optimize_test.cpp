@@ -77,7 +77,9 @@ TEST(OptimizeJson, OtherTextIsCorruptData) {
   for (const char* text : {"", "[]", "{}", "{\"gate\": 3}", "{\"gate\": {\"level\": \"wild\"}}"}) {
     SCOPED_TRACE(text);
     EXPECT_EQ(read_optimize_report(text).status().code(), StatusCode::kCorruptData);
+    EXPECT_EQ(find_optimize_report(text).status().code(), StatusCode::kCorruptData);
   }
+  EXPECT_EQ(find_optimize_report(R"({"compiled": {}})").value(), std::nullopt);
 }
 
 TEST(PrecisionSearch, FindsNodesInNarrowTypes) {

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/log.h"
 #include "base/text.h"
 
 namespace kpt::detail {
@@ -24,7 +25,7 @@ TensorSpec make_spec(const ir::Value& value, const std::string& name) {
 }
 
 // Every node that cannot run, with where it comes from.
-Status list_unsupported(const ImportedModel& model, const std::vector<Support>& answers, std::string_view target) {
+Status list_nodes(const ImportedModel& model, const std::vector<Support>& answers, std::string_view target) {
   constexpr std::size_t kListed = 40;
   std::size_t count = 0;
   std::string list;
@@ -64,17 +65,36 @@ Status check_fixed(const ir::GraphInput& input, const Tensor& given) {
                  : fmt::format("input '{}' was fixed when the model was exported and cannot be given", input.name)};
 }
 
+// The stored program where it is of this version, else one made of the graph.
+Result<std::unique_ptr<Program>> make_program(const Target& target, ir::Graph graph, std::string_view stored) {
+  if (stored.empty()) return target.compile(std::move(graph));
+  auto program = target.deserialize(stored);
+  if (program.status().code() == StatusCode::kVersionMismatch) {
+    log::info("a stored program is not used and the model is compiled here", {{"reason", program.status().message()}});
+    return target.compile(std::move(graph));
+  }
+  if (program.ok() && (*program)->graph() != graph) {
+    return Status(StatusCode::kCorruptData, "the stored program is of another graph than the one beside it");
+  }
+  return program;
+}
+
 }  // namespace
+
+Status check_support(const ImportedModel& model, const Target& target) {
+  KPT_ASSIGN_OR_RETURN(const auto answers, target.supports(model.graph));
+  return list_nodes(model, answers, target.name());
+}
 
 Result<std::shared_ptr<const LoadedModel>> LoadedModel::load(ImportedModel imported, Backend& backend, Device& device,
                                                              std::shared_ptr<void> keep_alive,
-                                                             const BatchPolicy& batches) {
+                                                             const BatchPolicy& batches,
+                                                             std::string_view stored_program) {
   std::shared_ptr<LoadedModel> loaded(new LoadedModel());
   loaded->keep_alive_ = std::move(keep_alive);
   const Target& target = device.target();
-  KPT_ASSIGN_OR_RETURN(const auto answers, target.supports(imported.graph));
-  KPT_RETURN_IF_ERROR(list_unsupported(imported, answers, target.name()));
-  KPT_ASSIGN_OR_RETURN(auto program, target.compile(std::move(imported.graph)));
+  KPT_RETURN_IF_ERROR(check_support(imported, target));
+  KPT_ASSIGN_OR_RETURN(auto program, make_program(target, std::move(imported.graph), stored_program));
   loaded->program_ = std::move(program);
   Device* const devices[] = {&device};
   KPT_ASSIGN_OR_RETURN(loaded->executable_, backend.load(loaded->program_, imported.weights, devices));

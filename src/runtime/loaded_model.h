@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "device/execution.h"
@@ -21,11 +22,15 @@ class LoadedModel {
  public:
   // Compiles for the device's target and loads. `backend` and `device` must outlive the result unless `keep_alive` owns
   // them. Fails with kUnsupported listing all nodes that the target cannot run, with their Python source lines.
+  // `stored_program`: what Program::serialize() gave for this graph, to be used instead of compiling; one of another
+  // version of the form is left aside, a damaged one fails with kCorruptData.
   static Result<std::shared_ptr<const LoadedModel>> load(ImportedModel imported, Backend& backend, Device& device,
                                                          std::shared_ptr<void> keep_alive = nullptr,
-                                                         const BatchPolicy& batches = {});
+                                                         const BatchPolicy& batches = {},
+                                                         std::string_view stored_program = {});
 
   const ir::Graph& graph() const { return program_->graph(); }
+  const Program& program() const { return *program_; }
   Executable& executable() const { return *executable_; }
   const InputCheck& input_check() const { return *input_check_; }
   const std::vector<TensorSpec>& inputs() const { return inputs_; }
@@ -51,6 +56,9 @@ class LoadedModel {
   std::vector<TensorSpec> outputs_;
   std::optional<BatchedRuns> runs_;  // set when loaded
 };
+
+// Ok when the target runs all nodes, else kUnsupported as load() gives it.
+Status check_support(const ImportedModel& model, const Target& target);
 
 struct SessionState {
   std::shared_ptr<const LoadedModel> model;

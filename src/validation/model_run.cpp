@@ -38,9 +38,9 @@ Result<Tensor> convert_floating(const Tensor& tensor, DType dtype) {
   return result;
 }
 
-Result<ModelRun> ModelRun::load(ImportedModel model, const PlacedDevice& device) {
-  KPT_ASSIGN_OR_RETURN(auto loaded,
-                       detail::LoadedModel::load(std::move(model), *device.backend, *device.device, device.backend));
+Result<ModelRun> ModelRun::load(ImportedModel model, const PlacedDevice& device, std::string_view stored_program) {
+  KPT_ASSIGN_OR_RETURN(auto loaded, detail::LoadedModel::load(std::move(model), *device.backend, *device.device,
+                                                              device.backend, detail::BatchPolicy{}, stored_program));
   return take(std::move(loaded));
 }
 

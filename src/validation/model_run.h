@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "api/backend_list.h"
@@ -16,8 +17,8 @@ namespace kpt {
 // Not thread safe: it owns the model's buffers.
 class ModelRun {
  public:
-  // Fails as detail::LoadedModel::load() does.
-  static Result<ModelRun> load(ImportedModel model, const PlacedDevice& device);
+  // Fails as detail::LoadedModel::load() does, which also says what `stored_program` is.
+  static Result<ModelRun> load(ImportedModel model, const PlacedDevice& device, std::string_view stored_program = {});
   static Result<ModelRun> take(std::shared_ptr<const detail::LoadedModel> loaded);
 
   // Floating inputs are brought to the type that this form of the model takes. The caller's tensors are never written.

@@ -6,13 +6,14 @@
 
 #include <fmt/format.h>
 
+#include "backends/amd/amd_program.h"
 #include "backends/amd/architecture.h"
 #include "backends/amd/detect_amd.h"
 #include "backends/amd/hip_machine.h"
+#include "backends/amd/target_traits.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "engines/native/native_executable.h"
-#include "engines/native/native_program.h"
 
 namespace kpt {
 namespace {
@@ -23,10 +24,18 @@ constexpr std::chrono::minutes kCopyLimit{10};
 constexpr std::string_view kOwnTargets[] = {"kpt.add_norm.default", "kpt.attention.default", "kpt.glu.default",
                                             "kpt.linear.default", "kpt.rotary.default"};
 
+// Where targets have their kernels from.
+struct KernelSupply {
+  KernelSource kernels;
+  std::shared_ptr<const KernelStore> store;  // behind it; null when a test gives the kernels
+  int threads = 1;                           // for compiling
+};
+
 class AmdTarget final : public Target {
  public:
-  explicit AmdTarget(const AmdArchitecture& architecture)
-      : name_("amd:" + std::string(architecture.gfx_target)), architecture_(architecture) {
+  // `supply` must outlive it.
+  AmdTarget(const AmdArchitecture& architecture, const KernelSupply& supply)
+      : name_("amd:" + std::string(architecture.gfx_target)), architecture_(architecture), supply_(supply) {
     capabilities_.raw_pointers = true;
     capabilities_.dynamic_shapes = true;
     capabilities_.whole_graph_only = true;
@@ -47,10 +56,16 @@ class AmdTarget final : public Target {
     return native::check_nodes(graph, traits());
   }
   Result<std::unique_ptr<Program>> compile(ir::Graph graph) const override {
-    return native::NativeProgram::make(name_, std::move(graph), traits());
+    KPT_ASSIGN_OR_RETURN(auto program,
+                         AmdProgram::make(architecture_, std::move(graph), supply_.kernels, supply_.threads));
+    if (supply_.store) program->set_compiler(supply_.store->compiler(gfx_target()));
+    return std::unique_ptr<Program>(std::move(program));
   }
   Result<std::unique_ptr<Program>> deserialize(std::string_view bytes) const override {
-    return native::NativeProgram::deserialize(name_, bytes);
+    return AmdProgram::deserialize(architecture_, bytes);
+  }
+  std::optional<CompileStatistics> compile_statistics() const override {
+    return supply_.store ? std::optional(supply_.store->statistics(gfx_target())) : std::nullopt;
   }
 
  private:
@@ -59,17 +74,20 @@ class AmdTarget final : public Target {
 
   std::string name_;
   const AmdArchitecture& architecture_;
+  const KernelSupply& supply_;
   Capabilities capabilities_;
 };
 
 class AmdDevice final : public Device {
  public:
   AmdDevice(const Target& target, DeviceInfo info, HipDevice device, int compute_units, const KernelSource& kernels)
-      : target_(target), info_(std::move(info)), machine_(info_.name, std::move(device), compute_units, kernels) {}
+      : target_(target),
+        info_(std::move(info)),
+        machine_(std::make_shared<HipMachine>(info_.name, std::move(device), compute_units, kernels)) {}
 
   const DeviceInfo& info() const override { return info_; }
   const Target& target() const override { return target_; }
-  native::Machine& machine() { return machine_; }
+  const std::shared_ptr<HipMachine>& machine() const { return machine_; }
 
   Result<Tensor> allocate(DType dtype, std::span<const std::int64_t> dims) override {
     if (dims.size() > kMaxRank) {
@@ -81,7 +99,7 @@ class AmdDevice final : public Device {
     if (__builtin_mul_overflow(static_cast<std::size_t>(*count), element_bytes(dtype), &bytes)) {
       return Status(StatusCode::kInvalidArgument, "a tensor has more bytes than can be counted");
     }
-    KPT_ASSIGN_OR_RETURN(auto buffer, machine_.allocate(std::max<std::size_t>(bytes, 1)));
+    KPT_ASSIGN_OR_RETURN(auto buffer, machine_->allocate(std::max<std::size_t>(bytes, 1)));
     return Tensor::unchecked(std::move(buffer), dtype, dims, contiguous_strides(dims), 0);
   }
 
@@ -91,7 +109,7 @@ class AmdDevice final : public Device {
       KPT_ASSIGN_OR_RETURN(dense, host.contiguous_copy());
     }
     KPT_ASSIGN_OR_RETURN(Tensor tensor, allocate(host.dtype(), host.dims()));
-    KPT_ASSIGN_OR_RETURN(const auto stream, machine_.make_stream());
+    KPT_ASSIGN_OR_RETURN(const auto stream, machine_->make_stream());
     KPT_RETURN_IF_ERROR(stream->copy_to_device(tensor.data(), dense.data(), dense.bytes()));
     KPT_RETURN_IF_ERROR(stream->synchronize(kCopyLimit));
     return tensor;
@@ -104,7 +122,7 @@ class AmdDevice final : public Device {
                     fmt::format("{} is not a tensor without gaps on {}", tensor.to_string(), info_.name));
     }
     KPT_ASSIGN_OR_RETURN(Tensor host, Tensor::empty(tensor.dtype(), tensor.dims()));
-    KPT_ASSIGN_OR_RETURN(const auto stream, machine_.make_stream());
+    KPT_ASSIGN_OR_RETURN(const auto stream, machine_->make_stream());
     KPT_RETURN_IF_ERROR(stream->copy_to_host(host.data(), tensor.data(), host.bytes()));
     KPT_RETURN_IF_ERROR(stream->synchronize(kCopyLimit));
     return host;
@@ -113,7 +131,7 @@ class AmdDevice final : public Device {
  private:
   const Target& target_;
   DeviceInfo info_;
-  HipMachine machine_;
+  std::shared_ptr<HipMachine> machine_;
 };
 
 class AmdBackend final : public Backend {
@@ -121,13 +139,15 @@ class AmdBackend final : public Backend {
   AmdBackend(const BackendContext& context, AmdBackendParts parts)
       : detection_(context.detection), parts_(std::move(parts)) {
     if (!parts_.detect) parts_.detect = detect_amd;
-    if (!parts_.kernels) {
-      parts_.kernels = [store = std::make_shared<KernelStore>(context)](std::string_view family,
-                                                                        std::string_view gfx_target) {
+    supply_ = {parts_.kernels, nullptr, context.threads};
+    if (!supply_.kernels) {
+      const auto store = std::make_shared<KernelStore>(context);
+      supply_.kernels = [store](std::string_view family, std::string_view gfx_target) {
         return store->get(family, gfx_target);
       };
+      supply_.store = store;
     }
-    for (const AmdArchitecture& architecture : amd_architectures()) targets_.emplace_back(architecture);
+    for (const AmdArchitecture& architecture : amd_architectures()) targets_.emplace_back(architecture, supply_);
   }
 
   std::string_view name() const override { return "amd"; }
@@ -158,8 +178,10 @@ class AmdBackend final : public Backend {
                     fmt::format("a program for {} cannot be loaded on {}, which is {}", program->target(),
                                 device->info().name, device->target().name()));
     }
-    return native::NativeExecutable::load(static_cast<const native::NativeProgram&>(*program).shared_graph(), weights,
-                                          device->machine());
+    const auto own = std::static_pointer_cast<const AmdProgram>(std::move(program));
+    std::shared_ptr<native::Machine> machine = device->machine();
+    if (own->is_stored()) machine = std::make_shared<ProgramMachine>(device->machine(), own);
+    return native::NativeExecutable::load(own->shared_graph(), weights, std::move(machine));
   }
 
  private:
@@ -191,13 +213,14 @@ class AmdBackend final : public Backend {
       devices_.emplace_back(*target,
                             DeviceInfo{fmt::format("amd:{}", gpu.index), gpu.name,
                                        gpu.gfx_target + " " + gpu.architecture, gpu.memory_total_bytes, true, ""},
-                            std::move(device).value(), gpu.compute_units, parts_.kernels);
+                            std::move(device).value(), gpu.compute_units, supply_.kernels);
     }
     return devices_.empty() ? refused : Status();
   }
 
   DetectionContext detection_;
   AmdBackendParts parts_;
+  KernelSupply supply_;
   std::deque<AmdTarget> targets_;  // a deque, because targets and devices do not move
   std::mutex mutex_;
   std::deque<AmdDevice> devices_;

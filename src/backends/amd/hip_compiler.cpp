@@ -203,6 +203,13 @@ Result<HipSource> own_kernels(std::string_view family) {
   return source;
 }
 
+std::string source_digest(const HipSource& source) {
+  CacheKey key("hip-source");
+  key.add("name", source.name).add("text", source.text);
+  for (const HipFile& file : source.headers) key.add(file.path, file.text);
+  return key.digest();
+}
+
 Result<HipCompiler> find_hip_compiler(const Environment& environment, std::string_view gfx_target) {
   KPT_RETURN_IF_ERROR(get_architecture(gfx_target).status());
   std::string refused;
@@ -306,7 +313,7 @@ Result<std::string> HipCompileCache::compile(const HipSource& source, std::strin
   return object;
 }
 
-HipCompileStatistics HipCompileCache::statistics() const {
+CompileStatistics HipCompileCache::statistics() const {
   const std::lock_guard lock(mutex_);
   return statistics_;
 }

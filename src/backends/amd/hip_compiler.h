@@ -16,6 +16,7 @@
 #include "backends/amd/architecture.h"
 #include "base/environment.h"
 #include "compile_cache/compile_cache.h"
+#include "device/compile_figures.h"
 #include "kernels/gpu/kernel_sources.h"
 #include "kpt/status.h"
 
@@ -34,6 +35,8 @@ struct HipSource {
 
 // Our own kernels of one family (kernels/gpu/kernel_sources.h). Fails with kNotFound.
 Result<HipSource> own_kernels(std::string_view family);
+// Says whether code was made of the same source: 64 hexadecimal digits over all files.
+std::string source_digest(const HipSource& source);
 // Whether the target has the matrix instructions that the family needs.
 bool runs_family(const AmdArchitecture& architecture, const gpu::KernelFamily& family);
 
@@ -60,16 +63,6 @@ Result<std::string> compile_hip(const HipCompiler& compiler, const HipSource& so
 Result<std::string> hip_assembly(const HipCompiler& compiler, const HipSource& source, std::string_view gfx_target,
                                  std::chrono::milliseconds time_limit);
 
-struct HipCompileStatistics {
-  std::uint64_t compilations = 0;  // that the compiler was started for
-  std::uint64_t hits = 0;          // of the cache
-  std::uint64_t misses = 0;
-  std::uint64_t errors = 0;
-  double hit_rate() const {
-    return hits + misses == 0 ? 0.0 : static_cast<double>(hits) / static_cast<double>(hits + misses);
-  }
-};
-
 // compile_hip() with results kept between processes. Safe to call from several threads; two that ask for the same thing
 // at once compile it twice.
 class HipCompileCache {
@@ -81,7 +74,7 @@ class HipCompileCache {
   // An entry that is not a sound code object for the target is compiled anew. Trouble with the cache is logged and
   // costs time only.
   Result<std::string> compile(const HipSource& source, std::string_view gfx_target);
-  HipCompileStatistics statistics() const;
+  CompileStatistics statistics() const;
   const HipCompiler& compiler() const { return compiler_; }
 
  private:
@@ -91,7 +84,7 @@ class HipCompileCache {
   CompileCache* cache_;
   std::chrono::milliseconds time_limit_;
   mutable std::mutex mutex_;
-  HipCompileStatistics statistics_;
+  CompileStatistics statistics_;
 };
 
 }  // namespace kpt

@@ -5,6 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "backends/amd/target_traits.h"
+#include "base/log.h"
+
 namespace kpt {
 namespace {
 
@@ -44,17 +47,6 @@ class MachineStream final : public native::Stream {
 
 }  // namespace
 
-native::Traits native_traits(const AmdArchitecture& architecture, int compute_units) {
-  native::Traits traits;
-  traits.shape.wave = architecture.wavefront_size;
-  // A hint for how many blocks to start; no kernel of a planned launch depends on it.
-  traits.shape.multiprocessors = std::max(compute_units, 1);
-  const auto families = gpu::kernel_families();
-  const auto matrix = std::ranges::find(families, std::string_view("matrix"), &gpu::KernelFamily::name);
-  traits.matrix_cores = matrix != families.end() && runs_family(architecture, *matrix);
-  return traits;
-}
-
 HipMachine::HipMachine(std::string name, HipDevice device, int compute_units, KernelSource kernels)
     : name_(std::move(name)),
       device_(std::move(device)),
@@ -81,16 +73,45 @@ Result<std::unique_ptr<native::Stream>> HipMachine::make_stream() {
   return std::unique_ptr<native::Stream>(std::make_unique<MachineStream>(std::move(stream)));
 }
 
-Result<gpu::Launcher*> HipMachine::load_family(std::string_view family) {
+Result<std::unique_ptr<HipLauncher>> HipMachine::make_launcher(const std::string& code) const {
+  return HipLauncher::make(device_, traits_.shape.multiprocessors, std::array{code});
+}
+
+gpu::Launcher* HipMachine::find_launcher(std::string_view family) {
   const std::lock_guard lock(mutex_);
-  if (const auto found = launchers_.find(family); found != launchers_.end()) {
-    return static_cast<gpu::Launcher*>(found->second.get());
+  const auto found = launchers_.find(family);
+  return found == launchers_.end() ? nullptr : found->second.get();
+}
+
+Result<gpu::Launcher*> HipMachine::load_family(std::string_view family) {
+  if (gpu::Launcher* const found = find_launcher(family)) return found;
+  return loading_.run(std::string(family), [&]() -> Result<gpu::Launcher*> {
+    if (gpu::Launcher* const found = find_launcher(family)) return found;
+    KPT_ASSIGN_OR_RETURN(const std::string code, kernels_(family, device_.architecture().gfx_target));
+    KPT_ASSIGN_OR_RETURN(auto launcher, make_launcher(code));
+    const std::lock_guard lock(mutex_);
+    return launchers_.emplace(family, std::move(launcher)).first->second.get();
+  });
+}
+
+Result<gpu::Launcher*> ProgramMachine::load_family(std::string_view family) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = loaded_.find(family); found != loaded_.end()) return found->second;
   }
-  KPT_ASSIGN_OR_RETURN(const std::string object, kernels_(family, device_.architecture().gfx_target));
-  KPT_ASSIGN_OR_RETURN(auto launcher, HipLauncher::make(device_, traits_.shape.multiprocessors, std::array{object}));
-  gpu::Launcher* const result = launcher.get();
-  launchers_.emplace(family, std::move(launcher));
-  return result;
+  const KernelObject* const object = program_->find_current(family);
+  if (object == nullptr) {
+    log::info("kernels are not in the stored program and are compiled here",
+              {{"device", std::string(name())}, {"family", std::string(family)}});
+    KPT_ASSIGN_OR_RETURN(gpu::Launcher* const launcher, machine_->load_family(family));
+    const std::lock_guard lock(mutex_);
+    return loaded_.emplace(family, launcher).first->second;
+  }
+  const std::lock_guard lock(mutex_);
+  if (const auto found = loaded_.find(family); found != loaded_.end()) return found->second;
+  KPT_ASSIGN_OR_RETURN(auto launcher, machine_->make_launcher(object->code));
+  launchers_.push_back(std::move(launcher));
+  return loaded_.emplace(family, launchers_.back().get()).first->second;
 }
 
 }  // namespace kpt

@@ -15,10 +15,11 @@ KernelStore::KernelStore(const BackendContext& context)
       cache_folder_(context.compile_cache_folder),
       cache_bytes_(context.compile_cache_bytes) {}
 
-Status KernelStore::open(std::string_view gfx_target) {
-  if (compilers_.contains(gfx_target)) return {};
+Result<HipCompileCache*> KernelStore::open(std::string_view gfx_target) {
+  const std::lock_guard lock(mutex_);
+  if (const auto found = compilers_.find(gfx_target); found != compilers_.end()) return found->second.get();
   auto compiler = find_hip_compiler(environment_, gfx_target);
-  if (!compiler.ok()) return {compiler.status().code(), compiler.status().message(), Vendor::kAmd};
+  if (!compiler.ok()) return Status(compiler.status().code(), compiler.status().message(), Vendor::kAmd);
   if (!cache_ && !cache_folder_.empty() && cache_bytes_ > 0) {
     auto cache = CompileCache::open(cache_folder_, cache_bytes_);
     if (cache.ok()) {
@@ -27,20 +28,40 @@ Status KernelStore::open(std::string_view gfx_target) {
       log::warn("kernels are compiled anew each time: no cache", {{"reason", cache.status().message()}});
     }
   }
-  compilers_.emplace(gfx_target, std::make_unique<HipCompileCache>(std::move(compiler).value(),
-                                                                   cache_ ? &*cache_ : nullptr, kCompileLimit));
-  return {};
+  const auto made = compilers_.emplace(
+      gfx_target,
+      std::make_unique<HipCompileCache>(std::move(compiler).value(), cache_ ? &*cache_ : nullptr, kCompileLimit));
+  return made.first->second.get();
+}
+
+std::optional<std::string> KernelStore::find_made(const Key& key) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = made_.find(key);
+  return found == made_.end() ? std::nullopt : std::optional(found->second);
 }
 
 Result<std::string> KernelStore::get(std::string_view family, std::string_view gfx_target) {
-  HipCompileCache* compiler = nullptr;
-  {
+  const Key key(family, gfx_target);
+  return work_.run(key, [&]() -> Result<std::string> {
+    if (auto made = find_made(key)) return *std::move(made);
+    KPT_ASSIGN_OR_RETURN(HipCompileCache* const compiler, open(gfx_target));
+    KPT_ASSIGN_OR_RETURN(const HipSource source, own_kernels(family));
+    KPT_ASSIGN_OR_RETURN(std::string object, compiler->compile(source, gfx_target));
     const std::lock_guard lock(mutex_);
-    KPT_RETURN_IF_ERROR(open(gfx_target));
-    compiler = compilers_.find(gfx_target)->second.get();
-  }
-  KPT_ASSIGN_OR_RETURN(const HipSource source, own_kernels(family));
-  return compiler->compile(source, gfx_target);
+    return made_.emplace(key, std::move(object)).first->second;
+  });
+}
+
+std::string KernelStore::compiler(std::string_view gfx_target) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = compilers_.find(gfx_target);
+  return found == compilers_.end() ? "" : found->second->compiler().version;
+}
+
+CompileStatistics KernelStore::statistics(std::string_view gfx_target) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = compilers_.find(gfx_target);
+  return found == compilers_.end() ? CompileStatistics{} : found->second->statistics();
 }
 
 }  // namespace kpt

@@ -10,8 +10,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "backends/amd/hip_compiler.h"
+#include "base/shared_work.h"
 #include "compile_cache/compile_cache.h"
 #include "device/backend_context.h"
 #include "kpt/status.h"
@@ -25,17 +27,26 @@ using KernelSource = std::function<Result<std::string>(std::string_view family, 
 class KernelStore {
  public:
   explicit KernelStore(const BackendContext& context);
+  // Each is compiled or taken from the cache once, also when several threads ask; families of one target at once.
   Result<std::string> get(std::string_view family, std::string_view gfx_target);
+  // The compiler's version; empty before it was needed.
+  std::string compiler(std::string_view gfx_target) const;
+  CompileStatistics statistics(std::string_view gfx_target) const;
 
  private:
-  Status open(std::string_view gfx_target);
+  using Key = std::pair<std::string, std::string>;  // family, target
+
+  Result<HipCompileCache*> open(std::string_view gfx_target);
+  std::optional<std::string> find_made(const Key& key) const;
 
   Environment environment_;
   std::filesystem::path cache_folder_;
   std::uint64_t cache_bytes_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::optional<CompileCache> cache_;
   std::map<std::string, std::unique_ptr<HipCompileCache>, std::less<>> compilers_;  // by target
+  std::map<Key, std::string> made_;
+  SharedWork<Key, std::string> work_;
 };
 
 }  // namespace kpt

@@ -15,11 +15,13 @@
 #include "base/build_info.h"
 #include "base/text.h"
 #include "cli/model_arguments.h"
+#include "cli/program_text.h"
 #include "cli/terminal.h"
 #include "device/compile_figures_json.h"
 #include "device/hardware_json.h"
 #include "importer/model_file.h"
 #include "ir/figures.h"
+#include "runtime/loaded_model.h"
 
 namespace kpt::cli {
 namespace {
@@ -38,14 +40,19 @@ struct CompileArguments {
   bool no_cache = false;
 };
 
-struct CompileOutcome {
-  std::string target;
+struct CompiledTarget {
+  std::unique_ptr<Program> program;
   CompileFigures figures;
-  HardwareRates rates;
-  double graph_flops = 0;              // counted from the graph, for comparison
+  std::optional<HardwareRates> rates;
+  std::optional<CompileStatistics> statistics;
+  std::optional<double> graph_flops;   // counted from the graph, for comparison; nothing while sizes are free
   std::optional<double> our_seconds;   // from published rates
   std::optional<double> dollars_hour;  // of one chip, as the user says
-  std::uint64_t program_bytes = 0;
+  std::string bytes;                   // the program, as it is stored
+};
+
+struct CompileOutcome {
+  std::vector<CompiledTarget> targets;
   std::string written;  // empty: nothing
   double seconds = 0;
 };
@@ -62,64 +69,91 @@ Result<ir::Bindings> bind(const ir::Graph& graph, const std::map<std::string, st
   return bindings;
 }
 
-Json describe(const CompileOutcome& outcome) {
-  Json json = {{"target", outcome.target}, {"figures", to_json(outcome.figures)}};
-  const auto total = outcome.figures.total_bytes();
+Json describe(const CompiledTarget& compiled) {
+  Json json = {{"target", compiled.program->target()}, {"figures", to_json(compiled.figures)}};
+  const auto total = compiled.figures.total_bytes();
   json["total_bytes"] = total ? Json(*total) : Json();
-  json["device_memory_bytes"] = outcome.rates.memory_bytes;
-  json["graph_flops"] = outcome.graph_flops;
+  json["device_memory_bytes"] = compiled.rates ? Json(compiled.rates->memory_bytes) : Json();
+  json["graph_flops"] = compiled.graph_flops ? Json(*compiled.graph_flops) : Json();
   // Neither was measured.
   json["estimates"] = {
-      {"compiler_seconds", outcome.figures.compiler_seconds ? Json(*outcome.figures.compiler_seconds) : Json()},
-      {"published_rates_seconds", outcome.our_seconds ? Json(*outcome.our_seconds) : Json()},
-      {"dollars_per_hour", outcome.dollars_hour ? Json(*outcome.dollars_hour) : Json()}};
+      {"compiler_seconds", compiled.figures.compiler_seconds ? Json(*compiled.figures.compiler_seconds) : Json()},
+      {"published_rates_seconds", compiled.our_seconds ? Json(*compiled.our_seconds) : Json()},
+      {"dollars_per_hour", compiled.dollars_hour ? Json(*compiled.dollars_hour) : Json()}};
   return json;
 }
 
-Status write(const CompileArguments& arguments, const ImportedModel& model, const Program& program,
-             const Json& report) {
+Json to_json(const CompileOutcome& outcome) {
+  Json json = {{"targets", Json::array()}};
+  for (const CompiledTarget& compiled : outcome.targets) {
+    Json entry = describe(compiled);
+    entry["statistics"] = compiled.statistics ? kpt::to_json(*compiled.statistics) : Json();
+    entry["program_bytes"] = compiled.bytes.size();
+    json["targets"].push_back(std::move(entry));
+  }
+  json["written"] = outcome.written.empty() ? Json() : Json(outcome.written);
+  json["seconds"] = outcome.seconds;
+  return json;
+}
+
+Status write(const CompileArguments& arguments, const ImportedModel& model,
+             const std::map<std::string, std::int64_t, std::less<>>& sizes, const CompileOutcome& outcome) {
   Artifact artifact;
   artifact.producer = fmt::format("kpt {}", build_info().version);
   artifact.source = fs::path(arguments.model).filename().string();
   KPT_ASSIGN_OR_RETURN(artifact.source_sha256, hash_model(model.graph, model.weights));
-  ArtifactTarget& target = artifact.targets.emplace_back();
-  target.name = program.target();
-  target.graph = program.graph();
-  target.weights = model.weights;
-  target.report = dump_json(report);
-  KPT_ASSIGN_OR_RETURN(target.program, program.serialize());
+  for (const CompiledTarget& compiled : outcome.targets) {
+    Json report = {{"compiled", describe(compiled)}};
+    for (const auto& [name, size] : sizes) report["sizes"][name] = size;
+    ArtifactTarget& target = artifact.targets.emplace_back();
+    target.name = compiled.program->target();
+    target.graph = compiled.program->graph();
+    target.weights = model.weights;
+    target.report = dump_json(report);
+    target.program = compiled.bytes;
+  }
   return write_artifact(arguments.output, artifact);
+}
+
+Result<CompiledTarget> compile_for(const Target& target, const CompileArguments& arguments, const ImportedModel& model,
+                                   const ir::Bindings& sizes) {
+  KPT_RETURN_IF_ERROR(detail::check_support(model, target));
+  CompiledTarget compiled;
+  KPT_ASSIGN_OR_RETURN(compiled.program, target.compile_sized(model.graph, sizes));
+  const CompileFigures* figures = compiled.program->figures();
+  if (figures == nullptr) {
+    return Status(StatusCode::kInternal, fmt::format("{} gives no figures", target.name()));
+  }
+  compiled.figures = *figures;
+  compiled.statistics = target.compile_statistics();
+  if (const HardwareRates* rates = target.rates()) {
+    compiled.rates = *rates;
+    compiled.our_seconds = estimate_seconds(*figures, *rates);
+  }
+  if (sizes.entries().size() == model.graph.symbols.size()) {
+    compiled.graph_flops = ir::count_figures(model.graph, sizes).flops;
+  }
+  compiled.dollars_hour = arguments.price;
+  KPT_ASSIGN_OR_RETURN(compiled.bytes, compiled.program->serialize());
+  return compiled;
 }
 
 Result<CompileOutcome> compile(const CompileArguments& arguments, const BackendContext& context) {
   KPT_ASSIGN_OR_RETURN(const auto sizes, parse_sizes(arguments.sizes));
-  KPT_ASSIGN_OR_RETURN(const PlacedTarget placed, find_absent_target(arguments.target, context));
+  KPT_ASSIGN_OR_RETURN(const std::vector<PlacedTarget> targets, find_absent_targets(arguments.target, context));
   ImportOptions options;
   options.model_name = arguments.name;
   options.weights = arguments.weights;
   KPT_ASSIGN_OR_RETURN(const ImportedModel model, import_model(arguments.model, options));
   KPT_ASSIGN_OR_RETURN(const ir::Bindings bindings, bind(model.graph, sizes));
-  KPT_ASSIGN_OR_RETURN(const auto program, placed.target->compile_sized(model.graph, bindings));
-  const CompileFigures* figures = program->figures();
-  const HardwareRates* rates = placed.target->rates();
-  if (figures == nullptr || rates == nullptr) {
-    return Status(StatusCode::kInternal, fmt::format("{} gives no figures", placed.target->name()));
-  }
   CompileOutcome outcome;
-  outcome.target = program->target();
-  outcome.figures = *figures;
-  outcome.rates = *rates;
-  outcome.graph_flops = ir::count_figures(model.graph, bindings).flops;
-  outcome.our_seconds = estimate_seconds(*figures, *rates);
-  outcome.dollars_hour = arguments.price;
-  KPT_ASSIGN_OR_RETURN(const std::string bytes, program->serialize());
-  outcome.program_bytes = bytes.size();
-  if (!arguments.output.empty()) {
-    Json report = {{"compiled", describe(outcome)}};
-    for (const auto& [name, size] : sizes) report["sizes"][name] = size;
-    KPT_RETURN_IF_ERROR(write(arguments, model, *program, report));
-    outcome.written = arguments.output;
+  for (const PlacedTarget& placed : targets) {
+    KPT_ASSIGN_OR_RETURN(CompiledTarget compiled, compile_for(*placed.target, arguments, model, bindings));
+    outcome.targets.push_back(std::move(compiled));
   }
+  if (arguments.output.empty()) return outcome;
+  KPT_RETURN_IF_ERROR(write(arguments, model, sizes, outcome));
+  outcome.written = arguments.output;
   return outcome;
 }
 
@@ -143,35 +177,72 @@ std::string time_text(const std::optional<double>& seconds) {
   return *seconds < 1e-3 ? fmt::format("{:.3g} us", *seconds * 1e6) : fmt::format("{:.4g} ms", *seconds * 1e3);
 }
 
-std::string render(const CompileOutcome& outcome) {
-  const CompileFigures& figures = outcome.figures;
+// One program for the whole graph, as the compiler describes it.
+std::vector<std::vector<std::string>> program_rows(const CompiledTarget& compiled) {
+  const CompileFigures& figures = compiled.figures;
   std::vector<std::vector<std::string>> rows = {
-      {"target", fmt::format("{} ({}), one device", outcome.target, figures.device_kind)},
-      {"compiler", figures.compiler},
       {"code", bytes_text(figures.code_bytes)},
       {"memory: arguments", bytes_text(figures.argument_bytes)},
       {"memory: outputs", bytes_text(figures.output_bytes)},
       {"memory: temporaries", bytes_text(figures.temporary_bytes)},
       {"memory: peak", bytes_text(figures.peak_bytes)},
-      {"memory: of the device", format_bytes(outcome.rates.memory_bytes)},
+      {"memory: of the device", compiled.rates ? format_bytes(compiled.rates->memory_bytes) : "not told"},
       {"work", fmt::format("{} ({} counted from the graph)", scaled(figures.flops, "FLOP"),
-                           scaled(outcome.graph_flops, "FLOP"))},
+                           scaled(compiled.graph_flops, "FLOP"))},
       {"memory traffic", scaled(figures.bytes_accessed, "B")},
       {"time, estimate of the compiler", time_text(figures.compiler_seconds)},
-      {"time, estimate from published rates", time_text(outcome.our_seconds)},
+      {"time, estimate from published rates", time_text(compiled.our_seconds)},
   };
-  if (outcome.dollars_hour) {
-    rows.push_back({"price", fmt::format("{:.2f} $ per chip and hour, as given", *outcome.dollars_hour)});
-    const bool told = figures.compiler_seconds.has_value();
-    if (const auto time = told ? figures.compiler_seconds : outcome.our_seconds) {
-      rows.push_back({"price of a million runs, estimate",
-                      fmt::format("{:.3g} $ by {}", *outcome.dollars_hour * *time / 3600 * 1e6,
-                                  told ? "the compiler's time" : "published rates")});
-    }
+  if (!compiled.dollars_hour) return rows;
+  rows.push_back({"price", fmt::format("{:.2f} $ per chip and hour, as given", *compiled.dollars_hour)});
+  const bool told = figures.compiler_seconds.has_value();
+  if (const auto time = told ? figures.compiler_seconds : compiled.our_seconds) {
+    rows.push_back(
+        {"price of a million runs, estimate", fmt::format("{:.3g} $ by {}", *compiled.dollars_hour * *time / 3600 * 1e6,
+                                                          told ? "the compiler's time" : "published rates")});
+  }
+  return rows;
+}
+
+// Launches of kernels: no compiler has seen the whole graph, so there is no estimate of its time.
+std::vector<std::vector<std::string>> launch_rows(const CompiledTarget& compiled) {
+  const CompileFigures& figures = compiled.figures;
+  const std::string free_sizes = "known when sizes are";
+  return {
+      {"code", fmt::format("{}, {} kernels launched", bytes_text(figures.code_bytes), figures.kernels.size())},
+      {"memory: of a run", figures.temporary_bytes ? format_bytes(*figures.temporary_bytes) : free_sizes},
+      {"memory: with weights", figures.peak_bytes ? format_bytes(*figures.peak_bytes) : free_sizes},
+      {"work", compiled.graph_flops ? scaled(compiled.graph_flops, "FLOP") + ", counted from the graph" : free_sizes},
+  };
+}
+
+std::string render(const CompiledTarget& compiled) {
+  const CompileFigures& figures = compiled.figures;
+  std::vector<std::vector<std::string>> rows = {
+      {"target", fmt::format("{} ({}), one device", compiled.program->target(), figures.device_kind)},
+      {"compiler", figures.compiler}};
+  for (auto& row : figures.kernels.empty() ? program_rows(compiled) : launch_rows(compiled)) rows.push_back(row);
+  if (compiled.statistics) {
+    rows.push_back({"compile cache",
+                    fmt::format("{} compilations, {} hits, {} misses, {} errors", compiled.statistics->compilations,
+                                compiled.statistics->hits, compiled.statistics->misses, compiled.statistics->errors)});
   }
   std::string text = format_table(rows);
+  if (!figures.kernels.empty()) text += "\n" + render_kernels(figures.kernels);
+  return text;
+}
+
+std::string render(const CompileOutcome& outcome) {
+  std::string text;
+  std::uint64_t bytes = 0;
+  for (const CompiledTarget& compiled : outcome.targets) {
+    text += (text.empty() ? "" : "\n") + render(compiled);
+    bytes += compiled.bytes.size();
+  }
   if (!outcome.written.empty()) {
-    text += fmt::format("\nwrote {} with a program of {}\n", outcome.written, format_bytes(outcome.program_bytes));
+    const std::size_t count = outcome.targets.size();
+    text += fmt::format("\nwrote {} with {} of {}\n", outcome.written,
+                        count == 1 ? "a program" : fmt::format("{} programs", count), format_bytes(bytes));
   }
   return text + fmt::format("compiled in {:.1f} s; nothing was run: all figures are the compiler's or computed\n",
                             outcome.seconds);
@@ -179,7 +250,10 @@ std::string render(const CompileOutcome& outcome) {
 
 void add_arguments(CLI::App& command, CompileArguments& arguments) {
   command.add_option("MODEL", arguments.model, "a .pt2 file")->required();
-  command.add_option("--target", arguments.target, "what to compile for: tpu:v4, v5e, v5p, v6e or v7, with a slice")
+  command
+      .add_option(
+          "--target", arguments.target,
+          "what to compile for, several with commas: tpu:v4, v5e, v5p, v6e or v7, with a slice; amd:gfx942 and others")
       ->type_name("TARGET")
       ->required();
   command.add_option("-o,--output", arguments.output, "a .kpt file to write, with weights and compiled program")
@@ -201,7 +275,8 @@ void add_compile_command(CLI::App& app, CommandContext& context) {
       "compile", "compile a model for hardware that is not here; shows what the compiler says about it");
   command->footer(
       "Example: kpt compile model.pt2 --target tpu:v5e:2x2 --size s0=8 -o model.kpt\n"
-      "         kpt compile model.pt2 --target tpu:v6e --price 2.70 --json");
+      "         kpt compile model.pt2 --target tpu:v6e --price 2.70 --json\n"
+      "         kpt compile model.pt2 --target amd:gfx90a,gfx942,gfx1100 -o model.kpt");
   auto arguments = std::make_shared<CompileArguments>();
   add_arguments(*command, *arguments);
   command->callback([&context, arguments] {
@@ -215,11 +290,7 @@ void add_compile_command(CLI::App& app, CommandContext& context) {
     if (!outcome.ok()) return context.fail(outcome.status());
     outcome->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (context.flags().json) {
-      Json json = describe(*outcome);
-      json["program_bytes"] = outcome->program_bytes;
-      json["written"] = outcome->written.empty() ? Json() : Json(outcome->written);
-      json["seconds"] = outcome->seconds;
-      context.out() << dump_json(json, 2) << "\n";
+      context.out() << dump_json(to_json(*outcome), 2) << "\n";
     } else {
       context.out() << render(*outcome);
     }

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "api/artifact_loading.h"
 #include "api/backend_list.h"
 #include "api/model_loading.h"
 #include "artifact/artifact.h"
@@ -69,18 +70,18 @@ Result<std::vector<std::int64_t>> parse_batches(const std::string& text) {
 Result<Contender> open_contender(const std::string& path, const std::string& device, const BackendContext& context) {
   KPT_ASSIGN_OR_RETURN(Artifact artifact, read_artifact(path));
   KPT_ASSIGN_OR_RETURN(const PlacedDevice placed, find_runnable_device(device, context));
-  const auto target = std::ranges::find(artifact.targets, placed.device->target().name(), &ArtifactTarget::name);
-  if (target == artifact.targets.end()) {
+  const ArtifactTarget* const target = find_part(artifact, placed.device->target().name());
+  if (target == nullptr) {
     return Status(StatusCode::kUnsupported,
                   fmt::format("{} holds nothing for {}", fs::path(path).filename().string(), device));
   }
   Contender contender;
   contender.label = fmt::format("{} on {}", fs::path(path).filename().string(), device);
   contender.device = device;
-  KPT_ASSIGN_OR_RETURN(const OptimizeReport report, read_optimize_report(target->report));
-  contender.level = report.level;
-  contender.model.graph = std::move(target->graph);
-  contender.model.weights = std::move(target->weights);
+  KPT_ASSIGN_OR_RETURN(const auto report, find_optimize_report(target->report));
+  contender.level = report ? report->level : Level::kConservative;  // nothing was changed by compiling
+  contender.model.graph = target->graph;
+  contender.model.weights = target->weights;
   return contender;
 }
 

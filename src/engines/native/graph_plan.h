@@ -104,4 +104,18 @@ struct BoundLaunch {
 Result<std::vector<BoundLaunch>> bind_plan(const GraphPlan& plan, std::span<std::byte* const> blocks,
                                            const gpu::DeviceShape& shape);
 
+// What a graph launches, before there is a device.
+struct NeededKernels {
+  std::vector<NodePlan> nodes;        // for the first of the tried sizes
+  std::vector<std::string> kernels;   // sorted
+  std::vector<std::string> families;  // of these, sorted
+  // Of a graph without symbols: the arena of a run, with inputs and outputs in it, and the weights beside it.
+  std::optional<std::size_t> arena_bytes;
+  std::optional<std::size_t> weight_bytes;
+};
+
+// A graph with symbols is planned for several sets of sizes within their ranges. Rules choose kernels of one family by
+// size, so families are complete and kernels those of the tried sizes. Fails as plan_graph() does.
+Result<NeededKernels> find_needed_kernels(const ir::Graph& graph, const Traits& traits);
+
 }  // namespace kpt::native

@@ -77,8 +77,11 @@ struct NativeExecutable::Shape {
   std::vector<std::unique_ptr<Frame>> restless;  // their streams had not ended when they were given back
 };
 
-NativeExecutable::NativeExecutable(std::shared_ptr<const ir::Graph> graph, Machine& machine)
-    : graph_(std::move(graph)), machine_(machine), weight_offsets_(graph_->inputs.size(), 0) {}
+NativeExecutable::NativeExecutable(std::shared_ptr<const ir::Graph> graph, std::shared_ptr<Machine> machine)
+    : graph_(std::move(graph)),
+      kept_machine_(std::move(machine)),
+      machine_(*kept_machine_),
+      weight_offsets_(graph_->inputs.size(), 0) {}
 
 NativeExecutable::~NativeExecutable() {
   for (const auto& [key, shape] : shapes_) {
@@ -87,14 +90,15 @@ NativeExecutable::~NativeExecutable() {
       log::warn("memory of a run that did not end is kept until the process ends",
                 {{"device", std::string(machine_.name())}, {"bytes", std::to_string(frame->arena->bytes())}});
       keep_forever(std::move(frame));
-      keep_forever(weights_);  // its kernels read them
+      keep_forever(weights_);       // its kernels read them
+      keep_forever(kept_machine_);  // and their code may be its
     }
   }
 }
 
 Result<std::unique_ptr<Executable>> NativeExecutable::load(std::shared_ptr<const ir::Graph> graph,
-                                                           const Weights& weights, Machine& machine) {
-  std::unique_ptr<NativeExecutable> made(new NativeExecutable(std::move(graph), machine));
+                                                           const Weights& weights, std::shared_ptr<Machine> machine) {
+  std::unique_ptr<NativeExecutable> made(new NativeExecutable(std::move(graph), std::move(machine)));
   KPT_RETURN_IF_ERROR(check_graph(*made->graph_));
   if (made->graph_->symbols.empty()) {
     KPT_ASSIGN_OR_RETURN(made->shapes_[{}], made->make_shape({}));

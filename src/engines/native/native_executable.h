@@ -25,10 +25,10 @@ namespace kpt::native {
 // ends, since the device may still write there.
 class NativeExecutable final : public Executable {
  public:
-  // `machine` must outlive the result. Fails with kUnsupported as plan_graph() does, with kInvalidArgument for weights
-  // that are missing or do not fit, and as the machine does.
+  // Fails with kUnsupported as plan_graph() does, with kInvalidArgument for weights that are missing or do not fit, and
+  // as the machine does.
   static Result<std::unique_ptr<Executable>> load(std::shared_ptr<const ir::Graph> graph, const Weights& weights,
-                                                  Machine& machine);
+                                                  std::shared_ptr<Machine> machine);
   NativeExecutable(const NativeExecutable&) = delete;
   NativeExecutable& operator=(const NativeExecutable&) = delete;
   ~NativeExecutable() override;
@@ -47,7 +47,7 @@ class NativeExecutable final : public Executable {
   struct Frame;
   struct Shape;
 
-  NativeExecutable(std::shared_ptr<const ir::Graph> graph, Machine& machine);
+  NativeExecutable(std::shared_ptr<const ir::Graph> graph, std::shared_ptr<Machine> machine);
   Status upload_weights(const Weights& weights);
   Result<std::shared_ptr<Shape>> make_shape(const ir::Bindings& sizes);
   Result<std::shared_ptr<Shape>> find_shape(std::span<const Tensor> inputs);
@@ -63,6 +63,7 @@ class NativeExecutable final : public Executable {
   Status node_failure(std::size_t node, const Status& status) const;
 
   std::shared_ptr<const ir::Graph> graph_;
+  std::shared_ptr<Machine> kept_machine_;
   Machine& machine_;
   std::shared_ptr<Buffer> weights_;
   std::vector<std::size_t> weight_offsets_;  // by graph input

@@ -33,7 +33,9 @@ class NativeExecutableTest : public ::testing::TestWithParam<int> {
     return Tensor::from_bytes(DType::kInt64, dims, std::as_bytes(std::span(values))).value();
   }
   Result<std::unique_ptr<Executable>> load(const std::string& text, const Weights& weights = {}) {
-    return NativeExecutable::load(std::make_shared<const ir::Graph>(ir::read_graph(text).value()), weights, machine_);
+    // The machine is the fixture's.
+    const std::shared_ptr<Machine> machine(std::shared_ptr<void>(), &machine_);
+    return NativeExecutable::load(std::make_shared<const ir::Graph>(ir::read_graph(text).value()), weights, machine);
   }
   std::vector<Tensor> run(const std::string& text, const std::vector<Tensor>& inputs) {
     const auto executable = load(text);

@@ -19,18 +19,6 @@ const std::vector<RuleRow>& all_rules() {
   return kRows;
 }
 
-// Small sizes within the symbols' ranges, none like another where that is possible.
-ir::Bindings trial_sizes(const ir::Graph& graph) {
-  ir::Bindings sizes;
-  std::int64_t wish = 3;
-  for (const ir::SymbolRange& symbol : graph.symbols) {
-    const std::int64_t least = symbol.min.value_or(0);
-    sizes.set(symbol.name, std::min(std::max(wish, least), std::max(least, symbol.max.value_or(wish))));
-    wish += 2;
-  }
-  return sizes;
-}
-
 std::vector<Support> plan_nodes(PlanBuilder& builder) {
   std::vector<Support> answers;
   for (std::size_t index = 0; index < builder.graph().nodes.size(); ++index) {
@@ -41,6 +29,17 @@ std::vector<Support> plan_nodes(PlanBuilder& builder) {
 }
 
 }  // namespace
+
+ir::Bindings trial_sizes(const ir::Graph& graph, std::int64_t first, std::int64_t step) {
+  ir::Bindings sizes;
+  std::int64_t wish = first;
+  for (const ir::SymbolRange& symbol : graph.symbols) {
+    const std::int64_t least = symbol.min.value_or(0);
+    sizes.set(symbol.name, std::min(std::max(wish, least), std::max(least, symbol.max.value_or(wish))));
+    wish += step;
+  }
+  return sizes;
+}
 
 Rule find_rule(std::string_view target) {
   const auto& rules = all_rules();
@@ -94,7 +93,7 @@ Status check_graph(const ir::Graph& graph) {
 }
 
 std::vector<Support> check_nodes(const ir::Graph& graph, const Traits& traits) {
-  const ir::Bindings sizes = trial_sizes(graph);
+  const ir::Bindings sizes = trial_sizes(graph, kTrialFirst, kTrialStep);
   PlanBuilder builder(graph, sizes, traits);
   const Status inputs = builder.plan_inputs();
   if (!inputs.ok()) return std::vector<Support>(graph.nodes.size(), Support{false, inputs.message()});

@@ -1,0 +1,138 @@
+// kpt compile for AMD GPUs that are not here, with a real compiler, and its artifacts on the test libamdhip64.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "artifact/artifact.h"
+#include "backends/amd/hip_compiler.h"
+#include "hardware_fixture.h"
+#include "program.h"
+
+namespace kpt::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class CompileForAmd : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto compiler = find_hip_compiler(Environment::from_process(), "gfx942");
+    if (!compiler.ok()) GTEST_SKIP() << compiler.status().message();
+    compiler_ = compiler->path;
+  }
+  ProgramRun run(std::vector<std::string> arguments, std::vector<std::string> environment = {}) const {
+    arguments.push_back("--set");
+    arguments.push_back("cache.dir=" + path("cache"));
+    return run_kpt(arguments, environment);
+  }
+  // A machine with one GPU and, with an empty `search`, without a compiler.
+  std::vector<std::string> machine_with(const std::string& gfx_target, const std::string& search) const {
+    const std::string spec = path(gfx_target + ".json");
+    std::ofstream(spec) << fmt::format(
+        R"({{"version": 60443482, "devices": [{{"name": "test", "gfx": "{}", "compute_units": 4, "memory_total": 67108864}}]}})",
+        gfx_target);
+    return {"LD_LIBRARY_PATH=" KPT_BUILD_DIR "/fakes/amd", "KPT_FAKE_HIP=" + spec, "PATH=" + search, "ROCM_PATH="};
+  }
+  std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
+
+  TemporaryFolder folder_;
+  std::string compiler_;
+};
+
+TEST_F(CompileForAmd, SeveralTargetsInOneFileAndTheSecondProcessTakesAllFromTheCache) {
+  const std::vector<std::string> arguments = {"compile", golden("tied"), "--target", "amd:gfx942,gfx1100",
+                                              "-o",      path("m.kpt"),  "--json"};
+  const auto first = run(arguments).json();
+  ASSERT_EQ(first.at("targets").size(), 2U);
+  EXPECT_EQ(first.at("targets").at(0).at("target"), "amd:gfx942");
+  EXPECT_EQ(first.at("targets").at(1).at("target"), "amd:gfx1100");
+  for (const auto& target : first.at("targets")) {
+    EXPECT_GT(target.at("statistics").at("compilations").get<int>(), 0);
+    EXPECT_EQ(target.at("statistics").at("hits"), 0);
+    ASSERT_FALSE(target.at("figures").at("kernels").empty());
+    for (const auto& kernel : target.at("figures").at("kernels")) {
+      EXPECT_GT(kernel.at("vector_registers").get<int>(), 0) << kernel;
+      EXPECT_EQ(kernel.at("vector_spills"), 0) << kernel;
+      EXPECT_GT(kernel.at("waves").get<int>(), 0) << kernel;
+    }
+  }
+  const Artifact artifact = read_artifact(path("m.kpt")).value();
+  ASSERT_EQ(artifact.targets.size(), 2U);
+  EXPECT_THAT(artifact.targets[0].program, AllOf(HasSubstr("kpt-amd-program 1\namd:gfx942\n"), HasSubstr("\x7f"
+                                                                                                         "ELF")));
+  EXPECT_THAT(artifact.targets[1].program, HasSubstr("amd:gfx1100"));
+
+  const auto second = run(arguments).json();
+  for (const auto& target : second.at("targets")) {
+    EXPECT_EQ(target.at("statistics").at("compilations"), 0);
+    EXPECT_GT(target.at("statistics").at("hits").get<int>(), 0);
+    EXPECT_EQ(target.at("statistics").at("hit_rate"), 1.0);
+  }
+
+  // A damaged entry is made anew, and only that one.
+  for (const auto& entry : std::filesystem::directory_iterator(path("cache") + "/compile")) {
+    if (entry.path().extension() != ".entry") continue;
+    std::filesystem::resize_file(entry.path(), std::filesystem::file_size(entry.path()) - 1);
+    break;
+  }
+  int compilations = 0;
+  const auto third = run(arguments).json();
+  for (const auto& target : third.at("targets")) {
+    compilations += target.at("statistics").at("compilations").get<int>();
+  }
+  EXPECT_EQ(compilations, 1);
+}
+
+TEST_F(CompileForAmd, TheFileRunsWithoutACompilerOnItsTargetAndWithOneOnOthers) {
+  const std::string file = path("m.kpt");
+  const ProgramRun compiled = run({"compile", golden("tied"), "--target", "amd:gfx942", "-o", file});
+  ASSERT_EQ(compiled.exit_code, 0) << compiled.err;
+  EXPECT_THAT(compiled.out, AllOf(HasSubstr("gfx942 CDNA3"), HasSubstr("VGPRs"), HasSubstr("waves per SIMD"),
+                                  HasSubstr("0 errors"), HasSubstr("wrote " + file)));
+  std::filesystem::remove_all(path("cache"));
+  const ProgramRun own = run({"run", file, "--device", "amd:0"}, machine_with("gfx942", "/nowhere"));
+  EXPECT_EQ(own.exit_code, 0) << own.err;
+  const ProgramRun lacking = run({"run", file, "--device", "amd:0"}, machine_with("gfx90a", "/nowhere"));
+  EXPECT_EQ(lacking.exit_code, 1);
+  EXPECT_THAT(lacking.err, HasSubstr("no compiler for gfx90a"));
+  const std::string search = std::filesystem::path(compiler_).parent_path().string();
+  const ProgramRun other = run({"run", file, "--device", "amd:0"}, machine_with("gfx90a", search));
+  EXPECT_EQ(other.exit_code, 0) << other.err;
+}
+
+TEST_F(CompileForAmd, NodesWithoutAKernelAreListed) {
+  const ProgramRun refused = run({"compile", golden("conv_norm"), "--target", "amd:gfx942", "-o", path("m.kpt")});
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("nodes cannot run on amd:gfx942"), HasSubstr("no kernel of ours")));
+  EXPECT_FALSE(std::filesystem::exists(path("m.kpt")));
+}
+
+// A compiler that finds a mistake of ours: the real one, with a line more in each source.
+TEST_F(CompileForAmd, AMistakeInAKernelIsNamedByLineAndText) {
+  const std::string script = path("clang++-22");
+  std::ofstream(script)
+      << "#!/bin/sh\nfor last; do :; done\ncase \"$last\" in *.hip) echo 'int broken = ;' >> \"$last\";; "
+         "esac\nexec "
+      << compiler_ << " \"$@\"\n";
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  const ProgramRun refused = run({"compile", golden("tied"), "--target", "amd:gfx942"},
+                                 {"PATH=" + folder_.path().string() + ":/usr/bin:/bin", "ROCM_PATH="});
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr(".hip line "), HasSubstr("does not compile for gfx942: expected expression"),
+                                 HasSubstr("kernel_compilation")));
+}
+
+TEST_F(CompileForAmd, TargetsThatAreNoneAreSentences) {
+  EXPECT_THAT(run({"compile", golden("tied"), "--target", "amd:gfx1"}).err,
+              AllOf(HasSubstr("there is no target 'amd:gfx1'; valid are amd:"), HasSubstr("amd:gfx942")));
+  EXPECT_THAT(run({"compile", golden("tied"), "--target", "amd:gfx942,gfx942"}).err, HasSubstr("named twice"));
+}
+
+}  // namespace
+}  // namespace kpt::testing
