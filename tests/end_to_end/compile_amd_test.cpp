@@ -106,6 +106,26 @@ TEST_F(CompileForAmd, TheFileRunsWithoutACompilerOnItsTargetAndWithOneOnOthers) 
   EXPECT_EQ(other.exit_code, 0) << other.err;
 }
 
+TEST_F(CompileForAmd, ExplainShowsWhatTheKernelsTake) {
+  const std::string file = path("m.kpt");
+  ASSERT_EQ(run({"compile", golden("tied"), "--target", "amd:gfx942", "-o", file}).exit_code, 0);
+  const std::vector<std::string> without_compiler = {"PATH=/nowhere", "ROCM_PATH="};
+  const auto json = run({"explain", file, "--target", "amd:gfx942", "--json"}, without_compiler).json();
+  EXPECT_EQ(json.at("stored"), true);
+  EXPECT_THAT(json.at("figures").at("compiler").get<std::string>(), HasSubstr("clang"));
+  ASSERT_FALSE(json.at("figures").at("kernels").empty());
+  EXPECT_GT(json.at("figures").at("kernels").at(0).at("scalar_registers").get<int>(), 0);
+  EXPECT_TRUE(std::ranges::any_of(json.at("nodes"), [](const auto& node) {
+    return node.at("how").template get<std::string>().starts_with("own kernels: ");
+  }));
+  const ProgramRun shown = run({"explain", golden("tied"), "--target", "amd:gfx942"});
+  EXPECT_THAT(shown.out, AllOf(HasSubstr("compiled here"), HasSubstr("VGPRs"), HasSubstr("waves per SIMD")));
+  EXPECT_THAT(run({"explain", file, "--target", "amd:gfx90a"}).err, HasSubstr("holds nothing for amd:gfx90a"));
+  const auto on_device =
+      run({"explain", file, "--device", "amd:0", "--json"}, machine_with("gfx942", "/nowhere")).json();
+  EXPECT_EQ(on_device.at("kernels"), json.at("figures").at("kernels"));
+}
+
 TEST_F(CompileForAmd, NodesWithoutAKernelAreListed) {
   const ProgramRun refused = run({"compile", golden("conv_norm"), "--target", "amd:gfx942", "-o", path("m.kpt")});
   EXPECT_EQ(refused.exit_code, 1);

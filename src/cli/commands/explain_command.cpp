@@ -11,10 +11,13 @@
 #include "api/backend_list.h"
 #include "api/model_loading.h"
 #include "base/text.h"
+#include "cli/commands/explain_target.h"
 #include "cli/commands/explain_times.h"
 #include "cli/opened_model.h"
 #include "cli/optimize_text.h"
+#include "cli/program_text.h"
 #include "cli/terminal.h"
+#include "device/compile_figures_json.h"
 #include "device/hardware_json.h"
 #include "optimize/optimize_json.h"
 #include "runtime/batch_rows.h"
@@ -30,6 +33,7 @@ using Clock = std::chrono::steady_clock;
 struct ExplainArguments {
   std::string model;
   std::string device = "cpu";
+  std::string target;
   int runs = 10;
   std::vector<std::string> sizes;
   bool times = false;
@@ -88,11 +92,14 @@ struct Explanation {
   std::vector<Allocations> allocations;  // likewise
   std::optional<OptimizeReport> report;  // of an artifact
   std::optional<NodeTimes> times;        // with --times
+  std::vector<KernelFigures> kernels;    // of a program that is launches of kernels
 };
 
 // Why a node is executed so, from the word that the engine gives.
 std::string reason_for(const NodePlan& plan) {
   std::string why;
+  if (plan.how.starts_with("own kernels")) return "kernels of ours, launched on planned memory";
+  if (plan.how == "no launch") return "a view or a size: nothing is launched";
   if (plan.how.starts_with("own:")) {
     why = "a kernel of ours, since a pass put this operator there";
   } else if (plan.how.starts_with("own")) {
@@ -158,9 +165,10 @@ Result<Explanation> explain(const ExplainArguments& arguments, const BackendCont
     const std::vector<std::string>& hidden = context.detection.hidden_isa;
     machine = measure_floor(context.threads, kernels::cpu_features().without(hidden));
   }
-  KPT_ASSIGN_OR_RETURN(ModelRun run, ModelRun::load(std::move(opened.model), device));
+  KPT_ASSIGN_OR_RETURN(ModelRun run, ModelRun::load(std::move(opened.model), device, opened.program));
   explanation.device = run.loaded().executable().device();
   explanation.plan = run.loaded().executable().plan();
+  if (const CompileFigures* figures = run.loaded().program().figures()) explanation.kernels = figures->kernels;
   explanation.batches = describe_batches(run.loaded(), device.device->target().capabilities(), context);
   KPT_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs, run.loaded().order_inputs(opened.inputs));
   KPT_ASSIGN_OR_RETURN(RepeatedRun repeated, RepeatedRun::make(run, inputs));
@@ -194,6 +202,7 @@ Json to_json(const Explanation& explanation) {
                {"report", explanation.report ? to_json(*explanation.report) : Json()},
                {"nodes", Json::array()}};
   if (explanation.times) json["times"] = to_json(*explanation.times);
+  for (const KernelFigures& kernel : explanation.kernels) json["kernels"].push_back(kpt::to_json(kernel));
   for (std::size_t index = 0; index < explanation.plan.size(); ++index) {
     const NodePlan& plan = explanation.plan[index];
     const double time = explanation.microseconds[index];
@@ -267,6 +276,7 @@ std::string render(const Explanation& explanation) {
   }
   text += format_table(rows) + "\n";
   for (const auto& [why, count] : ways) text += fmt::format("{} nodes: {}\n", count, why);
+  if (!explanation.kernels.empty()) text += "\n" + render_kernels(explanation.kernels);
   return text;
 }
 
@@ -277,10 +287,15 @@ void add_explain_command(CLI::App& app, CommandContext& context) {
       app.add_subcommand("explain", "what the passes did to a model, and how and why each node runs as it does");
   command->footer(
       "Example: kpt explain model.kpt\n         kpt explain model.pt2 --json\n"
-      "         kpt explain model.kpt --times --size s0=1 --size s1=128");
+      "         kpt explain model.kpt --times --size s0=1 --size s1=128\n"
+      "         kpt explain model.kpt --target amd:gfx942");
   auto arguments = std::make_shared<ExplainArguments>();
   command->add_option("MODEL", arguments->model, "a .kpt or .pt2 file")->required();
-  command->add_option("--device", arguments->device, "where it runs")->capture_default_str();
+  CLI::Option* device = command->add_option("--device", arguments->device, "where it runs")->capture_default_str();
+  command
+      ->add_option("--target", arguments->target,
+                   "instead: hardware that is not here, such as amd:gfx942; nothing is run, kernels and what they take")
+      ->excludes(device);
   command->add_option("--runs", arguments->runs, "how often to time the nodes; the least time is shown")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -297,6 +312,12 @@ void add_explain_command(CLI::App& app, CommandContext& context) {
     if (!config.ok()) return context.fail(config.status());
     const auto backend_context = make_backend_context(*config, context.environment());
     if (!backend_context.ok()) return context.fail(backend_context.status());
+    if (!arguments->target.empty()) {
+      const auto elsewhere = explain_target(arguments->model, arguments->target, *backend_context);
+      if (!elsewhere.ok()) return context.fail(elsewhere.status());
+      context.out() << (context.flags().json ? dump_json(to_json(*elsewhere), 2) + "\n" : render(*elsewhere));
+      return context.finish(kExitOk);
+    }
     const auto explanation = explain(*arguments, *backend_context);
     if (!explanation.ok()) return context.fail(explanation.status());
     if (context.flags().json) {
