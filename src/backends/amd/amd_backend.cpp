@@ -13,6 +13,7 @@
 #include "backends/amd/target_traits.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "engines/native/kept_memory.h"
 #include "engines/native/native_executable.h"
 
 namespace kpt {
@@ -109,9 +110,11 @@ class AmdDevice final : public Device {
       KPT_ASSIGN_OR_RETURN(dense, host.contiguous_copy());
     }
     KPT_ASSIGN_OR_RETURN(Tensor tensor, allocate(host.dtype(), host.dims()));
-    KPT_ASSIGN_OR_RETURN(const auto stream, machine_->make_stream());
-    KPT_RETURN_IF_ERROR(stream->copy_to_device(tensor.data(), dense.data(), dense.bytes()));
-    KPT_RETURN_IF_ERROR(stream->synchronize(kCopyLimit));
+    KPT_ASSIGN_OR_RETURN(auto stream, machine_->make_stream());
+    const Status queued = stream->copy_to_device(tensor.data(), dense.data(), dense.bytes());
+    const Status ended = native::finish(std::move(stream), kCopyLimit, {tensor.buffer(), dense.buffer()});
+    KPT_RETURN_IF_ERROR(queued);
+    KPT_RETURN_IF_ERROR(ended);
     return tensor;
   }
 
@@ -122,9 +125,11 @@ class AmdDevice final : public Device {
                     fmt::format("{} is not a tensor without gaps on {}", tensor.to_string(), info_.name));
     }
     KPT_ASSIGN_OR_RETURN(Tensor host, Tensor::empty(tensor.dtype(), tensor.dims()));
-    KPT_ASSIGN_OR_RETURN(const auto stream, machine_->make_stream());
-    KPT_RETURN_IF_ERROR(stream->copy_to_host(host.data(), tensor.data(), host.bytes()));
-    KPT_RETURN_IF_ERROR(stream->synchronize(kCopyLimit));
+    KPT_ASSIGN_OR_RETURN(auto stream, machine_->make_stream());
+    const Status queued = stream->copy_to_host(host.data(), tensor.data(), host.bytes());
+    const Status ended = native::finish(std::move(stream), kCopyLimit, {tensor.buffer(), host.buffer()});
+    KPT_RETURN_IF_ERROR(queued);
+    KPT_RETURN_IF_ERROR(ended);
     return host;
   }
 

@@ -216,6 +216,7 @@ TEST_F(AmdBackendTest, EveryCallMayFailAndTheNextRunIsRight) {
       EXPECT_TRUE(same(outputs, wanted));
     }
   }
+  leaked_ = 3 * 2;  // weights of which nobody knows that they arrived, and their streams
 }
 
 TEST_F(AmdBackendTest, MemoryThatEndsSaysWhatIsNeededAndFree) {
@@ -243,6 +244,22 @@ TEST_F(AmdBackendTest, ARunThatDoesNotEndMeetsItsLimitAndTheNextIsRight) {
   ASSERT_TRUE(run(**executable, outputs).ok());
   EXPECT_TRUE(same(outputs, wanted));
   leaked_ = 3 + kModules;  // arena and stream of the run that never ended, the weights that it reads, and the code
+}
+
+// Freed, it would be somebody else's when the GPU reads or writes it.
+TEST_F(AmdBackendTest, MemoryOfACopyThatWasNotSeenToEndIsKept) {
+  Device& device = *backend_->devices().value().front();
+  const Tensor& host = weights_.begin()->second;
+  const Tensor up = device.upload(host).value();
+  const std::size_t live = live_();
+  order(R"("calls": {"hipStreamQuery": 1},)");
+  expect_failure_of(device.upload(host).status(), "hipStreamQuery");
+  EXPECT_EQ(live_(), live + 2) << "memory and stream";
+  expect_failure_of(device.download(up).status(), "hipStreamQuery");
+  EXPECT_EQ(live_(), live + 3) << "another stream";
+  order();
+  EXPECT_TRUE(same({host}, {device.download(up).value()}));
+  leaked_ = 4;  // what was read by the second copy too
 }
 
 TEST_F(AmdBackendTest, AKernelThatFailsIsReported) {

@@ -87,7 +87,8 @@ Result<GraphPlan> plan_graph(const ir::Graph& graph, const ir::Bindings& sizes, 
 std::vector<Support> check_nodes(const ir::Graph& graph, const Traits& traits);
 // All refusals in one message, up to a bound; ok when there is none.
 Status list_refused(const ir::Graph& graph, const std::vector<Support>& answers);
-// That of the graph as a whole which no node shows: written buffers, inputs that are no tensors.
+// That of the graph as a whole which no node shows: written buffers, inputs that are no tensors, sizes that no input
+// has.
 Status check_graph(const ir::Graph& graph);
 
 // Targets of nodes that have a rule, sorted.

@@ -1,8 +1,10 @@
 #include "engines/native/host_machine.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <thread>
 
 namespace kpt::native::testing {
 namespace {
@@ -46,8 +48,10 @@ class HostStream final : public Stream {
     if (++machine_.launches == machine_.fail_launch) return {StatusCode::kKernelLaunch, "told to fail"};
     return launcher.launch(launch, nullptr);
   }
-  Status synchronize(std::chrono::milliseconds /*limit*/) override {
-    return machine_.hangs ? Status(StatusCode::kDeadlineExceeded, "told to hang") : Status();
+  Status synchronize(std::chrono::milliseconds limit) override {
+    if (!machine_.hangs) return {};
+    std::this_thread::sleep_for(std::min(limit, std::chrono::milliseconds(5)));  // for tests' sake not all of it
+    return {StatusCode::kDeadlineExceeded, "told to hang"};
   }
 
  private:
@@ -73,6 +77,7 @@ Result<std::unique_ptr<Stream>> HostMachine::make_stream() {
 }
 
 Result<gpu::Launcher*> HostMachine::load_family(std::string_view family) {
+  if (before_load) before_load();
   families.emplace_back(family);
   return static_cast<gpu::Launcher*>(&launcher_);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,7 +12,7 @@
 
 namespace kpt::native::testing {
 
-// Not for several threads at once. Counts what it is asked for and fails on demand.
+// For several threads only as far as they wait for each other. Counts what it is asked for and fails on demand.
 class HostMachine final : public Machine {
  public:
   explicit HostMachine(int wave, bool matrix_cores = false);
@@ -28,6 +29,7 @@ class HostMachine final : public Machine {
   std::size_t memory_left = ~std::size_t{0};  // of allocate(); what was given out does not come back
   std::size_t fail_launch = 0;                // the launch of this number fails; 0: none
   bool hangs = false;                         // synchronize() meets its limit
+  std::function<void()> before_load;          // called when a family is asked for
   std::vector<std::string> families;          // that were asked for, in order
 
  private:

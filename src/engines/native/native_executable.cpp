@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "device/graph_arguments.h"
+#include "engines/native/kept_memory.h"
 
 namespace kpt::native {
 namespace {
@@ -44,12 +45,18 @@ bool can_reuse(const Tensor& tensor, const View& view, std::string_view device) 
          tensor.buffer().use_count() == 1;
 }
 
-// For memory that a device may still write.
-void keep_forever(std::shared_ptr<void> memory) {
-  static std::mutex mutex;
-  static auto* const kKept = new std::vector<std::shared_ptr<void>>;  // never destroyed
-  const std::lock_guard lock(mutex);
-  kKept->push_back(std::move(memory));
+// Until the queued work has ended, or the run is cancelled or too late; the work goes on then.
+Status wait_for(Stream& stream, const RunContext& context) {
+  constexpr std::chrono::milliseconds kUnheard{20};  // how long a cancellation may go unheard
+  const auto end = std::chrono::steady_clock::now() + time_left(context);
+  for (;;) {
+    const auto left =
+        std::max(std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()), {});
+    const auto limit = context.cancelled != nullptr ? std::min(left, kUnheard) : left;
+    Status status = stream.synchronize(limit);
+    if (status.code() != StatusCode::kDeadlineExceeded || limit == left) return status;
+    KPT_RETURN_IF_ERROR(check_limits(context));
+  }
 }
 
 std::size_t view_bytes(const View& view) {
@@ -140,13 +147,15 @@ Status NativeExecutable::upload_weights(const Weights& weights) {
     KPT_ASSIGN_OR_RETURN(one.host, one.host.contiguous_copy());
   }
   KPT_ASSIGN_OR_RETURN(weights_, machine_.allocate(std::max<std::size_t>(bytes, 1)));
-  KPT_ASSIGN_OR_RETURN(const auto stream, machine_.make_stream());
+  KPT_ASSIGN_OR_RETURN(auto stream, machine_.make_stream());
   Status status;
+  std::vector<std::shared_ptr<void>> used = {weights_};
   for (const Known& one : known) {
     auto* target = static_cast<std::byte*>(weights_->data()) + one.offset;
     if (status.ok()) status = stream->copy_to_device(target, one.host.data(), one.host.bytes());
+    used.push_back(one.host.buffer());
   }
-  const Status ended = stream->synchronize(kLongestRun);
+  const Status ended = finish(std::move(stream), kLongestRun, std::move(used));
   return status.ok() ? ended : status;
 }
 
@@ -162,25 +171,34 @@ Result<std::shared_ptr<NativeExecutable::Shape>> NativeExecutable::find_shape(st
   KPT_RETURN_IF_ERROR(bind_symbols(*graph_, inputs, sizes));
   Key key;
   for (const ir::SymbolRange& symbol : graph_->symbols) key.push_back(sizes.find(symbol.name).value_or(-1));
+  if (auto known = find_known(key)) return known;
+  return making_.run(key, [&]() -> Result<std::shared_ptr<Shape>> {
+    if (auto known = find_known(key)) return known;
+    KPT_ASSIGN_OR_RETURN(auto shape, make_shape(sizes));
+    const std::lock_guard lock(mutex_);
+    if (shapes_.size() >= kMostShapes) drop_oldest_shape();
+    shape->last_used = ++uses_;
+    shapes_.emplace(key, shape);
+    return shape;
+  });
+}
+
+std::shared_ptr<NativeExecutable::Shape> NativeExecutable::find_known(const Key& key) {
   const std::lock_guard lock(mutex_);
   const auto found = shapes_.find(key);
-  if (found != shapes_.end()) {
-    found->second->last_used = ++uses_;
-    return found->second;
-  }
-  KPT_ASSIGN_OR_RETURN(auto shape, make_shape(sizes));
-  if (shapes_.size() >= kMostShapes) {
+  if (found == shapes_.end()) return nullptr;
+  found->second->last_used = ++uses_;
+  return found->second;
+}
+
+void NativeExecutable::drop_oldest_shape() {
+  auto oldest = shapes_.end();
+  for (auto it = shapes_.begin(); it != shapes_.end(); ++it) {
     // One with a frame that did not come to rest stays.
-    auto oldest = shapes_.end();
-    for (auto it = shapes_.begin(); it != shapes_.end(); ++it) {
-      if (!it->second->restless.empty() || it->second.use_count() > 1) continue;
-      if (oldest == shapes_.end() || it->second->last_used < oldest->second->last_used) oldest = it;
-    }
-    if (oldest != shapes_.end()) shapes_.erase(oldest);
+    if (!it->second->restless.empty() || it->second.use_count() > 1) continue;
+    if (oldest == shapes_.end() || it->second->last_used < oldest->second->last_used) oldest = it;
   }
-  shape->last_used = ++uses_;
-  shapes_.emplace(std::move(key), shape);
-  return shape;
+  if (oldest != shapes_.end()) shapes_.erase(oldest);
 }
 
 Result<std::unique_ptr<NativeExecutable::Frame>> NativeExecutable::make_frame(const Shape& shape) {
@@ -314,7 +332,7 @@ Status NativeExecutable::launch_all(const Shape& shape, Frame& frame, RunContext
       if (!status.ok()) return node_failure(node, status);
     }
     // Somebody who measures nodes wants their work and not its queueing.
-    if (heard) KPT_RETURN_IF_ERROR(node_failure(node, frame.stream->synchronize(time_left(context))));
+    if (heard) KPT_RETURN_IF_ERROR(node_failure(node, wait_for(*frame.stream, context)));
     if (heard) context.observer->end_node(node);
   }
   return {};
@@ -359,7 +377,7 @@ Status NativeExecutable::run_in(const Shape& shape, Frame& frame, RunContext& co
     KPT_RETURN_IF_ERROR(frame.stream->copy_to_host(frame.flags.data(), frame.blocks[shape.plan.flag_block],
                                                    frame.flags.size() * sizeof(std::int32_t)));
   }
-  KPT_RETURN_IF_ERROR(frame.stream->synchronize(time_left(context)));
+  KPT_RETURN_IF_ERROR(wait_for(*frame.stream, context));
   const auto outside = std::ranges::find_if(frame.flags, [](std::int32_t flag) { return flag != 0; });
   if (outside == frame.flags.end()) return {};
   const auto place = static_cast<std::size_t>(outside - frame.flags.begin());

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/shared_work.h"
 #include "device/execution.h"
 #include "device/weights.h"
 #include "engines/native/graph_plan.h"
@@ -50,7 +51,10 @@ class NativeExecutable final : public Executable {
   NativeExecutable(std::shared_ptr<const ir::Graph> graph, std::shared_ptr<Machine> machine);
   Status upload_weights(const Weights& weights);
   Result<std::shared_ptr<Shape>> make_shape(const ir::Bindings& sizes);
+  // Other shapes are found and run while one is made.
   Result<std::shared_ptr<Shape>> find_shape(std::span<const Tensor> inputs);
+  std::shared_ptr<Shape> find_known(const Key& key);
+  void drop_oldest_shape();  // with mutex_ held
   Result<std::unique_ptr<Frame>> make_frame(const Shape& shape);
   Result<std::unique_ptr<Frame>> take_frame(Shape& shape);
   void give_back(Shape& shape, std::unique_ptr<Frame> frame, bool failed);
@@ -70,6 +74,7 @@ class NativeExecutable final : public Executable {
   mutable std::mutex mutex_;
   std::map<Key, std::shared_ptr<Shape>> shapes_;
   std::uint64_t uses_ = 0;
+  SharedWork<Key, std::shared_ptr<Shape>> making_;
 };
 
 }  // namespace kpt::native

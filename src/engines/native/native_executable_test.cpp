@@ -1,7 +1,11 @@
 #include "engines/native/native_executable.h"
 
+#include <atomic>
+#include <chrono>
 #include <cmath>
+#include <future>
 #include <random>
+#include <thread>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -249,6 +253,97 @@ TEST_P(NativeExecutableTest, LimitsAreLookedAtBetweenNodes) {
   stopped.cancelled = &cancelled;
   EXPECT_EQ((*executable)->run(stopped, inputs, outputs, nullptr).code(), StatusCode::kCancelled);
   EXPECT_EQ(machine_.launches, 0U);
+}
+
+// All launches are queued by then, and the device never comes to an end.
+TEST_P(NativeExecutableTest, ACancellationIsHeardWhileTheDeviceWorks) {
+  const auto executable = load(kLookup, {{"w", floats({5, 4})}});
+  ASSERT_TRUE(executable.ok()) << executable.status().to_string();
+  const std::vector<Tensor> inputs = {integers({3}, {2, 4, 1})};
+  machine_.hangs = true;
+  std::atomic<bool> cancelled = false;
+  RunContext context;
+  context.cancelled = &cancelled;
+  std::thread canceller([&cancelled] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    cancelled = true;
+  });
+  std::vector<Tensor> outputs;
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ((*executable)->run(context, inputs, outputs, nullptr).code(), StatusCode::kCancelled);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+  canceller.join();
+  RunContext limited;  // somebody listens for both
+  std::atomic<bool> never = false;
+  limited.cancelled = &never;
+  limited.deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(60);
+  EXPECT_EQ((*executable)->run(limited, inputs, outputs, nullptr).code(), StatusCode::kDeadlineExceeded);
+}
+
+constexpr const char* kFreeRows = R"(kpt_graph 1
+symbol s0 in 1..64
+input x: float32[s0, 4]
+o: float32[s0, 4] = aten.mul.Tensor(self=%x, other=2)
+output %o "output"
+)";
+
+// Kernels of a new shape may take minutes to compile.
+TEST_P(NativeExecutableTest, OtherShapesRunWhileOneIsMade) {
+  const auto executable = load(kFreeRows);
+  ASSERT_TRUE(executable.ok()) << executable.status().to_string();
+  const auto run_rows = [&](std::int64_t rows) {
+    RunContext context;
+    std::vector<Tensor> outputs;
+    return (*executable)->run(context, std::vector{floats({rows, 4})}, outputs, nullptr);
+  };
+  ASSERT_TRUE(run_rows(3).ok());
+  const Tensor slow_input = floats({5, 4});
+  std::promise<void> entered;
+  std::promise<void> leave;
+  std::future<void> left = leave.get_future();
+  std::atomic<bool> first = true;
+  machine_.before_load = [&] {
+    if (!first.exchange(false)) return;
+    entered.set_value();
+    left.wait_for(std::chrono::seconds(20));
+  };
+  std::atomic<bool> done = false;
+  std::thread slow([&] {
+    RunContext context;
+    std::vector<Tensor> outputs;
+    EXPECT_TRUE((*executable)->run(context, std::vector{slow_input}, outputs, nullptr).ok());
+    done = true;
+  });
+  entered.get_future().wait();
+  EXPECT_TRUE(run_rows(3).ok()) << "one that is known";
+  EXPECT_TRUE(run_rows(7).ok()) << "another new one";
+  EXPECT_FALSE(done) << "they waited for it";
+  leave.set_value();
+  slow.join();
+}
+
+TEST_P(NativeExecutableTest, SizesThatNoInputHasAreRefusedWhenItIsLoaded) {
+  const Status status = load(R"(kpt_graph 1
+symbol s0 in 1..64
+input x: float32[s0 * 2, 4]
+o: float32[s0 * 2, 4] = aten.mul.Tensor(self=%x, other=2)
+output %o "output"
+)")
+                            .status();
+  EXPECT_EQ(status.code(), StatusCode::kUnsupported) << status.to_string();
+  EXPECT_THAT(status.message(), HasSubstr("the size s0 of 'x' is no input's own"));
+  EXPECT_TRUE(load(kFreeRows).ok());
+}
+
+// The weights' memory and the host's are not given back while the device may still copy.
+TEST_P(NativeExecutableTest, WeightsThatWereNotSeenToArriveStay) {
+  const Tensor weight = floats({5, 4});
+  machine_.hangs = true;
+  EXPECT_EQ(load(kLookup, {{"w", weight}}).status().code(), StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(weight.buffer().use_count(), 2) << "kept for ever";
+  machine_.hangs = false;
+  EXPECT_TRUE(load(kLookup, {{"w", weight}}).ok());
+  EXPECT_EQ(weight.buffer().use_count(), 2);
 }
 
 TEST_P(NativeExecutableTest, OutputsMayStayOnTheDeviceAndGoInAgain) {

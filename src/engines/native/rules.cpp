@@ -1,6 +1,7 @@
 #include "engines/native/rules.h"
 
 #include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -17,6 +18,42 @@ const std::vector<RuleRow>& all_rules() {
     return all;
   }();
   return kRows;
+}
+
+// What runs learn from their inputs, as bind_symbols() does.
+std::set<std::string_view> told_symbols(const ir::Graph& graph) {
+  std::set<std::string_view> told;
+  for (const ir::GraphInput& input : graph.inputs) {
+    if (input.kind != ir::InputKind::kUser || input.value == ir::kNoValue) continue;
+    const ir::Value& value = graph.at(input.value);
+    if (value.kind == ir::ValueKind::kInt && value.expression.is_symbol()) told.insert(value.expression.name());
+    if (value.kind != ir::ValueKind::kTensor) continue;
+    for (const ir::Expr& dim : value.tensor.dims) {
+      if (dim.is_symbol()) told.insert(dim.name());
+    }
+  }
+  return told;
+}
+
+Status check_symbols(const ir::Graph& graph) {
+  if (graph.symbols.empty()) return {};
+  const std::set<std::string_view> told = told_symbols(graph);
+  const auto check = [&](const ir::Value& value, const ir::Expr& size) -> Status {
+    for (const std::string& symbol : size.symbols()) {
+      if (told.contains(symbol)) continue;
+      return {
+          StatusCode::kUnsupported,
+          fmt::format("the size {} of '{}' is no input's own, and planned launches must know all sizes before a run",
+                      symbol, value.name)};
+    }
+    return {};
+  };
+  for (const ir::Value& value : graph.values) {
+    if (value.kind == ir::ValueKind::kInt) KPT_RETURN_IF_ERROR(check(value, value.expression));
+    if (value.kind != ir::ValueKind::kTensor) continue;
+    for (const ir::Expr& dim : value.tensor.dims) KPT_RETURN_IF_ERROR(check(value, dim));
+  }
+  return {};
 }
 
 std::vector<Support> plan_nodes(PlanBuilder& builder) {
@@ -89,7 +126,7 @@ Status check_graph(const ir::Graph& graph) {
               fmt::format("input '{}' is a number, and planned launches take sizes and tensors", input.name)};
     }
   }
-  return {};
+  return check_symbols(graph);
 }
 
 std::vector<Support> check_nodes(const ir::Graph& graph, const Traits& traits) {
