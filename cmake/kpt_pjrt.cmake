@@ -22,14 +22,32 @@ if(pjrt_python)
   endif()
 endif()
 # On a core that has SVE while the kernel hides it, code of XLA's CPU compiler dies of an illegal instruction
-# (src/engines/xla/pjrt/host_flags.h).
+# (src/engines/xla/pjrt/host_flags.h): tests that run it are started through a script that shows them a plain core.
+set(KPT_CPU_PLUGIN_LAUNCHER "")
 if(KPT_CPU_PLUGIN AND EXISTS /proc/cpuinfo)
   file(READ /proc/cpuinfo cpuinfo)
   if(cpuinfo MATCHES "CPU part[^\n]*0xd(40|49|4f|83|84|8e)" AND NOT cpuinfo MATCHES "Features[^\n]* sve")
-    set(KPT_NO_CPU_PLUGIN "this machine hides SVE, which XLA's CPU compiler would use")
-    set(KPT_CPU_PLUGIN "")
+    set(KPT_CPU_PLUGIN_LAUNCHER "${PROJECT_SOURCE_DIR}/tools/with_plain_cpuinfo.sh")
+    set(pjrt_failed "this machine hides SVE, and what runs under a sanitizer is not started by a script")
+    if(KPT_SANITIZE STREQUAL "none")
+      execute_process(COMMAND "${KPT_CPU_PLUGIN_LAUNCHER}" true ERROR_VARIABLE pjrt_failed
+        ERROR_STRIP_TRAILING_WHITESPACE TIMEOUT 60)
+    endif()
+    if(pjrt_failed)
+      set(KPT_NO_CPU_PLUGIN "${pjrt_failed}")
+      set(KPT_CPU_PLUGIN "")
+      set(KPT_CPU_PLUGIN_LAUNCHER "")
+    endif()
   endif()
 endif()
 if(NOT KPT_CPU_PLUGIN)
   message(STATUS "tests that run XLA programs are skipped: ${KPT_NO_CPU_PLUGIN}")
 endif()
+
+# Tests that are this program are started so that they can run the CPU plugin; kpt_test() does it for those that use
+# xla_testing.
+function(kpt_runs_cpu_plugin program)
+  # CMake before 3.29 knows the second only, later ones take it when cross compiling only.
+  set_target_properties(${program} PROPERTIES TEST_LAUNCHER "${KPT_CPU_PLUGIN_LAUNCHER}"
+    CROSSCOMPILING_EMULATOR "${KPT_CPU_PLUGIN_LAUNCHER}")
+endfunction()

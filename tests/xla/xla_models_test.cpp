@@ -93,7 +93,7 @@ int main(int argc, char** argv) {
   }
   if (kpt::runner() == nullptr) {
     std::printf("skipped: %s\n", kpt::xla_test::ModuleRunner::open().status().message().c_str());
-    return 0;
+    return 77;  // skipped, as ctest knows it
   }
   const std::string folder = argv[1];
   const auto index = kpt::model_cases::read_index(folder);
@@ -102,5 +102,8 @@ int main(int argc, char** argv) {
     testing::RegisterTest("XlaModels", entry["name"].get<std::string>().c_str(), nullptr, nullptr, __FILE__, __LINE__,
                           [folder, entry]() -> testing::Test* { return new kpt::XlaModelTest(folder, entry); });
   }
-  return RUN_ALL_TESTS();
+  const int failed = RUN_ALL_TESTS();
+  if (testing::UnitTest::GetInstance()->test_to_run_count() > 0) return failed;
+  std::fprintf(stderr, "no model was run: the folder is empty, or the filter leaves none\n");
+  return 1;
 }

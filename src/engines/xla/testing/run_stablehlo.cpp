@@ -1,11 +1,22 @@
 #include "engines/xla/testing/run_stablehlo.h"
 
+#include "base/files.h"
 #include "engines/xla/pjrt/compile_options.h"
+#include "engines/xla/pjrt/host_flags.h"
 
 namespace kpt::testing {
+namespace {
 
-std::string cpu_plugin_path() { return KPT_CPU_PLUGIN; }
-std::string why_no_cpu_plugin() { return KPT_NO_CPU_PLUGIN; }
+// Of a program that was started by hand; ctest's goes through the script.
+bool would_use_hidden_sve() { return pjrt::hides_sve(SystemFiles().read("/proc/cpuinfo").value_or("")); }
+
+}  // namespace
+
+std::string cpu_plugin_path() { return would_use_hidden_sve() ? "" : KPT_CPU_PLUGIN; }
+std::string why_no_cpu_plugin() {
+  if (!would_use_hidden_sve() || std::string(KPT_CPU_PLUGIN).empty()) return KPT_NO_CPU_PLUGIN;
+  return "this machine hides SVE, which XLA's CPU compiler would use; start it by tools/with_plain_cpuinfo.sh";
+}
 
 Result<std::shared_ptr<const pjrt::Client>> cpu_client() {
   // Its threads may outlive main(): what they use stays.
