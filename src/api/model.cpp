@@ -45,6 +45,8 @@ Result<BackendContext> make_backend_context(const Config& config, const Environm
   context.compile_cache_folder = compile_cache_folder(config, environment);
   context.compile_cache_bytes = static_cast<std::uint64_t>(config.get(options::kCacheBudgetBytes));
   context.compile_time_limit = std::chrono::milliseconds(config.get(options::kPjrtCompileTimeoutMs));
+  context.pjrt_devices = static_cast<std::size_t>(config.get(options::kPjrtDevices));
+  context.pjrt_split_weights = config.get(options::kPjrtSharding) == PjrtSharding::kWeights;
   context.tpu_compile_time_limit = std::chrono::milliseconds(config.get(options::kTpuCompileTimeoutMs));
   context.tpu_compile_memory_bytes = static_cast<std::uint64_t>(config.get(options::kTpuCompileMemoryBytes));
   context.nvidia_graph_bytes = static_cast<std::uint64_t>(config.get(options::kNvidiaGraphMemoryBytes));

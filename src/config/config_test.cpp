@@ -87,6 +87,8 @@ TEST_F(ConfigLoading, EveryOptionListensToItsVariable) {
                                   {"KPT_MEMORY_BATCH_BUCKETS", "false"},
                                   {"KPT_MEMORY_SPLIT_BATCHES", "true"},
                                   {"KPT_PJRT_COMPILE_TIMEOUT_MS", "500"},
+                                  {"KPT_PJRT_DEVICES", "4"},
+                                  {"KPT_PJRT_SHARDING", "weights"},
                                   {"KPT_STRICT", "1"},
                                   {"KPT_THREADS", "3"},
                                   {"KPT_TORCH_DIR", "/t"},

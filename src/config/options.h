@@ -21,11 +21,13 @@
 namespace kpt {
 
 enum class ColorMode : std::uint8_t { kAuto, kAlways, kNever };
+enum class PjrtSharding : std::uint8_t { kBatch, kWeights };
 
 // The words of an enum option, in the order of its enumerators, which count from 0.
 inline constexpr std::array<std::string_view, 5> kLogLevelWords = {"debug", "info", "warn", "error", "off"};
 inline constexpr std::array<std::string_view, 2> kLogFormatWords = {"text", "json"};
 inline constexpr std::array<std::string_view, 3> kColorModeWords = {"auto", "always", "never"};
+inline constexpr std::array<std::string_view, 2> kPjrtShardingWords = {"batch", "weights"};
 // The vendor stacks that probe.backends may name.
 inline constexpr std::array<std::string_view, 5> kProbeBackendWords = {"nvidia", "amd", "tpu", "pjrt", "torch"};
 
@@ -91,6 +93,10 @@ inline constexpr OptionDomain named_paths() { return {OptionKind::kNamedPaths}; 
     "KPT_PJRT_COMPILE_TIMEOUT_MS",                                                                                    \
     "time limit, in milliseconds, for a PJRT plugin to compile one program, in a process of its own that is killed "  \
     "there; 0 means none, and the plugin compiles in this process")                                                   \
+  X(kPjrtDevices, std::int64_t, "pjrt.devices", "1", domain::range(1, 1024), "KPT_PJRT_DEVICES",                      \
+    "devices of a PJRT plugin over which a model is spread; the host (xla:cpu) is as many as are asked for")          \
+  X(kPjrtSharding, PjrtSharding, "pjrt.sharding", "batch", domain::one_of(kPjrtShardingWords), "KPT_PJRT_SHARDING",   \
+    "what several devices share out: the rows of inputs and outputs (batch), or the weights of products (weights)")   \
   X(kMemorySplitBatches, bool, "memory.split_batches", "false", domain::truth(), "KPT_MEMORY_SPLIT_BATCHES",          \
     "a batch that does not fit into a device's memory runs in parts, where the model's rows are independent")         \
   X(kMemoryBatchBuckets, bool, "memory.batch_buckets", "true", domain::truth(), "KPT_MEMORY_BATCH_BUCKETS",           \

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -18,6 +19,10 @@ struct BackendContext {
   std::filesystem::path compile_cache_folder;
   std::uint64_t compile_cache_bytes = 0;
   std::chrono::milliseconds compile_time_limit{0};  // option pjrt.compile_timeout_ms; 0: none
+  // Over how many devices of a PJRT plugin a model is spread, and whether by its weights or by its batch: options
+  // pjrt.devices, pjrt.sharding.
+  std::size_t pjrt_devices = 1;
+  bool pjrt_split_weights = false;
   // What libtpu may take to compile one program: options tpu.compile_timeout_ms, tpu.compile_memory_bytes (0: no
   // limit).
   std::chrono::milliseconds tpu_compile_time_limit{1800000};

@@ -104,6 +104,20 @@ TEST(OptionEffect, PjrtCompileTimeoutStopsACompilerThatHangs) {
   EXPECT_THAT(run.err, HasSubstr("was stopped after 0.3 s"));
 }
 
+// The fake plugin has four devices.
+TEST(OptionEffect, PjrtDevicesAndShardingDecideWhatIsSharedOut) {
+  const auto run = [](const std::string& devices, const std::string& sharding) {
+    return run_kpt({"run", KPT_SOURCE_DIR "/tests/golden/pt2/2.15.0/tied.pt2", "--device", "xla:fake", "--set",
+                    "pjrt.plugins=fake=" KPT_BUILD_DIR "/fakes/pjrt/fake_pjrt_plugin.so", "--set",
+                    "pjrt.devices=" + devices, "--set", "pjrt.sharding=" + sharding})
+        .err;
+  };
+  EXPECT_THAT(run("5", "batch"), HasSubstr("the option pjrt.devices asks for 5 devices, and xla:fake has 4"));
+  EXPECT_THAT(run("4", "weights"), HasSubstr("no weight of the model can be shared out over 4 devices"));
+  EXPECT_THAT(run("4", "batch"), HasSubstr("4 devices cannot share a batch of"));
+  EXPECT_THAT(run("1", "weights"), Not(HasSubstr("shared out")));
+}
+
 TEST(OptionEffect, StrictTurnsWarningsIntoFailure) {
   // More threads than cores is a warning on any machine.
   const std::vector<std::string> crowded = {"doctor", "--json", "--category", "cpu", "--set", "threads.count=4096"};

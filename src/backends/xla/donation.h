@@ -2,16 +2,14 @@
 // place, and a run then says for each whether it may.
 #pragma once
 
-#include <string>
-
+#include "backends/xla/module_attributes.h"
 #include "engines/xla/stablehlo/lower.h"
 #include "ir/graph.h"
 
 namespace kpt {
 
-// The module's text, in which every argument that is a written weight of the same type and shape as its new contents is
-// marked as aliased to that result. Arguments of other forms than "%argN: tensor<…>" are left as they are: an alias
-// only saves memory.
-std::string mark_donated_buffers(const ir::Graph& graph, const xla::LoweredModule& module);
+// Every argument that is a written weight of the same type and shape as its new contents is marked as aliased to that
+// result.
+void mark_donated_buffers(const ir::Graph& graph, const xla::LoweredModule& module, MainAttributes& attributes);
 
 }  // namespace kpt

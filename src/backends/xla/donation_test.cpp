@@ -26,8 +26,14 @@ xla::LoweredModule make_module() {
   return module;
 }
 
+std::string mark(const xla::LoweredModule& module) {
+  MainAttributes attributes;
+  mark_donated_buffers(ir::read_graph(kGraph).value(), module, attributes);
+  return add_attributes(module.text, attributes);
+}
+
 TEST(Donation, WrittenBuffersAreAliasedAndInputsAreNot) {
-  EXPECT_EQ(mark_donated_buffers(ir::read_graph(kGraph).value(), make_module()),
+  EXPECT_EQ(mark(make_module()),
             "module @kpt {\n  func.func public @main(%arg0: tensor<3xf32> {tf.aliasing_output = 1 : i32}, "
             "%arg1: tensor<3xf32>) -> (tensor<3xf32>) {");
 }
@@ -35,10 +41,10 @@ TEST(Donation, WrittenBuffersAreAliasedAndInputsAreNot) {
 TEST(Donation, AnotherShapeOrAnotherFormIsLeftAlone) {
   xla::LoweredModule other = make_module();
   other.results[1].dims = {4};
-  EXPECT_EQ(mark_donated_buffers(ir::read_graph(kGraph).value(), other), other.text);
+  EXPECT_EQ(mark(other), other.text);
   xla::LoweredModule odd = make_module();
   odd.text = "module {\n @main(%c: tensor<3xf32>) {\n %arg0: tensor<3xf32>";
-  EXPECT_EQ(mark_donated_buffers(ir::read_graph(kGraph).value(), odd), odd.text);
+  EXPECT_EQ(mark(odd), odd.text);
 }
 
 }  // namespace

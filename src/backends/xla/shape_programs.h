@@ -10,6 +10,7 @@
 #include <mutex>
 #include <vector>
 
+#include "backends/xla/sharding.h"
 #include "engines/xla/pjrt/client.h"
 #include "engines/xla/stablehlo/lower.h"
 #include "kpt/status.h"
@@ -18,6 +19,7 @@ namespace kpt {
 
 struct ShapeProgram {
   xla::LoweredModule module;
+  ModuleCuts cuts;
   std::shared_ptr<const pjrt::LoadedExecutable> executable;
 };
 

@@ -12,6 +12,7 @@
 #include "backends/xla/find_plugins.h"
 #include "backends/xla/module_compiler.h"
 #include "backends/xla/plugin_names.h"
+#include "backends/xla/sharding.h"
 #include "backends/xla/xla_executable.h"
 #include "backends/xla/xla_program.h"
 #include "backends/xla/xla_tensor.h"
@@ -51,31 +52,34 @@ class XlaTarget final : public Target {
   Capabilities capabilities_;
 };
 
-// What a plugin of this kind must be told: one device of the host is enough, and on a GPU memory is taken as it is
-// needed, since libtorch may live beside it.
-std::vector<pjrt::ClientOption> client_options(std::string_view device) {
-  if (device == "xla:cpu") return {{"cpu_device_count", std::int64_t{1}}};
+// What a plugin of this kind must be told: the host is as many devices as are asked for, and on a GPU memory is taken
+// as it is needed, since libtorch may live beside it.
+std::vector<pjrt::ClientOption> client_options(std::string_view device, std::size_t devices) {
+  if (device == "xla:cpu") return {{"cpu_device_count", static_cast<std::int64_t>(devices)}};
   if (device == "xla:cuda" || device == "xla:rocm") return {{"preallocate", false}};
   return {};
 }
 
-// One client per plugin in a process, while somebody uses it.
-Result<std::shared_ptr<const pjrt::Client>> shared_client(const PjrtPlugin& plugin,
-                                                          const std::vector<pjrt::ClientOption>& options) {
+// One client per plugin in a process, while somebody uses it; of the host, one per number of devices.
+Result<std::shared_ptr<const pjrt::Client>> shared_client(const PjrtPlugin& plugin, const std::string& device,
+                                                          std::size_t devices) {
   static std::mutex mutex;
   static auto* const kClients = new std::map<std::string, std::weak_ptr<const pjrt::Client>>();
   const std::lock_guard lock(mutex);
-  std::weak_ptr<const pjrt::Client>& place = (*kClients)[plugin.path];
+  std::weak_ptr<const pjrt::Client>& place =
+      (*kClients)[device == "xla:cpu" ? fmt::format("{}:{}", plugin.path, devices) : plugin.path];
   if (auto client = place.lock()) return client;
   KPT_ASSIGN_OR_RETURN(auto opened, pjrt::Plugin::open(plugin.path, plugin.name));
-  KPT_ASSIGN_OR_RETURN(auto client, pjrt::Client::create(std::move(opened), options));
+  KPT_ASSIGN_OR_RETURN(auto client, pjrt::Client::create(std::move(opened), client_options(device, devices)));
   place = client;
   return client;
 }
 
 class XlaDevice final : public Device {
  public:
-  XlaDevice(const Target& target, PjrtPlugin plugin) : target_(target), plugin_(std::move(plugin)) {
+  // `devices`: of the plugin, over which models are spread.
+  XlaDevice(const Target& target, PjrtPlugin plugin, std::size_t devices)
+      : target_(target), plugin_(std::move(plugin)), devices_(devices) {
     info_ = {std::string(target.name()),
              "PJRT plugin " + plugin_.path,
              fmt::format("PJRT {}.{}", plugin_.api_major, plugin_.api_minor),
@@ -115,7 +119,7 @@ class XlaDevice final : public Device {
           "would use it and end the process");
     }
     if (client_ == nullptr) {
-      KPT_ASSIGN_OR_RETURN(client_, shared_client(plugin_, client_options(info_.name)));
+      KPT_ASSIGN_OR_RETURN(client_, shared_client(plugin_, info_.name, devices_));
     }
     return client_;
   }
@@ -123,6 +127,7 @@ class XlaDevice final : public Device {
  private:
   const Target& target_;
   PjrtPlugin plugin_;
+  std::size_t devices_;
   DeviceInfo info_;
   std::mutex mutex_;
   std::shared_ptr<const pjrt::Client> client_;
@@ -172,13 +177,27 @@ class XlaBackend final : public Backend {
                       own == nullptr ? std::string_view("another backend") : own->target(), device->info().name));
     }
     KPT_ASSIGN_OR_RETURN(auto client, device->client());
+    const std::size_t count = context_.pjrt_devices;
+    if (count > client->devices().size()) {
+      return Status(StatusCode::kDeviceNotAvailable,
+                    fmt::format("the option pjrt.devices asks for {} devices, and {} has {}", count,
+                                device->info().name, client->devices().size()));
+    }
+    KPT_ASSIGN_OR_RETURN(
+        ShardPlan shards,
+        ShardPlan::make(own->graph(), count, context_.pjrt_split_weights ? Sharding::kWeights : Sharding::kBatch));
     ModuleCompilerOptions options;
     options.environment = context_.detection.environment;
     options.files = context_.detection.files;
     options.cache_folder = context_.compile_cache_folder;
     options.cache_bytes = context_.compile_cache_bytes;
     options.time_limit = context_.compile_time_limit;
-    options.client_options = client_options(device->info().name);
+    options.client_options = client_options(device->info().name, count);
+    if (count > 1) {
+      options.settings.partitions = static_cast<int>(count);
+      options.settings.shardy = true;
+      for (std::size_t i = 0; i < count; ++i) options.settings.device_ids.push_back(client->devices()[i].id);
+    }
     if (client->platform_name() == "cpu") {  // stablehlo/lower.h says why
       options.settings.flags.emplace_back("xla_cpu_enable_fast_min_max", false);
     }
@@ -186,7 +205,7 @@ class XlaBackend final : public Backend {
       options.settings.flags.emplace_back("xla_cpu_multi_thread_eigen", false);
     }
     auto compiler = std::make_shared<const ModuleCompiler>(std::move(client), std::move(options));
-    return XlaExecutable::load(std::move(own), weights, device->info().name, std::move(compiler));
+    return XlaExecutable::load(std::move(own), weights, device->info().name, std::move(compiler), std::move(shards));
   }
 
  private:
@@ -214,7 +233,7 @@ class XlaBackend final : public Backend {
         targets_.emplace_back(names[i]);
         target = std::prev(targets_.end());
       }
-      devices_.emplace_back(*target, plugins[i]);
+      devices_.emplace_back(*target, plugins[i], context_.pjrt_devices);
     }
     detected_ = true;
   }

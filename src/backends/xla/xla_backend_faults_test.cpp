@@ -102,6 +102,13 @@ TEST_F(XlaBackendFaults, AMissingEntryIsNamed) {
   EXPECT_THAT(run_twice().message(), HasSubstr("lacks PJRT_LoadedExecutable_Execute; install another release"));
 }
 
+TEST_F(XlaBackendFaults, MoreDevicesThanThereAreIsASentence) {
+  context_.pjrt_devices = 5;
+  const Status status = run_twice();
+  EXPECT_EQ(status.code(), StatusCode::kDeviceNotAvailable);
+  EXPECT_THAT(status.message(), HasSubstr("the option pjrt.devices asks for 5 devices, and xla:fake has 4"));
+}
+
 TEST_F(XlaBackendFaults, AHangingCompilerEndsAtTheLimit) {
   ASSERT_TRUE(run_twice().ok());
   context_.compile_time_limit = std::chrono::milliseconds(500);

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "backends/xla/donation.h"
+#include "backends/xla/module_attributes.h"
 #include "backends/xla/xla_tensor.h"
 #include "base/log.h"
 #include "device/graph_arguments.h"
@@ -71,8 +72,6 @@ bool can_reuse(const Tensor& tensor, DType dtype, std::span<const std::int64_t> 
          tensor.buffer()->writable() && tensor.buffer().use_count() == 1;
 }
 
-std::span<std::byte> bytes_of(const Tensor& tensor) { return {static_cast<std::byte*>(tensor.data()), tensor.bytes()}; }
-
 // Element by element into a tensor whose elements lie at strides.
 void scatter(const Tensor& target, const Tensor& source) {
   const std::size_t width = element_bytes(target.dtype());
@@ -94,8 +93,11 @@ void scatter(const Tensor& target, const Tensor& source) {
 }  // namespace
 
 XlaExecutable::XlaExecutable(std::shared_ptr<const XlaProgram> program, std::string device,
-                             std::shared_ptr<const ModuleCompiler> compiler)
-    : program_(std::move(program)), device_(std::move(device)), compiler_(std::move(compiler)) {
+                             std::shared_ptr<const ModuleCompiler> compiler, ShardPlan shards)
+    : program_(std::move(program)),
+      device_(std::move(device)),
+      compiler_(std::move(compiler)),
+      shards_(std::move(shards)) {
   user_position_.resize(graph().inputs.size());
   weights_.resize(graph().inputs.size());
   is_written_.resize(graph().inputs.size(), false);
@@ -107,8 +109,10 @@ XlaExecutable::XlaExecutable(std::shared_ptr<const XlaProgram> program, std::str
 
 Result<std::unique_ptr<Executable>> XlaExecutable::load(std::shared_ptr<const XlaProgram> program,
                                                         const Weights& weights, std::string device,
-                                                        std::shared_ptr<const ModuleCompiler> compiler) {
-  std::unique_ptr<XlaExecutable> made(new XlaExecutable(std::move(program), std::move(device), std::move(compiler)));
+                                                        std::shared_ptr<const ModuleCompiler> compiler,
+                                                        ShardPlan shards) {
+  std::unique_ptr<XlaExecutable> made(
+      new XlaExecutable(std::move(program), std::move(device), std::move(compiler), std::move(shards)));
   KPT_RETURN_IF_ERROR(made->find_written(weights));
   KPT_RETURN_IF_ERROR(made->upload_weights(weights));
   if (made->program_->module()) {
@@ -146,7 +150,8 @@ Status XlaExecutable::upload_weights(const Weights& weights) {
   // Tied weights are one buffer on the device too.
   struct Known {
     Tensor host;
-    std::shared_ptr<pjrt::DeviceBuffer> device;
+    Cut cut;
+    DeviceParts parts;
   };
   std::vector<Known> known;
   for (std::size_t i = 0; i < graph().inputs.size(); ++i) {
@@ -158,18 +163,19 @@ Status XlaExecutable::upload_weights(const Weights& weights) {
     }
     const Tensor& host = found->second;
     KPT_RETURN_IF_ERROR(check_weight(graph().at(input.value), input, host));
-    const auto same = std::ranges::find_if(known, [&host](const Known& other) {
-      return other.host.buffer() == host.buffer() && other.host.offset() == host.offset() &&
+    const Cut cut = is_written_[i] ? Cut() : shards_.weight(i);
+    const auto same = std::ranges::find_if(known, [&host, &cut](const Known& other) {
+      return other.cut == cut && other.host.buffer() == host.buffer() && other.host.offset() == host.offset() &&
              other.host.dtype() == host.dtype() && other.host.dims() == host.dims() &&
              other.host.strides() == host.strides();
     });
     if (same != known.end()) {
-      weights_[i] = same->device;
+      weights_[i] = same->parts;
       continue;
     }
     // Weights lie in memory that nobody writes: where the plugin computes on the host, it may read them in place.
-    KPT_ASSIGN_OR_RETURN(weights_[i], client().upload(host, pjrt::HostMemory::kShared));
-    known.push_back({host, weights_[i]});
+    KPT_ASSIGN_OR_RETURN(weights_[i], upload_parts(client(), host, pjrt::HostMemory::kShared, cut, shards_.devices()));
+    known.push_back({host, cut, weights_[i]});
   }
   return {};
 }
@@ -178,7 +184,7 @@ Status XlaExecutable::check_module(const xla::LoweredModule& module, std::size_t
   bool sound = module.results.size() == outputs && module.output_count <= outputs;
   for (const xla::ModulePlace& place : module.arguments) {
     sound = sound && place.index < graph().inputs.size() &&
-            (weights_[place.index] != nullptr || user_position_[place.index].has_value());
+            (!weights_[place.index].empty() || user_position_[place.index].has_value());
   }
   for (std::size_t i = module.output_count; i < module.results.size() && sound; ++i) {
     const std::uint32_t index = module.results[i].index;
@@ -187,6 +193,22 @@ Status XlaExecutable::check_module(const xla::LoweredModule& module, std::size_t
   if (sound) return {};
   return {StatusCode::kInternal,
           fmt::format("the module does not fit its graph: {} results, {} expected", outputs, module.results.size())};
+}
+
+std::string XlaExecutable::write_module(const xla::LoweredModule& module, const ModuleCuts& cuts) const {
+  MainAttributes attributes;
+  mark_donated_buffers(graph(), module, attributes);
+  if (shards_.devices() > 1) {
+    attributes.mesh = mesh_operation(shards_.devices());
+    for (std::size_t i = 0; i < module.arguments.size(); ++i) {
+      const xla::ModulePlace& place = module.arguments[i];
+      attributes.arguments[place.index].push_back(sharding_attribute(place.dims.size(), cuts.arguments[i]));
+    }
+    for (std::size_t i = 0; i < module.results.size(); ++i) {
+      attributes.results[i].push_back(sharding_attribute(module.results[i].dims.size(), cuts.results[i]));
+    }
+  }
+  return add_attributes(module.text, attributes);
 }
 
 Result<ShapePrograms::Program> XlaExecutable::compile(std::optional<xla::LoweredModule> module,
@@ -198,7 +220,8 @@ Result<ShapePrograms::Program> XlaExecutable::compile(std::optional<xla::Lowered
   } else {
     KPT_ASSIGN_OR_RETURN(made->module, xla::lower(graph(), sizes));
   }
-  KPT_ASSIGN_OR_RETURN(CompiledModule compiled, compiler_->compile(mark_donated_buffers(graph(), made->module)));
+  KPT_ASSIGN_OR_RETURN(made->cuts, shards_.cut(graph(), made->module));
+  KPT_ASSIGN_OR_RETURN(CompiledModule compiled, compiler_->compile(write_module(made->module, made->cuts)));
   KPT_RETURN_IF_ERROR(check_module(made->module, compiled.executable->output_count()));
   made->executable = std::move(compiled.executable);
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
@@ -220,9 +243,9 @@ Result<ShapePrograms::Program> XlaExecutable::find_program(std::span<const Tenso
 }
 
 Result<std::unique_ptr<State>> XlaExecutable::make_state() const {
-  std::map<std::string, std::shared_ptr<pjrt::DeviceBuffer>, std::less<>> originals;
+  std::map<std::string, DeviceParts, std::less<>> originals;
   for (const auto& [name, index] : written_) originals.emplace(name, weights_[index]);
-  return std::unique_ptr<State>(std::make_unique<XlaState>(this, compiler_->shared_client(), std::move(originals)));
+  return std::unique_ptr<State>(std::make_unique<XlaState>(this, compiler_->shared_client(), originals));
 }
 
 std::vector<NodePlan> XlaExecutable::plan() const {
@@ -243,46 +266,55 @@ Result<XlaState*> XlaExecutable::find_state(const RunContext& context) const {
   return state;
 }
 
-Result<XlaExecutable::Arguments> XlaExecutable::gather(const xla::LoweredModule& module, std::span<const Tensor> inputs,
+Result<DeviceParts> XlaExecutable::give_input(const Tensor& given, Cut cut) const {
+  KPT_ASSIGN_OR_RETURN(XlaTensorBuffer* const ours, find_xla_buffer(given, client()));
+  if (ours != nullptr && shards_.devices() == 1) return DeviceParts{ours->content()};
+  if (ours != nullptr) {  // it lies on the first device
+    KPT_ASSIGN_OR_RETURN(const Tensor host, ours->content()->download());
+    return upload_parts(client(), host, pjrt::HostMemory::kBorrowed, cut, shards_.devices());
+  }
+  // The run is over before the caller may touch its inputs again.
+  const bool on_host = client().platform_name() == "cpu";
+  return upload_parts(client(), given, on_host ? pjrt::HostMemory::kShared : pjrt::HostMemory::kBorrowed, cut,
+                      shards_.devices());
+}
+
+Result<XlaExecutable::Arguments> XlaExecutable::gather(const ShapeProgram& program, std::span<const Tensor> inputs,
                                                        const XlaState* state) const {
   Arguments arguments;
-  const bool on_host = client().platform_name() == "cpu";
-  for (std::size_t i = 0; i < module.arguments.size(); ++i) {
-    const xla::ModulePlace& place = module.arguments[i];
-    const ir::GraphInput& input = graph().inputs[place.index];
-    if (const auto position = user_position_[place.index]) {
-      const Tensor& given = inputs[*position];
-      KPT_ASSIGN_OR_RETURN(XlaTensorBuffer* const ours, find_xla_buffer(given, client()));
-      if (ours != nullptr) {
-        arguments.uploaded.push_back(ours->content());
-      } else {
-        // The run is over before the caller may touch its inputs again.
-        KPT_ASSIGN_OR_RETURN(auto uploaded,
-                             client().upload(given, on_host ? pjrt::HostMemory::kShared : pjrt::HostMemory::kBorrowed));
-        arguments.uploaded.push_back(std::move(uploaded));
-      }
-      arguments.buffers.push_back(arguments.uploaded.back().get());
-    } else if (is_written_[place.index]) {
-      arguments.buffers.push_back(state->current(input.name).get());
-      if (state->is_own(input.name)) arguments.given_away.push_back(i);
-    } else {
-      arguments.buffers.push_back(weights_[place.index].get());
+  arguments.buffers.resize(shards_.devices());
+  for (std::size_t i = 0; i < program.module.arguments.size(); ++i) {
+    const std::uint32_t index = program.module.arguments[i].index;
+    const std::string& name = graph().inputs[index].name;
+    DeviceParts given;
+    const DeviceParts* parts = &weights_[index];
+    if (const auto position = user_position_[index]) {
+      KPT_ASSIGN_OR_RETURN(given, give_input(inputs[*position], program.cuts.arguments[i]));
+      arguments.uploaded.insert(arguments.uploaded.end(), given.begin(), given.end());
+      parts = &given;
+    } else if (is_written_[index]) {
+      parts = &state->current(name);
+      if (state->is_own(name)) arguments.given_away.push_back(i);
+    }
+    for (std::size_t device = 0; device < parts->size(); ++device) {
+      arguments.buffers[device].push_back((*parts)[device].get());
     }
   }
   return arguments;
 }
 
-Status XlaExecutable::fetch_outputs(const xla::LoweredModule& module, const pjrt::Execution& execution,
-                                    std::vector<Tensor>& outputs) const {
-  outputs.resize(module.output_count);
+Status XlaExecutable::fetch_outputs(const ShapeProgram& program, const pjrt::Execution& execution,
+                                    std::vector<Tensor>& outputs) {
+  outputs.resize(program.module.output_count);
   std::vector<pjrt::Completion> pending;
-  for (std::size_t i = 0; i < module.output_count; ++i) {
-    const pjrt::DeviceBuffer& result = *execution.outputs[0][i];
-    if (!can_reuse(outputs[i], result.dtype(), result.dims())) {
-      KPT_ASSIGN_OR_RETURN(outputs[i], Tensor::empty(result.dtype(), result.dims()));
+  for (std::size_t i = 0; i < program.module.output_count; ++i) {
+    const xla::ModulePlace& place = program.module.results[i];
+    if (!can_reuse(outputs[i], place.dtype, place.dims)) {
+      KPT_ASSIGN_OR_RETURN(outputs[i], Tensor::empty(place.dtype, place.dims));
     }
-    KPT_ASSIGN_OR_RETURN(pjrt::Completion done, result.start_download(bytes_of(outputs[i])));
-    pending.push_back(std::move(done));
+    DeviceParts parts;
+    for (const auto& results : execution.outputs) parts.push_back(results[i]);
+    KPT_RETURN_IF_ERROR(start_download(parts, program.cuts.results[i], outputs[i], pending));
   }
   Status first;
   for (pjrt::Completion& done : pending) {
@@ -299,7 +331,9 @@ Status XlaExecutable::hand_back_written(const xla::LoweredModule& module, const 
     const std::shared_ptr<pjrt::DeviceBuffer>& result = execution.outputs[0][i];
     const auto position = user_position_[index];
     if (!position) {
-      state->replace(graph().inputs[index].name, result);
+      DeviceParts parts;
+      for (const auto& results : execution.outputs) parts.push_back(results[i]);
+      state->replace(graph().inputs[index].name, std::move(parts));
       continue;
     }
     const Tensor& given = inputs[*position];
@@ -319,17 +353,16 @@ Status XlaExecutable::run(RunContext& context, std::span<const Tensor> inputs, s
   KPT_RETURN_IF_ERROR(check_limits(context));
   KPT_ASSIGN_OR_RETURN(XlaState* const state, find_state(context));
   KPT_ASSIGN_OR_RETURN(const ShapePrograms::Program program, find_program(inputs));
-  KPT_ASSIGN_OR_RETURN(Arguments arguments, gather(program->module, inputs, state));
+  KPT_ASSIGN_OR_RETURN(Arguments arguments, gather(*program, inputs, state));
   KPT_RETURN_IF_ERROR(check_limits(context));
-  const std::vector<std::vector<const pjrt::DeviceBuffer*>> lists = {arguments.buffers};
-  auto execution = program->executable->execute(lists, arguments.given_away);
+  auto execution = program->executable->execute(arguments.buffers, arguments.given_away);
   Status executed = execution.ok() ? execution->wait() : execution.status();
   if (!executed.ok()) {
     if (!arguments.given_away.empty()) state->mark_lost();
     return executed;
   }
   KPT_RETURN_IF_ERROR(hand_back_written(program->module, *execution, inputs, state));
-  KPT_RETURN_IF_ERROR(fetch_outputs(program->module, *execution, outputs));
+  KPT_RETURN_IF_ERROR(fetch_outputs(*program, *execution, outputs));
   if (event != nullptr) *event = Event();  // a run is over when it returns
   return {};
 }

@@ -1,4 +1,4 @@
-// A graph on one device of a PJRT plugin.
+// A graph on one device of a PJRT plugin, or spread over several.
 #pragma once
 
 #include <map>
@@ -8,8 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "backends/xla/device_parts.h"
 #include "backends/xla/module_compiler.h"
 #include "backends/xla/shape_programs.h"
+#include "backends/xla/sharding.h"
 #include "backends/xla/xla_program.h"
 #include "backends/xla/xla_state.h"
 #include "device/execution.h"
@@ -22,28 +24,31 @@ namespace kpt {
 class XlaExecutable final : public Executable {
  public:
   // Fails with kInvalidArgument for weights that are missing or do not fit, with kUnsupported for weights that are
-  // written and share memory, and as ModuleCompiler::compile() does.
+  // written and share memory, and as ModuleCompiler::compile() and ShardPlan::cut() do. The compiler's settings and its
+  // client must be for the plan's number of devices.
   static Result<std::unique_ptr<Executable>> load(std::shared_ptr<const XlaProgram> program, const Weights& weights,
-                                                  std::string device, std::shared_ptr<const ModuleCompiler> compiler);
+                                                  std::string device, std::shared_ptr<const ModuleCompiler> compiler,
+                                                  ShardPlan shards = {});
 
   std::string_view device() const override { return device_; }
   bool is_stateful() const override { return !written_.empty(); }
   Result<std::unique_ptr<State>> make_state() const override;
   std::vector<NodePlan> plan() const override;
+  std::string describe_runs() const override { return shards_.describe(); }
   Status run(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs, Event* event) override;
 
   static constexpr std::size_t kMostShapes = 16;
 
  private:
-  // One run: what it was given, by position of the module's argument.
+  // One run: what it was given, by device and by position of the module's argument.
   struct Arguments {
-    std::vector<const pjrt::DeviceBuffer*> buffers;
+    std::vector<std::vector<const pjrt::DeviceBuffer*>> buffers;
     std::vector<std::shared_ptr<pjrt::DeviceBuffer>> uploaded;
     std::vector<std::size_t> given_away;  // buffers of the state that the run may overwrite
   };
 
   XlaExecutable(std::shared_ptr<const XlaProgram> program, std::string device,
-                std::shared_ptr<const ModuleCompiler> compiler);
+                std::shared_ptr<const ModuleCompiler> compiler, ShardPlan shards);
   const ir::Graph& graph() const { return program_->graph(); }
   const pjrt::Client& client() const { return compiler_->client(); }
   Status find_written(const Weights& weights);
@@ -52,20 +57,22 @@ class XlaExecutable final : public Executable {
   Result<ShapePrograms::Program> compile(std::optional<xla::LoweredModule> module, const ir::Bindings& sizes) const;
   Status check_module(const xla::LoweredModule& module, std::size_t outputs) const;
   Result<XlaState*> find_state(const RunContext& context) const;
-  Result<Arguments> gather(const xla::LoweredModule& module, std::span<const Tensor> inputs,
-                           const XlaState* state) const;
-  Status fetch_outputs(const xla::LoweredModule& module, const pjrt::Execution& execution,
-                       std::vector<Tensor>& outputs) const;
+  std::string write_module(const xla::LoweredModule& module, const ModuleCuts& cuts) const;
+  Result<DeviceParts> give_input(const Tensor& given, Cut cut) const;
+  Result<Arguments> gather(const ShapeProgram& program, std::span<const Tensor> inputs, const XlaState* state) const;
+  static Status fetch_outputs(const ShapeProgram& program, const pjrt::Execution& execution,
+                              std::vector<Tensor>& outputs);
   Status hand_back_written(const xla::LoweredModule& module, const pjrt::Execution& execution,
                            std::span<const Tensor> inputs, XlaState* state) const;
 
   std::shared_ptr<const XlaProgram> program_;
   std::string device_;
   std::shared_ptr<const ModuleCompiler> compiler_;
-  std::vector<std::optional<std::size_t>> user_position_;     // by graph input: which of run()'s inputs
-  std::vector<std::shared_ptr<pjrt::DeviceBuffer>> weights_;  // by graph input; null for others
-  std::map<std::string, std::size_t, std::less<>> written_;   // name of a written weight → graph input
-  std::vector<bool> is_written_;                              // by graph input, weights only
+  std::vector<std::optional<std::size_t>> user_position_;  // by graph input: which of run()'s inputs
+  ShardPlan shards_;
+  std::vector<DeviceParts> weights_;                         // by graph input; empty for others
+  std::map<std::string, std::size_t, std::less<>> written_;  // name of a written weight → graph input
+  std::vector<bool> is_written_;                             // by graph input, weights only
   mutable ShapePrograms programs_{kMostShapes};
 };
 

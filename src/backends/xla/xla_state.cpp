@@ -1,5 +1,7 @@
 #include "backends/xla/xla_state.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace kpt {
@@ -12,9 +14,9 @@ Status unknown(std::string_view name) {
 }  // namespace
 
 XlaState::XlaState(const void* owner, std::shared_ptr<const pjrt::Client> client,
-                   std::map<std::string, std::shared_ptr<pjrt::DeviceBuffer>, std::less<>> originals)
+                   const std::map<std::string, DeviceParts, std::less<>>& originals)
     : owner_(owner), client_(std::move(client)) {
-  for (auto& [name, buffer] : originals) entries_.emplace(name, Entry{buffer, buffer});
+  for (const auto& [name, parts] : originals) entries_.emplace(name, Entry{parts, parts});
 }
 
 Status XlaState::reset() {
@@ -38,33 +40,32 @@ Result<Tensor> XlaState::read(std::string_view name) const {
   KPT_RETURN_IF_ERROR(check_usable());
   const auto found = entries_.find(name);
   if (found == entries_.end()) return unknown(name);
-  return found->second.current->download();
+  return found->second.current.front()->download();
 }
 
 Status XlaState::write(std::string_view name, const Tensor& value) {
   KPT_RETURN_IF_ERROR(check_usable());
   const auto found = entries_.find(name);
   if (found == entries_.end()) return unknown(name);
-  const pjrt::DeviceBuffer& current = *found->second.current;
+  const pjrt::DeviceBuffer& current = *found->second.current.front();
   if (!value.defined() || value.dtype() != current.dtype() || !(value.dims() == current.dims())) {
     return {StatusCode::kInvalidArgument, fmt::format("the value for buffer '{}' has another type or shape: {}", name,
                                                       value.defined() ? value.to_string() : "nothing")};
   }
-  KPT_ASSIGN_OR_RETURN(found->second.current, client_->upload(value, pjrt::HostMemory::kCopied));
+  const std::size_t devices = found->second.current.size();
+  KPT_ASSIGN_OR_RETURN(found->second.current,
+                       upload_parts(*client_, value, pjrt::HostMemory::kCopied, std::nullopt, devices));
   return {};
 }
 
-const std::shared_ptr<pjrt::DeviceBuffer>& XlaState::current(const std::string& name) const {
-  return entries_.at(name).current;
-}
+const DeviceParts& XlaState::current(const std::string& name) const { return entries_.at(name).current; }
 
 bool XlaState::is_own(const std::string& name) const {
   const Entry& entry = entries_.at(name);
-  return entry.current != entry.original && entry.current.use_count() == 1;
+  return entry.current != entry.original &&
+         std::ranges::all_of(entry.current, [](const auto& part) { return part.use_count() == 1; });
 }
 
-void XlaState::replace(const std::string& name, std::shared_ptr<pjrt::DeviceBuffer> content) {
-  entries_.at(name).current = std::move(content);
-}
+void XlaState::replace(const std::string& name, DeviceParts content) { entries_.at(name).current = std::move(content); }
 
 }  // namespace kpt

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/xla/device_parts.h"
 #include "device/execution.h"
 #include "engines/xla/pjrt/client.h"
 
@@ -14,9 +15,10 @@ namespace kpt {
 
 class XlaState final : public State {
  public:
-  // `owner` tells states of different executables apart. `originals`: what the file holds, shared with all states.
+  // `owner` tells states of different executables apart. `originals`: what the file holds, whole on each device, shared
+  // with all states.
   XlaState(const void* owner, std::shared_ptr<const pjrt::Client> client,
-           std::map<std::string, std::shared_ptr<pjrt::DeviceBuffer>, std::less<>> originals);
+           const std::map<std::string, DeviceParts, std::less<>>& originals);
 
   Status reset() override;
   std::vector<std::string> names() const override;
@@ -26,17 +28,17 @@ class XlaState final : public State {
   const void* owner() const { return owner_; }
   // Fails with kInvalidArgument after a run that failed once it had given the buffers away.
   Status check_usable() const;
-  const std::shared_ptr<pjrt::DeviceBuffer>& current(const std::string& name) const;
-  // Whether nobody else has a share in the buffer: only then may a run overwrite it.
+  const DeviceParts& current(const std::string& name) const;
+  // Whether nobody else has a share in the buffers: only then may a run overwrite them.
   bool is_own(const std::string& name) const;
-  void replace(const std::string& name, std::shared_ptr<pjrt::DeviceBuffer> content);
+  void replace(const std::string& name, DeviceParts content);
   // A run has been given buffers to overwrite and failed.
   void mark_lost() { lost_ = true; }
 
  private:
   struct Entry {
-    std::shared_ptr<pjrt::DeviceBuffer> original;
-    std::shared_ptr<pjrt::DeviceBuffer> current;
+    DeviceParts original;
+    DeviceParts current;
   };
   const void* owner_;
   std::shared_ptr<const pjrt::Client> client_;
