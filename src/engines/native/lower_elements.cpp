@@ -206,6 +206,31 @@ Status lower_cat(PlanBuilder& plan, const ir::Node& node) {
   return start == output.dims[axis] ? Status() : not_covered("the parts do not fill the result");
 }
 
+// Sums of the tensor with itself shifted by 1, 2, 4, …: each doubles how many elements a sum holds.
+Status lower_cumsum(PlanBuilder& plan, const ir::Node& node) {
+  KPT_ASSIGN_OR_RETURN(const View input, plan.tensor(node, "self"));
+  KPT_ASSIGN_OR_RETURN(const View output, plan.make_result(node));
+  KPT_RETURN_IF_ERROR(check_result(output, output.dtype, input.dims));
+  if (is_floating(input.dtype) && !is_floating(output.dtype)) return not_covered("fractions are summed as integers");
+  if (input.dims.empty()) return copy_into(plan, input, output);
+  KPT_ASSIGN_OR_RETURN(const std::size_t axis, plan.axis(node, "dim", input.dims.size(), std::nullopt));
+  const std::int64_t extent = input.dims[axis];
+  const DType dtype = is_floating(output.dtype) ? DType::kFloat32 : output.dtype;
+  ElementStep sum{.op = ElementOp::kAdd};
+  sum.in_integers = !is_floating(dtype);
+  KPT_ASSIGN_OR_RETURN(View sums, cast(plan, input, dtype));
+  for (std::int64_t distance = 1; distance < extent; distance *= 2) {
+    KPT_ASSIGN_OR_RETURN(const View next, plan.make(dtype, input.dims));
+    KPT_RETURN_IF_ERROR(copy_into(plan, sliced(sums, axis, 0, distance, 1), sliced(next, axis, 0, distance, 1)));
+    const std::int64_t rest = extent - distance;
+    KPT_RETURN_IF_ERROR(
+        add_elements(plan, sum, {{sliced(sums, axis, distance, rest, 1), {}}, {sliced(sums, axis, 0, rest, 1), {}}},
+                     sliced(next, axis, distance, rest, 1)));
+    sums = next;
+  }
+  return copy_into(plan, sums, output);
+}
+
 constexpr RuleRow kRules[] = {
     {"aten.__and__.Tensor", lower_binary<ElementOp::kBitAnd>},
     {"aten.__or__.Tensor", lower_binary<ElementOp::kBitOr>},
@@ -223,6 +248,8 @@ constexpr RuleRow kRules[] = {
     {"aten.clamp.default", lower_clamp},
     {"aten.clamp_max.default", lower_clamp},
     {"aten.clamp_min.default", lower_clamp},
+    {"aten.cos.default", lower_unary<ElementOp::kCosine>},
+    {"aten.cumsum.default", lower_cumsum},
     {"aten.div.Scalar", lower_divide},
     {"aten.div.Tensor", lower_divide},
     {"aten.eq.Scalar", lower_binary<ElementOp::kEqual>},
@@ -268,6 +295,7 @@ constexpr RuleRow kRules[] = {
     {"aten.scalar_tensor.default", lower_full},
     {"aten.sigmoid.default", lower_activation<Activation::kSigmoid>},
     {"aten.silu.default", lower_activation<Activation::kSilu>},
+    {"aten.sin.default", lower_unary<ElementOp::kSine>},
     {"aten.sqrt.default", lower_unary<ElementOp::kRoot>},
     {"aten.sub.Scalar", lower_binary<ElementOp::kSubtract>},
     {"aten.sub.Tensor", lower_binary<ElementOp::kSubtract>},

@@ -5,10 +5,10 @@
 #include <fmt/format.h>
 
 #include "engines/native/elementwise_steps.h"
+#include "engines/native/product_steps.h"
 #include "engines/native/rules.h"
 #include "ir/own_operators.h"
 #include "kernels/gpu/matrix.h"
-#include "kernels/gpu/product.h"
 #include "kernels/gpu/softmax.h"
 #include "passes/node_arguments.h"
 
@@ -19,51 +19,6 @@ using gpu::Activation;
 
 // Three batch axes before two of a matrix.
 constexpr std::size_t kBatched = 5;
-
-struct ProductStep {
-  View left;                     // [b0, b1, b2, rows, depth]
-  View right;                    // [b0, b1, b2, columns, depth]
-  View output;                   // [b0, b1, b2, rows, columns], columns without gaps
-  std::optional<View> bias;      // [columns]
-  std::optional<View> residual;  // lies as the output does
-  Activation activation = Activation::kNone;
-  float scale = 1;
-};
-
-gpu::ProductSide side_of(const View& view) {
-  return {nullptr, view.dtype, {view.strides[0], view.strides[1], view.strides[2]}, view.strides[3], view.strides[4]};
-}
-
-void add_product(PlanBuilder& plan, const ProductStep& step) {
-  std::vector<View> used = {step.left, step.right, step.output};
-  if (step.bias) used.push_back(*step.bias);
-  if (step.residual) used.push_back(*step.residual);
-  plan.add(used, [step](const Addresses& at, const gpu::DeviceShape& shape) {
-    gpu::ProductCall call;
-    call.left = side_of(step.left);
-    call.right = side_of(step.right);
-    call.left.data = at.of(step.left);
-    call.right.data = at.of(step.right);
-    call.activation = step.activation;
-    call.scale = step.scale;
-    if (step.bias) {
-      call.bias = at.of(*step.bias);
-      call.bias_dtype = step.bias->dtype;
-    }
-    if (step.residual) call.residual = at.of(*step.residual);
-    call.output = at.of(step.output);
-    call.output_dtype = step.output.dtype;
-    for (std::size_t axis = 0; axis < 3; ++axis) {
-      call.batches[axis] = step.output.dims[axis];
-      call.output_batch_strides[axis] = step.output.strides[axis];
-    }
-    call.rows = step.output.dims[3];
-    call.columns = step.output.dims[4];
-    call.depth = step.left.dims[4];
-    call.output_row_stride = step.output.strides[3];
-    return gpu::plan_product(call, shape);
-  });
-}
 
 // Axes of one element in front until there are five.
 View batched(View view) {
@@ -77,19 +32,6 @@ View as_matrix(const RowView& source) {
   view.dims = {1, 1, 1, source.rows.rows, source.rows.width};
   view.strides = {0, 0, 0, source.rows.stride, 1};
   return view;
-}
-
-Status check_types(std::initializer_list<const View*> views) {
-  std::optional<DType> other;
-  for (const View* view : views) {
-    if (view == nullptr || view->dtype == DType::kFloat32) continue;
-    if (view->dtype != DType::kFloat16 && view->dtype != DType::kBFloat16) {
-      return not_covered(fmt::format("there is no product of {}", to_string(view->dtype)));
-    }
-    if (other && *other != view->dtype) return not_covered("float16 and bfloat16 do not go into one product");
-    other = view->dtype;
-  }
-  return {};
 }
 
 struct LinearStep {
@@ -128,7 +70,8 @@ bool add_matrix_cores(PlanBuilder& plan, const LinearStep& step, const RowView& 
 }
 
 Status add_linear(PlanBuilder& plan, LinearStep step) {
-  KPT_RETURN_IF_ERROR(check_types({&step.input, &step.weight, &step.output, step.bias ? &*step.bias : nullptr}));
+  KPT_RETURN_IF_ERROR(
+      check_product_types({&step.input, &step.weight, &step.output, step.bias ? &*step.bias : nullptr}));
   if (step.weight.dims.size() != 2 || step.input.dims.empty()) return not_covered("the weight is no matrix");
   KPT_ASSIGN_OR_RETURN(const RowView input, rows_of(plan, step.input));
   KPT_ASSIGN_OR_RETURN(const RowView weight, rows_of(plan, step.weight));
@@ -180,7 +123,7 @@ Status lower_addmm(PlanBuilder& plan, const ir::Node& node) {
   KPT_ASSIGN_OR_RETURN(const Number beta, plan.number(node, "beta", 1));
   if (beta.real != 1) return not_covered("beta is not 1");
   KPT_ASSIGN_OR_RETURN(const View output, plan.make_result(node));
-  KPT_RETURN_IF_ERROR(check_types({&left, &right, &output, &added}));
+  KPT_RETURN_IF_ERROR(check_product_types({&left, &right, &output, &added}));
   if (left.dims.size() != 2 || right.dims.size() != 2 || left.dims[1] != right.dims[0]) {
     return not_covered("the extents do not fit");
   }
@@ -217,7 +160,7 @@ Status lower_matmul(PlanBuilder& plan, const ir::Node& node) {
     return add_linear(plan, {left, transposed(right, 0, 1), output, {}, {}, Activation::kNone});
   }
   KPT_ASSIGN_OR_RETURN(const View output, plan.make_result(node));
-  KPT_RETURN_IF_ERROR(check_types({&left, &right, &output}));
+  KPT_RETURN_IF_ERROR(check_product_types({&left, &right, &output}));
   if (output.dims.size() != rank) return not_covered("the extents do not fit");
   ProductStep step;
   step.output = batched(output);
@@ -301,7 +244,7 @@ void add_attention_softmax(PlanBuilder& plan, const View& scores, const std::opt
 
 // Scores in float32, so that they are rounded no more than a fused kernel's.
 Status add_attention(PlanBuilder& plan, const AttentionStep& step) {
-  KPT_RETURN_IF_ERROR(check_types({&step.query, &step.key, &step.value, &step.output}));
+  KPT_RETURN_IF_ERROR(check_product_types({&step.query, &step.key, &step.value, &step.output}));
   const std::int64_t heads = step.query.dims[1];
   const std::int64_t groups = step.key.dims[1];
   const Dims& keys = step.key.dims;

@@ -255,6 +255,137 @@ TEST_P(NativeExecutableTest, LimitsAreLookedAtBetweenNodes) {
   EXPECT_EQ(machine_.launches, 0U);
 }
 
+struct ConvolutionCase {
+  std::int64_t images, channels, filters, groups;
+  std::int64_t size[2], kernel[2], stride[2], padding[2], dilation[2];
+  bool bias;
+};
+
+// Against sums in double: windows that overlap or not, padding, gaps, groups of one and of several channels.
+TEST_P(NativeExecutableTest, Convolutions) {
+  const ConvolutionCase cases[] = {
+      {1, 3, 5, 1, {8, 8}, {4, 4}, {4, 4}, {0, 0}, {1, 1}, true},   // patches
+      {2, 4, 6, 1, {7, 9}, {3, 3}, {2, 1}, {1, 2}, {1, 1}, false},  // as in ResNet
+      {2, 6, 6, 6, {6, 5}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, true},   // one channel a group
+      {2, 4, 6, 2, {7, 8}, {3, 2}, {1, 2}, {2, 0}, {2, 3}, true},
+      {1, 2, 3, 1, {1, 6}, {1, 3}, {1, 1}, {0, 1}, {1, 1}, false},
+  };
+  for (const ConvolutionCase& one : cases) {
+    std::int64_t out[2];
+    for (int axis = 0; axis < 2; ++axis) {
+      const std::int64_t window = one.dilation[axis] * (one.kernel[axis] - 1) + 1;
+      out[axis] = (one.size[axis] + 2 * one.padding[axis] - window) / one.stride[axis] + 1;
+    }
+    const std::int64_t each = one.channels / one.groups;
+    const Tensor x = floats({one.images, one.channels, one.size[0], one.size[1]});
+    const Tensor w = floats({one.filters, each, one.kernel[0], one.kernel[1]});
+    const Tensor b = floats({one.filters});
+    const std::string text = fmt::format(
+        R"(kpt_graph 1
+input x: float32[{}, {}, {}, {}]
+input w: float32[{}, {}, {}, {}]
+input b: float32[{}]
+o: float32[{}, {}, {}, {}] = aten.conv2d.default(input=%x, weight=%w, {}stride=[{}, {}], padding=[{}, {}], dilation=[{}, {}], groups={})
+output %o "output"
+)",
+        one.images, one.channels, one.size[0], one.size[1], one.filters, each, one.kernel[0], one.kernel[1],
+        one.filters, one.images, one.filters, out[0], out[1], one.bias ? "bias=%b, " : "", one.stride[0], one.stride[1],
+        one.padding[0], one.padding[1], one.dilation[0], one.dilation[1], one.groups);
+    SCOPED_TRACE(text);
+    const auto outputs = run(text, {x, w, b});
+    ASSERT_EQ(outputs.size(), 1U);
+    std::size_t place = 0;
+    for (std::int64_t n = 0; n < one.images; ++n) {
+      for (std::int64_t f = 0; f < one.filters; ++f) {
+        for (std::int64_t at = 0; at < out[0] * out[1]; ++at) {
+          double sum = one.bias ? b.elements<float>()[static_cast<std::size_t>(f)] : 0.0;
+          for (std::int64_t k = 0; k < each * one.kernel[0] * one.kernel[1]; ++k) {
+            const std::int64_t c = k / (one.kernel[0] * one.kernel[1]);
+            const std::int64_t row =
+                at / out[1] * one.stride[0] - one.padding[0] + k / one.kernel[1] % one.kernel[0] * one.dilation[0];
+            const std::int64_t column =
+                at % out[1] * one.stride[1] - one.padding[1] + k % one.kernel[1] * one.dilation[1];
+            if (row < 0 || row >= one.size[0] || column < 0 || column >= one.size[1]) continue;
+            const std::int64_t channel = f / (one.filters / one.groups) * each + c;
+            const std::int64_t from = ((n * one.channels + channel) * one.size[0] + row) * one.size[1] + column;
+            sum += static_cast<double>(x.elements<float>()[static_cast<std::size_t>(from)]) *
+                   w.elements<float>()[static_cast<std::size_t>(f * each * one.kernel[0] * one.kernel[1] + k)];
+          }
+          ASSERT_NEAR(outputs[0].elements<float>()[place++], sum, 2e-5);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(NativeExecutableTest, ConvolutionsOverOneAxisAndThoseThatDoNotFit) {
+  const Tensor x = floats({1, 2, 5});
+  const Tensor w = floats({1, 2, 3});
+  const auto outputs = run(R"(kpt_graph 1
+input x: float32[1, 2, 5]
+input w: float32[1, 2, 3]
+o: float32[1, 1, 3] = aten.conv1d.default(input=%x, weight=%w)
+output %o "output"
+)",
+                           {x, w});
+  double sum = 0;
+  for (std::size_t c = 0; c < 2; ++c) {
+    for (std::size_t k = 0; k < 3; ++k) {
+      sum += static_cast<double>(x.elements<float>()[c * 5 + 2 + k]) * w.elements<float>()[c * 3 + k];
+    }
+  }
+  EXPECT_NEAR(outputs.at(0).elements<float>()[2], sum, 1e-5);
+  for (const char* const call :
+       {"float32[1, 1, 5] = aten.conv1d.default(input=%x, weight=%w)",
+        "float32[1, 1, 3] = aten.conv1d.default(input=%x, weight=%w, groups=2)",
+        "float32[1, 1, 3] = aten.conv1d.default(input=%x, weight=%w, stride=0)",
+        "float32[1, 1, 3] = aten.convolution.default(input=%x, weight=%w, bias=none, stride=[1], padding=[0], "
+        "dilation=[1], transposed=true, output_padding=[0], groups=1)"}) {
+    SCOPED_TRACE(call);
+    EXPECT_EQ(load(fmt::format("kpt_graph 1\ninput x: float32[1, 2, 5]\ninput w: float32[1, 2, 3]\no: {}\noutput %o "
+                               "\"output\"\n",
+                               call))
+                  .status()
+                  .code(),
+              StatusCode::kUnsupported);
+  }
+}
+
+TEST_P(NativeExecutableTest, RunningSums) {
+  const Tensor x = floats({3, 37, 2});
+  std::vector<std::int64_t> numbers;
+  for (std::int64_t i = 0; i < 10; ++i) numbers.push_back((std::int64_t{1} << 40U) + i * i);
+  const auto outputs = run(R"(kpt_graph 1
+input x: float32[3, 37, 2]
+input n: int64[10]
+o: float32[3, 37, 2] = aten.cumsum.default(self=%x, dim=1)
+m: int64[10] = aten.cumsum.default(self=%n, dim=-1)
+kept: bool[10] = aten.gt.Scalar(self=%n, other=0)
+c: int64[10] = aten.cumsum.default(self=%kept, dim=0)
+output %o "sums"
+output %m "whole"
+output %c "counts"
+)",
+                           {x, integers({10}, numbers)});
+  ASSERT_EQ(outputs.size(), 3U);
+  for (std::size_t row = 0; row < 3; ++row) {
+    for (std::size_t column = 0; column < 2; ++column) {
+      double sum = 0;
+      for (std::size_t at = 0; at < 37; ++at) {
+        const std::size_t place = (row * 37 + at) * 2 + column;
+        sum += x.elements<float>()[place];
+        ASSERT_NEAR(outputs[0].elements<float>()[place], sum, 1e-5);
+      }
+    }
+  }
+  std::int64_t sum = 0;
+  for (std::size_t at = 0; at < 10; ++at) {
+    sum += numbers[at];
+    EXPECT_EQ(outputs[1].elements<std::int64_t>()[at], sum);
+    EXPECT_EQ(outputs[2].elements<std::int64_t>()[at], static_cast<std::int64_t>(at) + 1);
+  }
+}
+
 // All launches are queued by then, and the device never comes to an end.
 TEST_P(NativeExecutableTest, ACancellationIsHeardWhileTheDeviceWorks) {
   const auto executable = load(kLookup, {{"w", floats({5, 4})}});

@@ -12,6 +12,7 @@ std::span<const RuleRow> view_rules();
 std::span<const RuleRow> element_rules();
 std::span<const RuleRow> product_rules();
 std::span<const RuleRow> row_rules();
+std::span<const RuleRow> convolution_rules();
 
 // Sizes within the symbols' ranges: `first` for the first of them, `step` more for each further one, so that none is
 // like another where that is possible.

@@ -194,6 +194,8 @@ TEST_P(Elementwise, FunctionsBitsAndRanges) {
       {ElementOp::kExponential, [](double x, double, double) { return std::exp(x); }},
       {ElementOp::kRoot, [](double x, double, double) { return std::sqrt(x); }},
       {ElementOp::kInverseRoot, [](double x, double, double) { return 1 / std::sqrt(x); }},
+      {ElementOp::kSine, [](double x, double, double) { return std::sin(x); }},
+      {ElementOp::kCosine, [](double x, double, double) { return std::cos(x); }},
       {ElementOp::kDivide, [](double x, double y, double) { return x / y; }},
       {ElementOp::kActivate, [](double x, double, double) { return std::tanh(x); }},
   };
@@ -233,6 +235,39 @@ TEST_P(Elementwise, FunctionsBitsAndRanges) {
   check_call(call, left, right, c, [](double, double, double) { return 14.0; });
   call.op = ElementOp::kBitNot;
   check_call(call, left, right, c, [](double, double, double) { return -13.0; });
+}
+
+// Angles of rotary positions: of all sizes, both signs, and near multiples of a quarter turn.
+TEST_P(Elementwise, SinesOfLargeAngles) {
+  constexpr std::int64_t kCount = 4096;
+  Buffer input(*device_, DType::kFloat32, kCount);
+  Buffer output(*device_, DType::kFloat32, kCount);
+  std::uniform_real_distribution<double> size(-8, 24);
+  for (std::int64_t i = 0; i < kCount; ++i) {
+    double angle = std::exp2(size(random_)) * (i % 2 == 0 ? 1 : -1);
+    if (i % 5 == 0) angle = std::round(angle) * 1.5707963267948966;
+    input.floats()[i] = static_cast<float>(angle);
+  }
+  ElementwiseCall call;
+  call.dims = {kCount};
+  call.a.data = input.data();
+  call.a.strides = {1};
+  call.output = output.data();
+  call.output_strides = {1};
+  for (const ElementOp op : {ElementOp::kSine, ElementOp::kCosine}) {
+    call.op = op;
+    run(plan_elementwise(call, shape()));
+    for (std::int64_t i = 0; i < kCount; ++i) {
+      const double angle = input.floats()[i];
+      const double exact = op == ElementOp::kSine ? std::sin(angle) : std::cos(angle);
+      ASSERT_NEAR(output.floats()[i], exact, 2e-7) << angle;
+    }
+  }
+  const float odd[] = {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+                       std::numeric_limits<float>::quiet_NaN()};
+  for (std::int64_t i = 0; i < 3; ++i) input.floats()[i] = odd[i];
+  run(plan_elementwise(call, shape()));
+  for (std::int64_t i = 0; i < 3; ++i) EXPECT_TRUE(std::isnan(output.floats()[i]));
 }
 
 TEST_P(Elementwise, NanAndInfinityStay) {
