@@ -35,6 +35,15 @@ Result<std::shared_ptr<const detail::LoadedModel>> load_artifact(const std::file
   return loaded;
 }
 
+std::string xla_precision(TpuPrecision precision) {
+  switch (precision) {
+    case TpuPrecision::kFloat32: return "HIGHEST";
+    case TpuPrecision::kBFloat16x3: return "HIGH";
+    case TpuPrecision::kBFloat16: return "DEFAULT";
+  }
+  return "HIGHEST";
+}
+
 }  // namespace
 
 Result<BackendContext> make_backend_context(const Config& config, const Environment& environment) {
@@ -49,6 +58,8 @@ Result<BackendContext> make_backend_context(const Config& config, const Environm
   context.pjrt_split_weights = config.get(options::kPjrtSharding) == PjrtSharding::kWeights;
   context.tpu_compile_time_limit = std::chrono::milliseconds(config.get(options::kTpuCompileTimeoutMs));
   context.tpu_compile_memory_bytes = static_cast<std::uint64_t>(config.get(options::kTpuCompileMemoryBytes));
+  context.tpu_memory_percent = static_cast<int>(config.get(options::kTpuMemoryPercent));
+  context.tpu_precision = xla_precision(config.get(options::kTpuPrecision));
   context.nvidia_graph_bytes = static_cast<std::uint64_t>(config.get(options::kNvidiaGraphMemoryBytes));
   context.nvidia_margin_bytes = static_cast<std::uint64_t>(config.get(options::kNvidiaMemoryMarginBytes));
   context.nvidia_memory_percent = static_cast<int>(config.get(options::kNvidiaMemoryPercent));

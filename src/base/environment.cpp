@@ -45,6 +45,8 @@ constexpr std::array kTable = {
     EnvironmentVariable{"KPT_TORCH_DIR", "kpt", "option torch.dir"},
     EnvironmentVariable{"KPT_TPU_COMPILE_MEMORY_BYTES", "kpt", "option tpu.compile_memory_bytes"},
     EnvironmentVariable{"KPT_TPU_COMPILE_TIMEOUT_MS", "kpt", "option tpu.compile_timeout_ms"},
+    EnvironmentVariable{"KPT_TPU_MEMORY_PERCENT", "kpt", "option tpu.memory_percent"},
+    EnvironmentVariable{"KPT_TPU_PRECISION", "kpt", "option tpu.precision"},
     EnvironmentVariable{"LIBTPU_INIT_ARGS", "tpu", "libtpu's own options; part of a compiled program's cache key"},
     EnvironmentVariable{"NO_COLOR", "system", "plain output without colours"},
     EnvironmentVariable{"OMP_NUM_THREADS", "system", "upper limit for our thread pool as for OpenMP"},

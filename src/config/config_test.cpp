@@ -93,7 +93,9 @@ TEST_F(ConfigLoading, EveryOptionListensToItsVariable) {
                                   {"KPT_THREADS", "3"},
                                   {"KPT_TORCH_DIR", "/t"},
                                   {"KPT_TPU_COMPILE_MEMORY_BYTES", "4294967296"},
-                                  {"KPT_TPU_COMPILE_TIMEOUT_MS", "700"}})
+                                  {"KPT_TPU_COMPILE_TIMEOUT_MS", "700"},
+                                  {"KPT_TPU_MEMORY_PERCENT", "80"},
+                                  {"KPT_TPU_PRECISION", "bfloat16"}})
                             .value();
   for (std::size_t i = 0; i < option_table().size(); ++i) {
     EXPECT_EQ(config.origin(static_cast<OptionId>(i)).kind, Origin::Kind::kEnvironment) << option_table()[i].name;

@@ -22,12 +22,14 @@ namespace kpt {
 
 enum class ColorMode : std::uint8_t { kAuto, kAlways, kNever };
 enum class PjrtSharding : std::uint8_t { kBatch, kWeights };
+enum class TpuPrecision : std::uint8_t { kFloat32, kBFloat16x3, kBFloat16 };
 
 // The words of an enum option, in the order of its enumerators, which count from 0.
 inline constexpr std::array<std::string_view, 5> kLogLevelWords = {"debug", "info", "warn", "error", "off"};
 inline constexpr std::array<std::string_view, 2> kLogFormatWords = {"text", "json"};
 inline constexpr std::array<std::string_view, 3> kColorModeWords = {"auto", "always", "never"};
 inline constexpr std::array<std::string_view, 2> kPjrtShardingWords = {"batch", "weights"};
+inline constexpr std::array<std::string_view, 3> kTpuPrecisionWords = {"float32", "bfloat16x3", "bfloat16"};
 // The vendor stacks that probe.backends may name.
 inline constexpr std::array<std::string_view, 5> kProbeBackendWords = {"nvidia", "amd", "tpu", "pjrt", "torch"};
 
@@ -121,7 +123,11 @@ inline constexpr OptionDomain named_paths() { return {OptionKind::kNamedPaths}; 
     "time limit, in milliseconds, for libtpu to compile one program for a TPU that is not here")                      \
   X(kTpuCompileMemoryBytes, std::int64_t, "tpu.compile_memory_bytes", "17179869184",                                  \
     domain::range(0, kMaxCacheBudgetBytes), "KPT_TPU_COMPILE_MEMORY_BYTES",                                           \
-    "memory that libtpu may take for that; 0 means no limit")
+    "memory that libtpu may take for that; 0 means no limit")                                                         \
+  X(kTpuMemoryPercent, std::int64_t, "tpu.memory_percent", "100", domain::range(1, 100), "KPT_TPU_MEMORY_PERCENT",    \
+    "part of a TPU's memory, in per cent, that a program may take; one that needs more is refused")                   \
+  X(kTpuPrecision, TpuPrecision, "tpu.precision", "float32", domain::one_of(kTpuPrecisionWords), "KPT_TPU_PRECISION", \
+    "how a TPU multiplies float32: as float32, or rounded to three parts (bfloat16x3) or to one (bfloat16)")
 
 // The position of an option in the table.
 enum class OptionId : std::size_t {

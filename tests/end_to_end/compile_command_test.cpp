@@ -134,6 +134,62 @@ TEST_F(CompileCommand, TheMemoryLimitIsAnOption) {
 #endif
 }
 
+TEST_F(CompileCommand, FindingsComeBeforeTheCompilerIsAsked) {
+  const ProgramRun check = compile({golden("conv_norm"), "--target", "tpu:v5e", "--check"}, "crash");
+  EXPECT_EQ(check.exit_code, 0) << check.err;
+  EXPECT_THAT(check.out, AllOf(HasSubstr("costs time: "), HasSubstr("of the 128 x 128 matrix unit"),
+                               HasSubstr("nothing was compiled")));
+  const auto all = compile({golden("conv_norm"), "--target", "tpu:v6e", "--check", "--json"}, "crash").json();
+  const auto& json = all.at("targets")[0];
+  EXPECT_EQ(json.at("target"), "tpu:v6e:2x2");
+  EXPECT_EQ(json.at("must_be_mended"), nullptr);
+  ASSERT_FALSE(json.at("findings").empty());
+  EXPECT_EQ(json.at("findings")[0].at("kind"), "matrix_unit");
+  EXPECT_EQ(json.at("findings")[0].at("refuses"), false);
+  EXPECT_THAT(json.at("findings")[0].at("text"), HasSubstr("256 x 256"));
+  // Beside the figures, too.
+  const ProgramRun run = compile({golden("conv_norm"), "--target", "tpu:v5e"});
+  EXPECT_THAT(run.out, AllOf(HasSubstr("memory: arguments"), HasSubstr("128 x 128 matrix unit")));
+  EXPECT_FALSE(
+      compile({golden("conv_norm"), "--target", "tpu:v5e", "--json"}).json().at("targets")[0].at("findings").empty());
+}
+
+TEST_F(CompileCommand, WhatMustBeMendedFailsTheCheck) {
+  const ProgramRun open = compile({golden("sizes"), "--target", "tpu:v5e", "--check"});
+  EXPECT_EQ(open.exit_code, 1);
+  EXPECT_THAT(open.out, HasSubstr("refused: s"));
+  EXPECT_THAT(open.err, HasSubstr("must be mended"));
+  const ProgramRun json = compile({golden("sizes"), "--target", "tpu:v5e", "--check", "--json"});
+  EXPECT_EQ(json.exit_code, 1);
+  EXPECT_THAT(json.json().at("targets")[0].at("must_be_mended"), HasSubstr("must be mended"));
+  const ProgramRun strict = compile({golden("conv_norm"), "--target", "tpu:v5e", "--set", "strict=true"}, "crash");
+  EXPECT_EQ(strict.exit_code, 1);
+  EXPECT_THAT(strict.err, AllOf(HasSubstr("must be mended"), HasSubstr("matrix unit")));
+}
+
+TEST_F(CompileCommand, PrecisionMemoryAndCacheAreOptions) {
+  const std::vector<std::string> arguments = {golden("conv_norm"), "--target", "tpu:v5e"};
+  const auto with = [&](const std::string& setting) {
+    std::vector<std::string> all = arguments;
+    all.insert(all.end(), {"--set", setting});
+    return all;
+  };
+  ASSERT_EQ(compile(arguments).exit_code, 0);
+  EXPECT_EQ(compile(with("tpu.precision=float32"), "crash").exit_code, 0);  // from the cache
+  EXPECT_EQ(compile(with("tpu.precision=bfloat16"), "crash").exit_code, 1) << "another program";
+  const ProgramRun little = compile(with("tpu.memory_percent=10"), "temporaries 2000000000");
+  EXPECT_EQ(little.exit_code, 0) << "the first program still fits: " << little.err;
+  std::vector<std::string> fresh = with("tpu.memory_percent=10");
+  fresh.emplace_back("--no-cache");
+  const ProgramRun refused = compile(fresh, "temporaries 2000000000");
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.err, HasSubstr("16.0 GiB (1.6 GiB by tpu.memory_percent)"));
+  fresh[fresh.size() - 2] = "tpu.memory_percent=20";
+  EXPECT_EQ(compile(fresh, "temporaries 2000000000").exit_code, 0);
+  ASSERT_EQ(compile(with("cache.budget_bytes=0")).exit_code, 0);
+  EXPECT_EQ(compile(with("cache.budget_bytes=0"), "crash").exit_code, 1) << "nothing is kept";
+}
+
 TEST_F(CompileCommand, WithoutLibtpuTheSentenceSaysHowToGetIt) {
   const ProgramRun run =
       run_kpt({"compile", golden("conv_norm"), "--target", "tpu:v5e", "--no-cache"},

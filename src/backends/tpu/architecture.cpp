@@ -23,15 +23,15 @@ constexpr std::array<std::string_view, 8> kFlat = {"2x2", "1x1", "2x4", "4x4", "
 constexpr std::array<std::string_view, 6> kCubes = {"2x2x1", "2x2x2", "2x2x4", "2x4x4", "4x4x4", "4x4x8"};
 
 // PCI ids as Google's tpu-info and JAX read them. HBM is per chip: tpu-info shows v2 and v3 per core, half of it. Rates
-// are those of Google's pages on each generation.
+// and the size of the matrix unit are those of Google's pages on each generation.
 constexpr TpuGeneration kGenerations[] = {
-    {"v2", kV2, 0x0027, 0x004e, 2, 16 * kGiB, 2, TpuNodeKind::kAccel, 2, 46e12, 700e9, "", "", {}},
-    {"v3", kV3, 0x0027, 0x004f, 2, 32 * kGiB, 2, TpuNodeKind::kAccel, 2, 123e12, 900e9, "", "", {}},
-    {"v4", kV4, 0x005e, 0, 2, 32 * kGiB, 3, TpuNodeKind::kAccel, 1, 275e12, 1228e9, "v4", "megacore", kCubes},
-    {"v5e", kV5e, 0x0063, 0, 1, 16 * kGiB, 2, TpuNodeKind::kVfio, 1, 197e12, 819e9, "v5e", "", kFlat},
-    {"v5p", kV5p, 0x0062, 0, 2, 95 * kGiB, 3, TpuNodeKind::kVfio, 1, 459e12, 2765e9, "v5p", "", kCubes},
-    {"v6e", kV6e, 0x006f, 0, 1, 32 * kGiB, 2, TpuNodeKind::kVfio, 1, 918e12, 1638e9, "v6e", "", kFlat},
-    {"v7", kV7, 0x0076, 0, 2, 192 * kGiB, 3, TpuNodeKind::kVfio, 2, 2307e12, 7380e9, "tpu7x", "", kCubes},
+    {"v2", kV2, 0x0027, 0x004e, 2, 16 * kGiB, 2, TpuNodeKind::kAccel, 2, 46e12, 700e9, 128, "", "", {}},
+    {"v3", kV3, 0x0027, 0x004f, 2, 32 * kGiB, 2, TpuNodeKind::kAccel, 2, 123e12, 900e9, 128, "", "", {}},
+    {"v4", kV4, 0x005e, 0, 2, 32 * kGiB, 3, TpuNodeKind::kAccel, 1, 275e12, 1228e9, 128, "v4", "megacore", kCubes},
+    {"v5e", kV5e, 0x0063, 0, 1, 16 * kGiB, 2, TpuNodeKind::kVfio, 1, 197e12, 819e9, 128, "v5e", "", kFlat},
+    {"v5p", kV5p, 0x0062, 0, 2, 95 * kGiB, 3, TpuNodeKind::kVfio, 1, 459e12, 2765e9, 128, "v5p", "", kCubes},
+    {"v6e", kV6e, 0x006f, 0, 1, 32 * kGiB, 2, TpuNodeKind::kVfio, 1, 918e12, 1638e9, 256, "v6e", "", kFlat},
+    {"v7", kV7, 0x0076, 0, 2, 192 * kGiB, 3, TpuNodeKind::kVfio, 2, 2307e12, 7380e9, 256, "tpu7x", "", kCubes},
 };
 
 }  // namespace

@@ -29,6 +29,7 @@ struct TpuGeneration {
   // Published peak rates of a chip: dense products in bfloat16, and HBM.
   double bf16_flops_per_second = 0;
   double hbm_bytes_per_second = 0;
+  int matrix_unit = 0;  // rows and columns of the matrix that one unit multiplies by
   // For compiling without the hardware: the name in libtpu's topologies, and the shapes that are offered, the default
   // first. None: the generation is not compiled for.
   std::string_view compiler_name;

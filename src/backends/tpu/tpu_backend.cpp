@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "backends/tpu/detect_tpu.h"
+#include "backends/tpu/examine_model.h"
 #include "backends/tpu/topology.h"
 #include "backends/tpu/tpu_compiler.h"
 #include "backends/tpu/tpu_program.h"
@@ -35,13 +36,27 @@ std::optional<std::uint64_t> count_bytes(const std::vector<xla::ModulePlace>& pl
   return total;
 }
 
-class TpuTarget final : public Target {
+// Products of float32 are lowered with the highest precision; the user may want fewer passes of the matrix unit.
+std::string set_precision(std::string text, std::string_view wanted) {
+  constexpr std::string_view kHighest = "#stablehlo<precision HIGHEST>";
+  if (wanted == "HIGHEST") return text;
+  const std::string other = fmt::format("#stablehlo<precision {}>", wanted);
+  for (auto at = text.find(kHighest); at != std::string::npos; at = text.find(kHighest, at + other.size())) {
+    text.replace(at, kHighest.size(), other);
+  }
+  return text;
+}
+
+class TpuTarget final : public Target, public ModelExaminer {
  public:
-  TpuTarget(TpuTopology topology, const TpuCompiler& compiler)
+  TpuTarget(TpuTopology topology, const TpuCompiler& compiler, const BackendContext& context)
       : topology_(std::move(topology)),
         compiler_(compiler),
         name_(topology_.target_name()),
-        rates_(rates_of(*topology_.generation)) {
+        rates_(rates_of(*topology_.generation)),
+        memory_bytes_(rates_.memory_bytes -
+                      rates_.memory_bytes / 100 * static_cast<std::uint64_t>(100 - context.tpu_memory_percent)),
+        precision_(context.tpu_precision) {
     capabilities_.whole_graph_only = true;
     capabilities_.matrix_dtypes = {DType::kBFloat16};
     capabilities_.features = {"tpu", std::string(topology_.generation->name)};
@@ -56,6 +71,10 @@ class TpuTarget final : public Target {
   const HardwareRates* rates() const override { return &rates_; }
   Result<std::vector<Support>> supports(const ir::Graph& graph) const override { return xla::check_lowering(graph); }
 
+  std::vector<ModelFinding> examine(const ir::Graph& graph, const ir::Bindings& sizes) const override {
+    return examine_model(graph, sizes, *topology_.generation, memory_bytes_);
+  }
+
   Result<std::unique_ptr<Program>> compile(ir::Graph graph) const override {
     return compile_sized(std::move(graph), {});
   }
@@ -64,7 +83,8 @@ class TpuTarget final : public Target {
     KPT_RETURN_IF_ERROR(check_sizes(graph, sizes));
     KPT_ASSIGN_OR_RETURN(const xla::LoweredModule module, xla::lower(graph, sizes));
     KPT_RETURN_IF_ERROR(check_tensors(module));
-    KPT_ASSIGN_OR_RETURN(pjrt::TopologyProgram compiled, compiler_.compile(topology_, module.text));
+    KPT_ASSIGN_OR_RETURN(pjrt::TopologyProgram compiled,
+                         compiler_.compile(topology_, set_precision(module.text, precision_)));
     KPT_RETURN_IF_ERROR(check_figures(compiled.figures));
     return std::unique_ptr<Program>(
         std::make_unique<TpuProgram>(name_, std::move(graph), to_text(sizes), std::move(compiled)));
@@ -94,9 +114,13 @@ class TpuTarget final : public Target {
 
   Status too_large(const std::string& figures) const {
     return {StatusCode::kOutOfMemory,
-            fmt::format("the model does not fit one device of {}, which has {}: {}; use smaller sizes, a smaller "
+            fmt::format("the model does not fit one device of {}, which has {}{}: {}; use smaller sizes, a smaller "
                         "element type or a generation with more memory",
-                        name_, format_bytes(rates_.memory_bytes), figures),
+                        name_, format_bytes(rates_.memory_bytes),
+                        memory_bytes_ < rates_.memory_bytes
+                            ? fmt::format(" ({} by tpu.memory_percent)", format_bytes(memory_bytes_))
+                            : "",
+                        figures),
             Vendor::kTpu};
   }
 
@@ -105,7 +129,7 @@ class TpuTarget final : public Target {
     const auto arguments = count_bytes(module.arguments, module.arguments.size());
     const auto outputs = count_bytes(module.results, module.output_count);
     std::uint64_t total = 0;
-    if (arguments && outputs && !__builtin_add_overflow(*arguments, *outputs, &total) && total <= rates_.memory_bytes) {
+    if (arguments && outputs && !__builtin_add_overflow(*arguments, *outputs, &total) && total <= memory_bytes_) {
       return {};
     }
     return too_large(fmt::format("weights and inputs take {}, outputs {}",
@@ -115,7 +139,7 @@ class TpuTarget final : public Target {
 
   Status check_figures(const CompileFigures& figures) const {
     const auto total = figures.total_bytes();
-    if (!total || *total <= rates_.memory_bytes) return {};
+    if (!total || *total <= memory_bytes_) return {};
     return too_large(fmt::format("arguments take {}, outputs {}, temporaries {}", format_bytes(*figures.argument_bytes),
                                  format_bytes(*figures.output_bytes), format_bytes(*figures.temporary_bytes)));
   }
@@ -124,13 +148,17 @@ class TpuTarget final : public Target {
   const TpuCompiler& compiler_;
   std::string name_;
   HardwareRates rates_;
+  std::uint64_t memory_bytes_;  // that a program may take of a device
+  std::string precision_;       // as XLA calls it
   Capabilities capabilities_;
 };
 
 class TpuBackend final : public Backend {
  public:
   explicit TpuBackend(const BackendContext& context) : context_(context), compiler_(context) {
-    for (TpuTopology& topology : tpu_topologies()) targets_.emplace_back(std::move(topology), compiler_);
+    for (TpuTopology& topology : tpu_topologies()) {
+      targets_.emplace_back(std::move(topology), compiler_, context_);
+    }
   }
 
   std::string_view name() const override { return "tpu"; }

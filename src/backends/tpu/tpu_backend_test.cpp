@@ -12,6 +12,7 @@
 #include "backends/tpu/tpu_program.h"
 #include "base/log.h"
 #include "compile_cache/compile_cache.h"
+#include "device/model_findings.h"
 #include "ir/text.h"
 #include "support/hardware_fixture.h"
 
@@ -87,6 +88,7 @@ TEST_F(TpuBackendTest, EveryTopologyIsATargetWithRates) {
     EXPECT_GT(targets[i]->rates()->memory_bytes, 0U);
     EXPECT_TRUE(targets[i]->capabilities().whole_graph_only);
     EXPECT_FALSE(targets[i]->capabilities().dynamic_shapes);
+    EXPECT_NE(dynamic_cast<const ModelExaminer*>(targets[i]), nullptr);
   }
 }
 
@@ -188,6 +190,28 @@ output %sum "y"
   EXPECT_THAT(status.message(), AllOf(HasSubstr("16.0 GiB"), HasSubstr("36.5 GiB"), HasSubstr("18.3 GiB")));
   order("");
   EXPECT_TRUE(compile(huge.c_str(), "tpu:v5p:2x2x1").ok());
+}
+
+TEST_F(TpuBackendTest, APartOfTheMemoryMayBeAllThereIs) {
+  context_.tpu_memory_percent = 10;
+  order("temporaries 2000000000");
+  const Status status = compile().status();
+  EXPECT_EQ(status.code(), StatusCode::kOutOfMemory);
+  EXPECT_THAT(status.message(), HasSubstr("16.0 GiB (1.6 GiB by tpu.memory_percent)"));
+}
+
+TEST_F(TpuBackendTest, PrecisionIsPartOfTheProgram) {
+  constexpr const char* kProduct = R"(kpt_graph 1
+parameter w: float32[4, 3] "weight"
+input x: float32[2, 3]
+y: float32[2, 4] = aten.linear.default(input=%x, weight=%w)
+output %y "y"
+)";
+  ASSERT_TRUE(compile(kProduct).ok());
+  order("crash");
+  EXPECT_TRUE(compile(kProduct).ok());
+  context_.tpu_precision = "DEFAULT";
+  EXPECT_FALSE(compile(kProduct).ok());
 }
 
 TEST_F(TpuBackendTest, TemporariesCountToo) {

@@ -1,5 +1,6 @@
 #include "cli/commands/compile_command.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -17,8 +18,10 @@
 #include "cli/model_arguments.h"
 #include "cli/program_text.h"
 #include "cli/terminal.h"
+#include "config/options.h"
 #include "device/compile_figures_json.h"
 #include "device/hardware_json.h"
+#include "device/model_findings.h"
 #include "importer/model_file.h"
 #include "ir/figures.h"
 #include "runtime/loaded_model.h"
@@ -38,10 +41,12 @@ struct CompileArguments {
   std::vector<std::string> sizes;
   std::optional<double> price;
   bool no_cache = false;
+  bool check = false;
 };
 
 struct CompiledTarget {
   std::unique_ptr<Program> program;
+  std::vector<ModelFinding> findings;
   CompileFigures figures;
   std::optional<HardwareRates> rates;
   std::optional<CompileStatistics> statistics;
@@ -57,7 +62,7 @@ struct CompileOutcome {
   double seconds = 0;
 };
 
-Result<ir::Bindings> bind(const ir::Graph& graph, const std::map<std::string, std::int64_t, std::less<>>& sizes) {
+Result<ir::Bindings> bind_sizes(const ir::Graph& graph, const std::map<std::string, std::int64_t, std::less<>>& sizes) {
   ir::Bindings bindings;
   for (const auto& [name, size] : sizes) {
     const auto symbol = std::ranges::find(graph.symbols, name, &ir::SymbolRange::name);
@@ -69,8 +74,20 @@ Result<ir::Bindings> bind(const ir::Graph& graph, const std::map<std::string, st
   return bindings;
 }
 
+Json describe(const std::vector<ModelFinding>& findings) {
+  Json list = Json::array();
+  for (const ModelFinding& finding : findings) {
+    list.push_back({{"kind", to_string(finding.kind)},
+                    {"refuses", finding.refuses},
+                    {"place", finding.place},
+                    {"text", finding.text}});
+  }
+  return list;
+}
+
 Json describe(const CompiledTarget& compiled) {
   Json json = {{"target", compiled.program->target()}, {"figures", to_json(compiled.figures)}};
+  json["findings"] = describe(compiled.findings);
   const auto total = compiled.figures.total_bytes();
   json["total_bytes"] = total ? Json(*total) : Json();
   json["device_memory_bytes"] = compiled.rates ? Json(compiled.rates->memory_bytes) : Json();
@@ -115,44 +132,83 @@ Status write(const CompileArguments& arguments, const ImportedModel& model,
   return write_artifact(arguments.output, artifact);
 }
 
-Result<CompiledTarget> compile_for(const Target& target, const CompileArguments& arguments, const ImportedModel& model,
-                                   const ir::Bindings& sizes) {
-  KPT_RETURN_IF_ERROR(detail::check_support(model, target));
+// A target that was found, and what it says about the model before compiling.
+struct CheckedTarget {
+  PlacedTarget placed;
+  std::vector<ModelFinding> findings;
+  Status verdict;  // what must be mended first
+};
+
+// A model that was read, for targets that were found.
+struct Job {
+  std::vector<CheckedTarget> targets;
+  ImportedModel model;
+  std::map<std::string, std::int64_t, std::less<>> sizes;
+  ir::Bindings bindings;
+};
+
+// What must be mended first: all that refuses; with the option strict, all.
+Status judge(const std::vector<ModelFinding>& findings, std::string_view target, bool strict) {
+  const auto counts = [strict](const ModelFinding& finding) { return strict || finding.refuses; };
+  const auto count = std::ranges::count_if(findings, counts);
+  if (count == 0) return {};
+  return {StatusCode::kValidation,
+          fmt::format("{} finding{} of the check must be mended before the model is compiled for {}; the first is: {}",
+                      count, count == 1 ? "" : "s", target, std::ranges::find_if(findings, counts)->text)};
+}
+
+Result<Job> prepare(const CompileArguments& arguments, const BackendContext& context, bool strict) {
+  Job job;
+  KPT_ASSIGN_OR_RETURN(job.sizes, parse_sizes(arguments.sizes));
+  KPT_ASSIGN_OR_RETURN(std::vector<PlacedTarget> targets, find_absent_targets(arguments.target, context));
+  ImportOptions options;
+  options.model_name = arguments.name;
+  options.weights = arguments.weights;
+  KPT_ASSIGN_OR_RETURN(job.model, import_model(arguments.model, options));
+  KPT_ASSIGN_OR_RETURN(job.bindings, bind_sizes(job.model.graph, job.sizes));
+  for (PlacedTarget& placed : targets) {
+    CheckedTarget checked;
+    const auto* examiner = dynamic_cast<const ModelExaminer*>(placed.target);
+    if (examiner != nullptr) checked.findings = examiner->examine(job.model.graph, job.bindings);
+    checked.verdict = judge(checked.findings, placed.target->name(), strict);
+    checked.placed = std::move(placed);
+    job.targets.push_back(std::move(checked));
+  }
+  return job;
+}
+
+Result<CompiledTarget> compile_for(const CheckedTarget& checked, const CompileArguments& arguments, const Job& job) {
+  const Target& target = *checked.placed.target;
+  KPT_RETURN_IF_ERROR(detail::check_support(job.model, target));
   CompiledTarget compiled;
-  KPT_ASSIGN_OR_RETURN(compiled.program, target.compile_sized(model.graph, sizes));
+  KPT_ASSIGN_OR_RETURN(compiled.program, target.compile_sized(job.model.graph, job.bindings));
   const CompileFigures* figures = compiled.program->figures();
   if (figures == nullptr) {
     return Status(StatusCode::kInternal, fmt::format("{} gives no figures", target.name()));
   }
+  compiled.findings = checked.findings;
   compiled.figures = *figures;
   compiled.statistics = target.compile_statistics();
   if (const HardwareRates* rates = target.rates()) {
     compiled.rates = *rates;
     compiled.our_seconds = estimate_seconds(*figures, *rates);
   }
-  if (sizes.entries().size() == model.graph.symbols.size()) {
-    compiled.graph_flops = ir::count_figures(model.graph, sizes).flops;
+  if (job.bindings.entries().size() == job.model.graph.symbols.size()) {
+    compiled.graph_flops = ir::count_figures(job.model.graph, job.bindings).flops;
   }
   compiled.dollars_hour = arguments.price;
   KPT_ASSIGN_OR_RETURN(compiled.bytes, compiled.program->serialize());
   return compiled;
 }
 
-Result<CompileOutcome> compile(const CompileArguments& arguments, const BackendContext& context) {
-  KPT_ASSIGN_OR_RETURN(const auto sizes, parse_sizes(arguments.sizes));
-  KPT_ASSIGN_OR_RETURN(const std::vector<PlacedTarget> targets, find_absent_targets(arguments.target, context));
-  ImportOptions options;
-  options.model_name = arguments.name;
-  options.weights = arguments.weights;
-  KPT_ASSIGN_OR_RETURN(const ImportedModel model, import_model(arguments.model, options));
-  KPT_ASSIGN_OR_RETURN(const ir::Bindings bindings, bind(model.graph, sizes));
+Result<CompileOutcome> compile(const CompileArguments& arguments, const Job& job) {
   CompileOutcome outcome;
-  for (const PlacedTarget& placed : targets) {
-    KPT_ASSIGN_OR_RETURN(CompiledTarget compiled, compile_for(*placed.target, arguments, model, bindings));
+  for (const CheckedTarget& checked : job.targets) {
+    KPT_ASSIGN_OR_RETURN(CompiledTarget compiled, compile_for(checked, arguments, job));
     outcome.targets.push_back(std::move(compiled));
   }
   if (arguments.output.empty()) return outcome;
-  KPT_RETURN_IF_ERROR(write(arguments, model, sizes, outcome));
+  KPT_RETURN_IF_ERROR(write(arguments, job.model, job.sizes, outcome));
   outcome.written = arguments.output;
   return outcome;
 }
@@ -175,6 +231,15 @@ std::string scaled(const std::optional<double>& value, std::string_view unit) {
 std::string time_text(const std::optional<double>& seconds) {
   if (!seconds) return "not told";
   return *seconds < 1e-3 ? fmt::format("{:.3g} us", *seconds * 1e6) : fmt::format("{:.4g} ms", *seconds * 1e3);
+}
+
+std::string render(const std::vector<ModelFinding>& findings) {
+  std::string text;
+  for (const ModelFinding& finding : findings) {
+    text += fmt::format("{} {}{}{}\n", finding.refuses ? "refused:" : "costs time:", finding.place,
+                        finding.place.empty() ? "" : ": ", finding.text);
+  }
+  return text;
 }
 
 // One program for the whole graph, as the compiler describes it.
@@ -229,6 +294,7 @@ std::string render(const CompiledTarget& compiled) {
   }
   std::string text = format_table(rows);
   if (!figures.kernels.empty()) text += "\n" + render_kernels(figures.kernels);
+  if (!compiled.findings.empty()) text += "\n" + render(compiled.findings);
   return text;
 }
 
@@ -263,9 +329,32 @@ void add_arguments(CLI::App& command, CompileArguments& arguments) {
   command.add_option("--price", arguments.price, "dollars for one chip and hour, to be shown beside the time")
       ->check(CLI::NonNegativeNumber)
       ->type_name("USD");
+  command.add_flag("--check", arguments.check, "only say what the target would refuse or waste; compile nothing");
   command.add_flag("--no-cache", arguments.no_cache, "neither take the program from the compile cache nor keep it");
   command.add_option("--model", arguments.name, "which model of a file that holds several");
   command.add_option("--weights", arguments.weights, "a safetensors file that replaces weights by name");
+}
+
+// Findings alone; the exit code says whether one must be mended.
+void finish_check(CommandContext& context, const Job& job) {
+  const auto failed = std::ranges::find_if(job.targets, [](const CheckedTarget& one) { return !one.verdict.ok(); });
+  if (context.flags().json) {
+    Json json = {{"targets", Json::array()}};
+    for (const CheckedTarget& checked : job.targets) {
+      json["targets"].push_back({{"target", checked.placed.target->name()},
+                                 {"findings", describe(checked.findings)},
+                                 {"must_be_mended", checked.verdict.ok() ? Json() : Json(checked.verdict.message())}});
+    }
+    context.out() << dump_json(json, 2) << "\n";
+    return context.finish(failed == job.targets.end() ? kExitOk : kExitFailed);
+  }
+  for (const CheckedTarget& checked : job.targets) {
+    const std::size_t count = checked.findings.size();
+    context.out() << render(checked.findings)
+                  << fmt::format("{}: {} finding{}; nothing was compiled\n", checked.placed.target->name(), count,
+                                 count == 1 ? "" : "s");
+  }
+  if (failed != job.targets.end()) context.fail(failed->verdict);
 }
 
 }  // namespace
@@ -286,7 +375,14 @@ void add_compile_command(CLI::App& app, CommandContext& context) {
     if (!backend_context.ok()) return context.fail(backend_context.status());
     if (arguments->no_cache) backend_context->compile_cache_folder.clear();
     const auto start = std::chrono::steady_clock::now();
-    auto outcome = compile(*arguments, *backend_context);
+    const bool strict = config->get(options::kStrict);
+    const auto job = prepare(*arguments, *backend_context, strict);
+    if (!job.ok()) return context.fail(job.status());
+    if (arguments->check) return finish_check(context, *job);
+    for (const CheckedTarget& checked : job->targets) {
+      if (strict && !checked.verdict.ok()) return context.fail(checked.verdict);
+    }
+    auto outcome = compile(*arguments, *job);
     if (!outcome.ok()) return context.fail(outcome.status());
     outcome->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (context.flags().json) {

@@ -1,0 +1,224 @@
+#include "backends/tpu/examine_model.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "engines/xla/pjrt/client.h"
+#include "engines/xla/stablehlo/lower.h"
+#include "ir/figures.h"
+#include "passes/node_arguments.h"
+
+namespace kpt {
+namespace {
+
+// A finding for a product begins where this part of the matrix unit is used.
+constexpr double kEnough = 0.75;
+
+using Extents = std::vector<std::int64_t>;
+
+std::optional<Extents> extents_of(const ir::Graph& graph, ir::ValueId id, const ir::Bindings& sizes) {
+  if (id == ir::kNoValue || graph.at(id).kind != ir::ValueKind::kTensor) return std::nullopt;
+  Extents extents;
+  for (const ir::Expr& dim : graph.at(id).tensor.dims) {
+    const auto size = dim.evaluate(sizes);
+    if (!size.ok()) return std::nullopt;
+    extents.push_back(*size);
+  }
+  return extents;
+}
+
+void find_sizes(const ir::Graph& graph, const ir::Bindings& sizes, std::vector<ModelFinding>& findings) {
+  for (const ir::SymbolRange& symbol : graph.symbols) {
+    const std::string range = fmt::format("{} to {}", symbol.min.value_or(0),
+                                          symbol.max ? fmt::to_string(*symbol.max) : std::string("any number"));
+    const auto value = sizes.find(symbol.name);
+    if (!value) {
+      findings.push_back({FindingKind::kSize, true, symbol.name,
+                          fmt::format("the model leaves {} free ({}), and a program for a TPU has fixed sizes: give it "
+                                      "a value",
+                                      symbol.name, range)});
+    } else if ((symbol.min && *value < *symbol.min) || (symbol.max && *value > *symbol.max)) {
+      findings.push_back({FindingKind::kSize, true, symbol.name,
+                          fmt::format("{}={} is out of its range, {}", symbol.name, *value, range)});
+    }
+  }
+}
+
+void find_operators(const ir::Graph& graph, std::vector<ModelFinding>& findings) {
+  const auto answers = xla::check_lowering(graph);
+  if (!answers.ok()) return;  // compiling says the same, and why
+  for (std::size_t i = 0; i < answers->size(); ++i) {
+    if ((*answers)[i].supported) continue;
+    findings.push_back({FindingKind::kOperator, true, graph.nodes[i].name,
+                        fmt::format("{} cannot be compiled: {}", graph.nodes[i].target, (*answers)[i].reason)});
+  }
+}
+
+// What a type costs on every generation; empty where it is at home.
+std::string_view cost_of(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat64:
+    case DType::kComplex128: return "TPUs have no 64-bit floats, and XLA puts them together from smaller ones";
+    case DType::kInt64:
+    case DType::kUInt64: return "TPUs have 32-bit integers, and XLA keeps each as two of them";
+    case DType::kFloat16: return "TPUs compute in bfloat16 and float32, so every use converts";
+    default: return "";
+  }
+}
+
+void find_element_types(const ir::Graph& graph, std::vector<ModelFinding>& findings) {
+  struct Use {
+    std::size_t count = 0;
+    std::string first;
+  };
+  // What no node takes or makes does not reach the device.
+  std::vector<bool> used(graph.values.size(), false);
+  for (const ir::Node& node : graph.nodes) {
+    for (const ir::NamedArgument& argument : node.arguments) {
+      ir::for_each_value(argument.value, [&](ir::ValueId id) { used[ir::index_of(id)] = true; });
+    }
+    for (const ir::Output& output : node.outputs) {
+      for (const ir::ValueId id : output.values) {
+        if (id != ir::kNoValue) used[ir::index_of(id)] = true;
+      }
+    }
+  }
+  std::map<DType, Use> uses;
+  for (std::size_t i = 0; i < graph.values.size(); ++i) {
+    const ir::Value& value = graph.values[i];
+    if (!used[i] || value.kind != ir::ValueKind::kTensor) continue;
+    Use& use = uses[value.tensor.dtype];
+    if (use.count++ == 0) use.first = value.name;
+  }
+  for (const auto& [dtype, use] : uses) {
+    const bool unknown = !pjrt::buffer_type_of(dtype);
+    const std::string_view cost = unknown ? "XLA has no such type" : cost_of(dtype);
+    if (cost.empty()) continue;
+    findings.push_back({FindingKind::kElementType, unknown, std::string(to_string(dtype)),
+                        fmt::format("{} tensor{} of type {}, the first is '{}': {}", use.count,
+                                    use.count == 1 ? " is" : "s are", to_string(dtype), use.first, cost)});
+  }
+}
+
+// The matrix that stays in the unit while rows pass through it.
+struct Product {
+  std::int64_t inner = 0;
+  std::int64_t columns = 0;
+};
+
+std::vector<Product> find_products(const ir::Graph& graph, const ir::Node& node, const ir::Bindings& sizes) {
+  const std::string_view name = operator_name(node.target);
+  const auto extents = [&](std::string_view argument) {
+    return extents_of(graph, value_argument(node, argument), sizes);
+  };
+  if (name == "linear") {
+    const auto weight = extents("weight");
+    if (weight && weight->size() == 2) return {{(*weight)[1], (*weight)[0]}};
+  } else if (name == "mm" || name == "addmm" || name == "bmm" || name == "baddbmm" || name == "matmul") {
+    const auto right = extents(name == "matmul" ? "other" : name == "baddbmm" ? "batch2" : "mat2");
+    if (right && right->size() >= 2) return {{(*right)[right->size() - 2], right->back()}};
+  } else if (name == "conv1d" || name == "conv2d" || name == "conv3d" || name == "convolution") {
+    const auto weight = extents("weight");
+    const auto groups = int_argument(node, "groups", 1);
+    if (!weight || weight->size() < 3 || !groups || *groups < 1) return {};
+    std::int64_t inner = 1;
+    for (std::size_t axis = 1; axis < weight->size(); ++axis) inner *= (*weight)[axis];
+    return {{inner, (*weight)[0] / *groups}};
+  } else if (name == "scaled_dot_product_attention") {
+    const auto key = extents("key");
+    const auto value = extents("value");
+    if (!key || !value || key->size() < 2 || value->size() < 2) return {};
+    const std::int64_t keys = (*key)[key->size() - 2];
+    return {{key->back(), keys}, {keys, value->back()}};
+  }
+  return {};
+}
+
+double used_part(const Product& product, std::int64_t unit) {
+  const auto filled = [unit](std::int64_t extent) {
+    return static_cast<double>(extent) / static_cast<double>((extent + unit - 1) / unit * unit);
+  };
+  return product.inner < 1 || product.columns < 1 ? 1 : filled(product.inner) * filled(product.columns);
+}
+
+std::string percent(double part) { return fmt::format("{:.{}f} %", 100 * part, part < 0.1 ? 1 : 0); }
+
+// By the work that is done for nothing, most first.
+void find_waste(const ir::Graph& graph, const ir::Bindings& sizes, const TpuGeneration& generation,
+                std::vector<ModelFinding>& findings) {
+  struct Waste {
+    double idle_flops = 0;
+    ModelFinding finding;
+  };
+  std::vector<Waste> all;
+  const double total = ir::count_figures(graph, sizes).flops;
+  for (const ir::Node& node : graph.nodes) {
+    const std::vector<Product> products = find_products(graph, node, sizes);
+    const auto worst = std::ranges::min_element(
+        products, {}, [&](const Product& product) { return used_part(product, generation.matrix_unit); });
+    if (worst == products.end()) continue;
+    const double used = used_part(*worst, generation.matrix_unit);
+    if (used >= kEnough) continue;
+    const double flops = ir::count_node(graph, node, sizes).flops.value_or(0);
+    all.push_back(
+        {flops * (1 / used - 1),
+         {FindingKind::kMatrixUnit, false, node.name,
+          fmt::format("{} multiplies by a matrix of {} x {}, which fills {} of the {} x {} matrix unit, "
+                      "in {} of the model's work; multiples of {} fill it",
+                      node.target, worst->inner, worst->columns, percent(used), generation.matrix_unit,
+                      generation.matrix_unit, percent(total > 0 ? flops / total : 0), generation.matrix_unit)}});
+  }
+  std::ranges::stable_sort(all, std::ranges::greater(), &Waste::idle_flops);
+  for (Waste& waste : all) findings.push_back(std::move(waste.finding));
+}
+
+// Nothing when a size is free or the sum passes 64 bits.
+std::optional<std::uint64_t> add_bytes(const ir::Graph& graph, ir::ValueId id, const ir::Bindings& sizes,
+                                       std::uint64_t sum) {
+  const auto extents = extents_of(graph, id, sizes);
+  if (!extents) return std::nullopt;
+  std::uint64_t bytes = element_bytes(graph.at(id).tensor.dtype);
+  for (const std::int64_t extent : *extents) {
+    if (extent < 0 || __builtin_mul_overflow(bytes, static_cast<std::uint64_t>(extent), &bytes)) return std::nullopt;
+  }
+  return __builtin_add_overflow(sum, bytes, &sum) ? std::nullopt : std::optional(sum);
+}
+
+void find_memory(const ir::Graph& graph, const ir::Bindings& sizes, std::uint64_t memory_bytes,
+                 std::vector<ModelFinding>& findings) {
+  std::optional<std::uint64_t> given = 0;
+  for (const ir::GraphInput& input : graph.inputs) {
+    if (input.value == ir::kNoValue || graph.at(input.value).kind != ir::ValueKind::kTensor) continue;
+    if (given) given = add_bytes(graph, input.value, sizes, *given);
+  }
+  std::optional<std::uint64_t> made = 0;
+  for (const ir::GraphOutput& output : graph.outputs) {
+    const ir::ValueId* id = output.value.value_id();
+    if (output.kind != ir::OutputKind::kUser || id == nullptr) continue;
+    if (graph.at(*id).kind == ir::ValueKind::kTensor && made) made = add_bytes(graph, *id, sizes, *made);
+  }
+  if (!given || !made || (*given <= memory_bytes && *made <= memory_bytes - *given)) return;
+  findings.push_back({FindingKind::kMemory, true, "",
+                      fmt::format("weights and inputs take {} and outputs {}, and a program may take {} of a device",
+                                  format_bytes(*given), format_bytes(*made), format_bytes(memory_bytes))});
+}
+
+}  // namespace
+
+std::vector<ModelFinding> examine_model(const ir::Graph& graph, const ir::Bindings& sizes,
+                                        const TpuGeneration& generation, std::uint64_t memory_bytes) {
+  std::vector<ModelFinding> findings;
+  find_sizes(graph, sizes, findings);
+  find_operators(graph, findings);
+  find_memory(graph, sizes, memory_bytes, findings);
+  find_element_types(graph, findings);
+  find_waste(graph, sizes, generation, findings);
+  std::ranges::stable_partition(findings, &ModelFinding::refuses);
+  return findings;
+}
+
+}  // namespace kpt
