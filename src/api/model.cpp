@@ -28,9 +28,8 @@ Result<std::shared_ptr<const detail::LoadedModel>> load_artifact(const std::file
   KPT_ASSIGN_OR_RETURN(OpenedArtifact artifact, open_artifact(path, target.name()));
   KPT_RETURN_IF_ERROR(check_needs(path, artifact, target));
   Backend& backend = *placed.backend;
-  KPT_ASSIGN_OR_RETURN(auto loaded,
-                       detail::LoadedModel::load(std::move(artifact.model), backend, *placed.device,
-                                                 std::move(placed.backend), batches, artifact.program));
+  KPT_ASSIGN_OR_RETURN(auto loaded, detail::LoadedModel::load(std::move(artifact.model), backend, *placed.device,
+                                                              std::move(placed.backend), batches, artifact.program));
   if (options.self_check) KPT_RETURN_IF_ERROR(check_samples(path, artifact, loaded));
   return loaded;
 }

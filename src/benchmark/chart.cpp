@@ -255,8 +255,7 @@ std::string draw_curves(std::span<const ChartSeries> series, std::string_view x_
     }
   }
   std::ranges::sort(xs);
-  const auto repeated = std::ranges::unique(xs);
-  xs.erase(repeated.begin(), repeated.end());
+  xs.erase(std::unique(xs.begin(), xs.end()), xs.end());
   std::vector<std::string> names;
   for (const ChartSeries& one : series) names.push_back(one.name);
   double legend_height = 0;

@@ -206,6 +206,8 @@ class Executable {
   virtual bool is_stateful() const = 0;
   virtual Result<std::unique_ptr<State>> make_state() const = 0;
   virtual std::vector<NodePlan> plan() const = 0;
+  // The rows of a batch must be a multiple of it: more than 1 where several devices share them.
+  virtual std::int64_t row_multiple() const { return 1; }
   // How runs are started beyond that, one clause; empty when there is nothing to say.
   virtual std::string describe_runs() const { return {}; }
 

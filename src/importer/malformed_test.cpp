@@ -326,7 +326,8 @@ void BadFiles::add_bad_graphs() {
     change(std::string("empty ") + key, [&](json& graph) { graph[key].clear(); });
   }
   const json golden = json::parse(text(kModel))["graph_module"]["graph"];
-  for (const auto& [name, type] : golden["tensor_values"].items()) {
+  for (const auto& item : golden["tensor_values"].items()) {
+    const std::string& name = item.key();
     change(
         "no type of " + name, [&](json& graph) { graph["tensor_values"].erase(name); }, StatusCode::kCorruptData, name);
     if (golden["nodes"][1]["outputs"][0]["as_tensor"]["name"] == name) continue;

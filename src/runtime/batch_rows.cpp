@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <optional>
 #include <string_view>
 
@@ -189,14 +188,28 @@ constexpr RuleRow kRules[] = {
     {"_operator.sub", Rule::kExtent},
 };
 
+// Each run draws anew, and parts draw more often than the whole.
+constexpr std::string_view kRandom[] = {"bernoulli", "exponential", "multinomial", "native_dropout", "normal",
+                                        "poisson",   "rand",        "rrelu",       "uniform"};
+
+bool is_random(std::string_view target) {
+  if (!target.starts_with("aten.")) return false;
+  return std::ranges::any_of(kRandom, [&](std::string_view name) { return target.substr(5).starts_with(name); });
+}
+
+bool is_written(std::string_view target) {
+  const std::string_view base = target.substr(0, target.rfind('.'));
+  return base.ends_with('_') && !base.ends_with("__");
+}
+
 std::optional<Rule> find_rule(std::string_view target) {
   if (target.starts_with("aten.")) target.remove_prefix(5);
   const std::string_view base = target.substr(0, target.rfind('.'));
   const auto is = [&](std::string_view name) { return name == target || name == base; };
-  const auto is_written = [&](std::string_view name) {  // relu_ writes what relu gives
+  const auto writes = [&](std::string_view name) {  // relu_ writes what relu gives
     return base.size() == name.size() + 1 && base.starts_with(name) && base.ends_with('_');
   };
-  if (std::ranges::any_of(kPointwise, is) || std::ranges::any_of(kPointwise, is_written)) return Rule::kPointwise;
+  if (std::ranges::any_of(kPointwise, is) || std::ranges::any_of(kPointwise, writes)) return Rule::kPointwise;
   const auto* found = std::ranges::find_if(kRules, [&](const RuleRow& row) { return is(row.target); });
   return found == std::end(kRules) ? std::nullopt : std::optional(found->rule);
 }
@@ -241,11 +254,13 @@ class RowCheck {
       : graph_(graph),
         symbol_(std::move(symbol)),
         rows_(graph.values.size(), false),
-        numbers_(graph.values.size(), false) {}
+        numbers_(graph.values.size(), false),
+        shared_(graph.values.size(), false) {}
 
   Status check() {
     for (const ir::GraphInput& input : graph_.inputs) {
       if (input.kind == ir::InputKind::kUser) rows_[ir::index_of(input.value)] = true;
+      if (input.kind == ir::InputKind::kUser) shared_[ir::index_of(input.value)] = true;
     }
     for (const ir::Node& node : graph_.nodes) {
       if (!check_node(node)) {
@@ -255,6 +270,9 @@ class RowCheck {
     }
     return {};
   }
+
+  // Whether each row of a value comes from the same row of the inputs.
+  bool holds_rows(ir::ValueId id) const { return is_row(id) && has_rows(graph_.at(id)); }
 
   // First extent a multiple of the symbol, which is in no other.
   bool has_rows(const ir::Value& value) const {
@@ -294,7 +312,8 @@ class RowCheck {
   bool check_node(const ir::Node& node) {
     const std::vector<ir::ValueId> arguments = values_of(node);
     const std::vector<ir::ValueId> results = results_of(node);
-    const bool takes_rows = std::ranges::any_of(arguments, [&](ir::ValueId id) { return is_row(id); });
+    if (is_random(node.target) || writes_input(node, arguments, results)) return false;
+    const bool takes_rows = std::ranges::any_of(arguments, [&](ir::ValueId id) { return is_row(id) || is_number(id); });
     if (!takes_rows && std::ranges::none_of(results, [&](ir::ValueId id) { return mentions_symbol(graph_.at(id)); })) {
       return true;
     }
@@ -315,6 +334,18 @@ class RowCheck {
       if (!has_rows(graph_.at(id))) return false;
     }
     return follows(*rule, node, arguments, results.front());
+  }
+
+  // Results may lie in the memory of arguments unless they are known to be new. A run must not write what the caller
+  // gave: of a padded batch he would not see it, and parts after a failed run would begin with what it wrote.
+  bool writes_input(const ir::Node& node, const std::vector<ir::ValueId>& arguments,
+                    const std::vector<ir::ValueId>& results) {
+    const bool shares = std::ranges::any_of(arguments, [&](ir::ValueId id) { return shared_[ir::index_of(id)]; });
+    const auto rule = find_rule(node.target);
+    const bool fresh = rule && (*rule == Rule::kProduct || *rule == Rule::kBatched || *rule == Rule::kNorm ||
+                                *rule == Rule::kImage || *rule == Rule::kLookup || *rule == Rule::kFilled);
+    for (const ir::ValueId id : results) shared_[ir::index_of(id)] = shares && !fresh;
+    return shares && is_written(node.target);
   }
 
   bool is_number(ir::ValueId id) const { return numbers_[ir::index_of(id)]; }
@@ -373,9 +404,11 @@ class RowCheck {
     if (sizes && rule != Rule::kView && rule != Rule::kFilled) return false;
     switch (rule) {
       case Rule::kPointwise: return all_aligned(arguments, result);
-      case Rule::kAxis: return all_rows(arguments) && avoids_first(node, arguments, result);
+      case Rule::kAxis:
+        return all_rows(arguments) && avoids_first(node, arguments, result) &&
+               std::ranges::all_of(arguments, [&](ir::ValueId id) { return dims(id)[0] == dims(result)[0]; });
       case Rule::kView: return true;
-      case Rule::kFilled: return std::ranges::none_of(arguments, [&](ir::ValueId id) { return is_tensor(id); });
+      case Rule::kFilled: return only_sizes(node);
       case Rule::kPermute: {
         const auto order = read_axes(find_argument(node, "dims"));
         return order && order->front() == 0;
@@ -412,6 +445,17 @@ class RowCheck {
 
   bool all_rows(const std::vector<ir::ValueId>& arguments) const {
     return std::ranges::all_of(arguments, [&](ir::ValueId id) { return is_tensor(id) && is_row(id); });
+  }
+
+  // No tensor, and what depends on the batch is an extent, not a number to fill with.
+  bool only_sizes(const ir::Node& node) const {
+    return std::ranges::all_of(node.arguments, [&](const ir::NamedArgument& argument) {
+      bool fine = true;
+      ir::for_each_value(argument.value, [&](ir::ValueId id) {
+        fine = fine && !is_tensor(id) && (argument.name == "size" || !is_row(id));
+      });
+      return fine;
+    });
   }
 
   // A product of two matrices: rows with one that has none.
@@ -473,6 +517,7 @@ class RowCheck {
   std::string symbol_;
   std::vector<bool> rows_;     // by value: depends on the rows, or is a number that does
   std::vector<bool> numbers_;  // by value: the number of each row
+  std::vector<bool> shared_;   // by value: may lie in the memory of an input
 };
 
 Status refuse(std::string reason) { return {StatusCode::kUnsupported, std::move(reason)}; }
@@ -510,62 +555,16 @@ Result<BatchRows> find_batch_rows(const ir::Graph& graph) {
     }
   }
   KPT_RETURN_IF_ERROR(rows.check());
+  for (const ir::GraphOutput& output : graph.outputs) {
+    const ir::ValueId* id = output.value.value_id();
+    if (id != nullptr && !rows.holds_rows(*id)) {
+      return refuse(fmt::format("output '{}' does not come from the rows of the inputs", output.name));
+    }
+  }
   const auto range = std::ranges::find(graph.symbols, found.symbol, &ir::SymbolRange::name);
   if (range != graph.symbols.end() && range->min) found.least = std::max<std::int64_t>(*range->min, 1);
   if (range != graph.symbols.end() && range->max) found.most = *range->max;
   return found;
-}
-
-std::int64_t next_rows(std::int64_t left, std::int64_t wanted, std::int64_t least) {
-  wanted = std::max(wanted, least);
-  if (left <= wanted) return left;
-  if (left - wanted >= least) return wanted;
-  return left - least >= least ? left - least : left;
-}
-
-Tensor take_rows(const Tensor& tensor, std::int64_t begin, std::int64_t count) {
-  Dims dims = tensor.dims();
-  dims[0] = count;
-  return Tensor::unchecked(tensor.buffer(), tensor.dtype(), dims, tensor.strides(),
-                           tensor.offset() + begin * tensor.strides()[0]);
-}
-
-Result<Tensor> pad_rows(const Tensor& tensor, std::int64_t rows) {
-  const std::int64_t own = tensor.dims()[0];
-  Dims dims = tensor.dims();
-  dims[0] = rows;
-  KPT_ASSIGN_OR_RETURN(const Tensor dense, tensor.contiguous_copy());
-  KPT_ASSIGN_OR_RETURN(Tensor padded, Tensor::empty(tensor.dtype(), dims));
-  const std::size_t row_bytes = dense.bytes() / static_cast<std::size_t>(own);
-  if (row_bytes == 0) return padded;
-  auto* place = static_cast<std::byte*>(padded.data());
-  std::memcpy(place, dense.data(), dense.bytes());
-  const std::byte* last = place + dense.bytes() - row_bytes;
-  for (std::int64_t row = own; row < rows; ++row) {
-    std::memcpy(place + static_cast<std::size_t>(row) * row_bytes, last, row_bytes);
-  }
-  return padded;
-}
-
-Result<Tensor> join_rows(std::span<const Tensor> parts) {
-  const auto fails = [] { return Status(StatusCode::kInvalidArgument, "parts of a batch do not fit together"); };
-  if (parts.empty() || parts[0].dims().empty()) return fails();
-  Dims dims = parts[0].dims();
-  dims[0] = 0;
-  for (const Tensor& part : parts) {
-    if (part.dims().size() != dims.size() || part.dtype() != parts[0].dtype() || !part.is_contiguous() ||
-        part.device() != "cpu" || !std::equal(dims.begin() + 1, dims.end(), part.dims().begin() + 1)) {
-      return fails();
-    }
-    dims[0] += part.dims()[0];
-  }
-  KPT_ASSIGN_OR_RETURN(Tensor joined, Tensor::empty(parts[0].dtype(), dims));
-  auto* place = static_cast<std::byte*>(joined.data());
-  for (const Tensor& part : parts) {
-    if (part.bytes() > 0) std::memcpy(place, part.data(), part.bytes());
-    place += part.bytes();
-  }
-  return joined;
 }
 
 }  // namespace kpt

@@ -1,4 +1,4 @@
-// Whether a model's batch can be run in parts or with further rows behind it, and how it is cut and padded.
+// Whether a model's batch can be run in parts (row_parts.h) or with further rows behind it.
 //
 // The rows come out the same only where none depends on another one. That is read off the graph: every input
 // and output has the same symbol as its first extent and nowhere else, and every node in between is one that is known
@@ -7,13 +7,10 @@
 
 #include <cstdint>
 #include <limits>
-#include <span>
 #include <string>
-#include <vector>
 
 #include "ir/graph.h"
 #include "kpt/status.h"
-#include "kpt/tensor.h"
 
 namespace kpt {
 
@@ -25,21 +22,5 @@ struct BatchRows {
 
 // Fails with kUnsupported and the reason, naming the node that mixes rows.
 Result<BatchRows> find_batch_rows(const ir::Graph& graph);
-
-// How many of `left` rows come next when parts of `wanted` rows are meant to fit: never less than `least`, and never so
-// that fewer than `least` are left over. May be more than `wanted` where that cannot be.
-std::int64_t next_rows(std::int64_t left, std::int64_t wanted, std::int64_t least);
-
-// `count` rows from `begin` on, sharing the memory. They must be there.
-Tensor take_rows(const Tensor& tensor, std::int64_t begin, std::int64_t count);
-
-// With copies of the last row behind it up to `rows`, contiguous in fresh memory: what a model takes it takes again,
-// and nothing but its own rows comes of it. The tensor is on the host and has at least one row and at most `rows`.
-// Fails with kOutOfMemory.
-Result<Tensor> pad_rows(const Tensor& tensor, std::int64_t rows);
-
-// All rows of the parts, in order, in fresh memory. The parts are contiguous, on the host, of one type, and differ in
-// their first extent only. Fails with kInvalidArgument otherwise, and with kOutOfMemory.
-Result<Tensor> join_rows(std::span<const Tensor> parts);
 
 }  // namespace kpt

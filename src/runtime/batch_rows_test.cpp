@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "ir/text.h"
+#include "runtime/row_parts.h"
 
 namespace kpt {
 namespace {
@@ -68,6 +69,41 @@ y: bool[s0, s1] = aten.index.Tensor(self=%mask, indices=[%numbers])
 output %y "out"
 )"),
               HasSubstr("'numbers'"));
+}
+
+TEST(BatchRows, TheSizeOfTheBatchIsNoNumberToComputeWith) {
+  const std::string start = "input x: float32[s0, 8]\nsize: int(s0) = aten.sym_size.int(self=%x, dim=0)\n";
+  const auto with = [&](const std::string& nodes) { return reason(start + nodes + "output %y \"out\"\n"); };
+  EXPECT_EQ(with("f: float32[s0, 8] = aten.full.default(size=[%size, 8], fill_value=2.0)\n"
+                 "y: float32[s0, 8] = aten.div.Tensor(self=%x, other=%f)\n"),
+            "rows of s0");
+  EXPECT_THAT(with("f: float32[s0, 8] = aten.full.default(size=[%size, 8], fill_value=%size)\n"
+                   "y: float32[s0, 8] = aten.div.Tensor(self=%x, other=%f)\n"),
+              HasSubstr("'f'"));
+  EXPECT_THAT(with("y: int64[s0] = aten.arange.default(end=%size)\n"), HasSubstr("'out'"));
+  EXPECT_THAT(with("r: float32[8] = aten.rand.default(size=[8])\n"
+                   "y: float32[s0, 8] = aten.add.Tensor(self=%x, other=%r)\n"),
+              HasSubstr("'r'"));
+}
+
+TEST(BatchRows, InputsMustNotBeWritten) {
+  const std::string input = "input x: float32[s0, 8]\n";
+  const auto with = [&](const std::string& nodes) { return reason(input + nodes + "output %y \"out\"\n"); };
+  EXPECT_THAT(with("y: float32[s0, 8] = aten.add_.Tensor(self=%x, other=1.0)\n"), HasSubstr("'y'"));
+  EXPECT_THAT(with("v: float32[s0, 2, 4] = aten.view.default(self=%x, size=[-1, 2, 4])\n"
+                   "p: float32[s0, 2, 4] = aten.relu_.default(self=%v)\n"
+                   "y: float32[s0, 2, 4] = aten.cos.default(self=%p)\n"),
+              HasSubstr("'p'"));
+  EXPECT_EQ(with("n: float32[s0, 8] = aten.layer_norm.default(input=%x, normalized_shape=[8])\n"
+                 "y: float32[s0, 8] = aten.relu_.default(self=%n)\n"),
+            "rows of s0");
+}
+
+TEST(BatchRows, RowsOfOneTensorAreNotRowsOfAnother) {
+  EXPECT_THAT(reason("input x: float32[s0, 8]\ninput i: int64[s0, 3]\n"
+                     "v: float32[s0 * 2, 4] = aten.view.default(self=%x, size=[-1, 4])\n"
+                     "y: float32[s0, 3] = aten.gather.default(self=%v, dim=1, index=%i)\noutput %y \"out\"\n"),
+              HasSubstr("'y'"));
 }
 
 TEST(BatchRows, PaddingAndDropoutAreLookedInto) {

@@ -3,8 +3,16 @@
 #include <algorithm>
 
 #include "memory/shape_buckets.h"
+#include "runtime/row_parts.h"
 
 namespace kpt::detail {
+namespace {
+
+std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+}  // namespace
 
 BatchedRuns::BatchedRuns(Executable& executable, Device& device, const ir::Graph& graph, const BatchPolicy& policy)
     : executable_(executable), device_(device), policy_(policy) {
@@ -13,7 +21,11 @@ BatchedRuns::BatchedRuns(Executable& executable, Device& device, const ir::Graph
   outputs_ = static_cast<std::size_t>(std::ranges::count_if(graph.outputs, [](const ir::GraphOutput& output) {
     return output.kind == ir::OutputKind::kUser && output.value.value_id() != nullptr;
   }));
-  if (auto batch = find_batch_rows(graph); batch.ok()) batch_ = std::move(batch).value();
+  auto batch = find_batch_rows(graph);
+  if (!batch.ok()) return;
+  batch_ = std::move(batch).value();
+  multiple_ = executable.row_multiple();
+  batch_->least = round_up(batch_->least, multiple_);
 }
 
 Status BatchedRuns::run(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
@@ -27,8 +39,8 @@ Status BatchedRuns::run(RunContext& context, std::span<const Tensor> inputs, std
     if (status.code() != StatusCode::kOutOfMemory) return status;
   }
   Status status = executable_.run(context, inputs, outputs);
-  if (status.code() != StatusCode::kOutOfMemory || !policy_.split) return status;
-  if (next_rows(rows, (rows + 1) / 2, batch_->least) >= rows) return status;
+  if (status.code() != StatusCode::kOutOfMemory || !policy_.split || rows % multiple_ != 0) return status;
+  if (next_rows(rows, half(rows), batch_->least) >= rows) return status;
   return run_parts(context, inputs, outputs, report);
 }
 
@@ -38,8 +50,12 @@ std::int64_t BatchedRuns::choose_rows(const RunContext& context, std::span<const
   // Rows of what lies in a device's memory are neither added nor, without addresses, left out here.
   const bool on_host = std::ranges::all_of(inputs, [](const Tensor& input) { return input.device() == "cpu"; });
   const bool can_cut = !context.outputs_on_device || device_.target().capabilities().raw_pointers;
-  return on_host && can_cut ? find_bucket(rows, batch_->most) : rows;
+  if (!on_host || !can_cut) return rows;
+  const std::int64_t wanted = round_up(find_bucket(rows, batch_->most), multiple_);
+  return wanted <= batch_->most ? wanted : rows;
 }
+
+std::int64_t BatchedRuns::half(std::int64_t rows) const { return round_up((rows + 1) / 2, multiple_); }
 
 Status BatchedRuns::run_padded(RunContext& context, std::span<const Tensor> inputs, std::int64_t rows,
                                std::vector<Tensor>& outputs) const {
@@ -69,7 +85,7 @@ Status BatchedRuns::run_parts(RunContext& context, std::span<const Tensor> input
   RunContext part_context = context;
   part_context.outputs_on_device = false;
   const std::int64_t rows = inputs[0].dims()[0];
-  std::int64_t wanted = (rows + 1) / 2;
+  std::int64_t wanted = half(rows);
   std::int64_t most = 0;
   std::vector<std::vector<Tensor>> parts(outputs_);
   std::int64_t done = 0;
@@ -80,7 +96,7 @@ Status BatchedRuns::run_parts(RunContext& context, std::span<const Tensor> input
     for (const Tensor& input : on_host) part.push_back(take_rows(input, done, next));
     const Status status = run_part(part_context, part, parts);
     if (status.code() == StatusCode::kOutOfMemory && next > batch_->least && next > 1) {
-      const std::int64_t smaller = std::max((next + 1) / 2, batch_->least);
+      const std::int64_t smaller = std::max(half(next), batch_->least);
       if (next_rows(rows - done, smaller, batch_->least) < next) {
         wanted = smaller;
         continue;

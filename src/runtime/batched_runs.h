@@ -30,6 +30,7 @@ class BatchedRuns {
  private:
   // With what number of rows a batch is to be run.
   std::int64_t choose_rows(const RunContext& context, std::span<const Tensor> inputs) const;
+  std::int64_t half(std::int64_t rows) const;
   Status run_padded(RunContext& context, std::span<const Tensor> inputs, std::int64_t rows,
                     std::vector<Tensor>& outputs) const;
   Status run_parts(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
@@ -41,6 +42,7 @@ class BatchedRuns {
   BatchPolicy policy_;
   std::size_t outputs_ = 0;
   std::optional<BatchRows> batch_;  // nothing: all runs are whole
+  std::int64_t multiple_ = 1;       // Executable::row_multiple()
 };
 
 }  // namespace kpt::detail

@@ -15,6 +15,7 @@ constexpr double kBf16Factor = 3;
 constexpr double kLeastCosine = 0.99;
 constexpr double kLengthSlack = 0.1;
 constexpr std::int64_t kFewElements = 64;
+constexpr double kFewFactor = 3;
 
 // Root mean square over the finite elements.
 struct Sizes {
@@ -131,23 +132,31 @@ Result<Tensor> take_last(const Tensor& tensor, std::size_t axis) {
   return view.contiguous_copy();
 }
 
-// The elements of one output on all draws, in a row.
-Result<Tensor> join_elements(const std::vector<std::vector<NamedTensor>>& first,
-                             const std::vector<std::vector<NamedTensor>>& second, std::size_t index) {
-  std::vector<std::byte> bytes;
-  std::int64_t count = 0;
-  const DType dtype = first.front()[index].tensor.dtype();
-  for (const auto* part : {&first, &second}) {
-    for (const std::vector<NamedTensor>& outputs : *part) {
-      KPT_ASSIGN_OR_RETURN(const Tensor dense, outputs[index].tensor.contiguous_copy());
-      if (dense.dtype() != dtype) return Status(StatusCode::kInternal, "an output changes its type between draws");
-      const auto* from = static_cast<const std::byte*>(dense.data());
-      bytes.insert(bytes.end(), from, from + dense.bytes());
-      count += dense.element_count();
+// Root mean square errors against fp64 over several draws. Each draw counts in units of its own fp64 values, so that
+// one of large numbers does not hide another.
+class JoinedError {
+ public:
+  Status add(const Tensor& value, const Tensor& reference) {
+    KPT_ASSIGN_OR_RETURN(const Tensor wide, promote_to_fp64(value));
+    KPT_ASSIGN_OR_RETURN(const Tensor dense, wide.contiguous_copy());
+    KPT_ASSIGN_OR_RETURN(const Tensor exact, reference.contiguous_copy());
+    KPT_ASSIGN_OR_RETURN(const Sizes sizes, measure(reference, reference));
+    const double unit = sizes.reference > 0 ? sizes.reference : 1;
+    const auto x = dense.elements<double>();
+    const auto r = exact.elements<double>();
+    for (std::size_t index = 0; index < x.size() && index < r.size(); ++index) {
+      if (!std::isfinite(x[index]) || !std::isfinite(r[index])) continue;
+      sum_ += (x[index] - r[index]) / unit * ((x[index] - r[index]) / unit);
+      ++count_;
     }
+    return {};
   }
-  return Tensor::from_bytes(dtype, {{count}}, bytes);
-}
+  double root() const { return count_ > 0 ? std::sqrt(sum_ / static_cast<double>(count_)) : 0; }
+
+ private:
+  double sum_ = 0;
+  std::size_t count_ = 0;
+};
 
 const Tensor* find_tensor(const std::vector<NamedTensor>& tensors, const std::string& name) {
   const auto found = std::ranges::find(tensors, name, &NamedTensor::name);
@@ -362,38 +371,54 @@ Status Gate::look_again(ModelRun& candidate, Outputs given, GateReport& report) 
     if (!of_errors || !has_few_elements(index)) return {};  // refused whatever the others show
     unlucky.insert(index);
   }
-  if (unlucky.empty() || further_ == nullptr) return {};
-  const auto made = further_->get();
-  if (!made.ok()) {
-    report.notes.push_back(fmt::format("no further draws could be made: {}", made.status().message()));
-    return {};
+  if (unlucky.empty() || further_ == nullptr || options_.level == Level::kAggressive) return {};
+  const auto keep = [&](const Status& status) {
+    report.notes.push_back(fmt::format("no further draws could be made: {}", status.message()));
+    return Status();
+  };
+  const auto further = further_->get();
+  if (!further.ok()) return keep(further.status());
+  auto more = run_each(candidate, (*further)->draws);
+  if (!more.ok()) return keep(more.status());
+  for (std::size_t draw = 0; draw < more->size(); ++draw) {
+    given.push_back(match_outputs((*more)[draw], (*further)->plain[draw]));
   }
-  const HeldRuns* const further = *made;
-  for (std::size_t draw = 0; draw < further->draws.size(); ++draw) {
-    KPT_ASSIGN_OR_RETURN(const std::vector<NamedTensor> outputs, candidate.run(further->draws[draw].inputs));
-    given.push_back(match_outputs(outputs, further->plain[draw]));
-  }
-  const bool bf16 = !runs_.bf16.empty();
-  const Outputs& further_bf16 = further->bf16.empty() ? further->plain : further->bf16;
   for (const std::size_t index : unlucky) {
-    KPT_ASSIGN_OR_RETURN(const Tensor all, join_elements(given, {}, index));
-    KPT_ASSIGN_OR_RETURN(const Tensor all_plain, join_elements(runs_.plain, further->plain, index));
-    KPT_ASSIGN_OR_RETURN(const Tensor all_reference, join_elements(runs_.reference, further->reference, index));
-    std::optional<Tensor> all_bf16;
-    if (bf16) {
-      KPT_ASSIGN_OR_RETURN(all_bf16, join_elements(runs_.bf16, further_bf16, index));
-    }
-    OutputVerdict verdict = judge_tensor(all, all_plain, all_reference, all_bf16 ? &*all_bf16 : nullptr);
-    verdict.draws_together = given.size();
+    KPT_ASSIGN_OR_RETURN(const std::string refusal, judge_together(given, **further, index));
     for (std::size_t row = index; row < report.outputs.size(); row += runs_.plain.front().size()) {
       OutputVerdict& alone = report.outputs[row];
       if (alone.passed) continue;
-      verdict.output = alone.output;
-      verdict.draw = alone.draw;
-      alone = verdict;
+      alone.draws_together = given.size();
+      alone.passed = refusal.empty();
+      alone.reason = refusal;
     }
   }
   return {};
+}
+
+Result<std::string> Gate::judge_together(const Outputs& given, const HeldRuns& further, std::size_t index) const {
+  JoinedError candidate;
+  JoinedError plain;
+  JoinedError bf16;
+  const bool same_bf16 = further.bf16.empty();  // the plain run itself, or none
+  for (std::size_t draw = 0; draw < given.size(); ++draw) {
+    const bool first = draw < runs_.draws.size();
+    const HeldRuns& runs = first ? runs_ : further;
+    const std::size_t place = first ? draw : draw - runs_.draws.size();
+    const Tensor& value = given[draw][index].tensor;
+    const Tensor& own = runs.plain[place][index].tensor;
+    const Tensor& reference = runs.reference[place][index].tensor;
+    if (!value.defined() || !(value.dims() == own.dims())) return std::string("it has another form on a further draw");
+    KPT_ASSIGN_OR_RETURN(const Comparison kinds, compare_kinds(value, own, reference));
+    if (!kinds.passed) return kinds.reason;
+    KPT_RETURN_IF_ERROR(candidate.add(value, reference));
+    KPT_RETURN_IF_ERROR(plain.add(own, reference));
+    if (!runs_.bf16.empty()) KPT_RETURN_IF_ERROR(bf16.add(same_bf16 ? own : runs.bf16[place][index].tensor, reference));
+  }
+  const double allowed = kFewFactor * std::max(plain.root(), bf16.root());
+  if (candidate.root() <= allowed) return std::string();
+  return fmt::format("over {} draws the relative error against fp64 is {:.3g}, allowed is {:.3g}", given.size(),
+                     candidate.root(), allowed);
 }
 
 Result<GateReport> Gate::judge(ModelRun& candidate) const {

@@ -14,9 +14,9 @@
 // all.
 //
 // An output of fewer than 64 elements says little: the plain run's error may be small there by luck, and a right
-// candidate then looks wrong. Where such outputs alone fail by the size of their error, the same rule is asked of their
-// elements on these and 16 further draws together, and that decides. (Not for models that write buffers, nor where the
-// user gives the inputs.)
+// candidate then looks wrong. Where such outputs alone fail by the size of their error, they are run on 16 further
+// draws, and it decides whether over all draws together the candidate's relative error is at most 3 × the plain run's
+// (balanced: or the bf16 run's). Not at aggressive, for models that write buffers, nor where the user gives the inputs.
 #pragma once
 
 #include <memory>
@@ -121,6 +121,8 @@ class Gate {
   bool has_few_elements(std::size_t index) const;
   // Judges outputs of a few elements that failed on more draws; `given` is what the candidate gave on the first ones.
   Status look_again(ModelRun& candidate, Outputs given, GateReport& report) const;
+  // Why one output is refused over the first and the further draws together; empty when it passes.
+  Result<std::string> judge_together(const Outputs& given, const HeldRuns& further, std::size_t index) const;
 
   GateOptions options_;
   PlacedDevice device_;

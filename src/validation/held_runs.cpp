@@ -58,10 +58,9 @@ FurtherRuns::FurtherRuns(const ImportedModel& model, const DrawOptions& options,
 
 Result<const HeldRuns*> FurtherRuns::get() {
   const std::scoped_lock lock(mutex_);
-  if (!runs_) {
-    KPT_ASSIGN_OR_RETURN(runs_, make());
-  }
-  return &*runs_;
+  if (!runs_) runs_.emplace(make());
+  if (!runs_->ok()) return runs_->status();
+  return &runs_->value();
 }
 
 Result<HeldRuns> FurtherRuns::make() const {

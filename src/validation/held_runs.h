@@ -49,7 +49,7 @@ class FurtherRuns {
   PlacedDevice cpu_;
   std::optional<Bf16Way> bf16_;
   std::mutex mutex_;
-  std::optional<HeldRuns> runs_;
+  std::optional<Result<HeldRuns>> runs_;  // also a failure: it would not end otherwise
 };
 
 }  // namespace kpt

@@ -61,7 +61,7 @@ Result<ValidateReport> validate_model(const ImportedModel& model, const std::vec
     }
     const Gate& gate = gates.at(contender.level);
     KPT_ASSIGN_OR_RETURN(const PlacedDevice device, find_runnable_device(contender.device, context));
-    KPT_ASSIGN_OR_RETURN(ModelRun run, ModelRun::load(contender.model, device));
+    KPT_ASSIGN_OR_RETURN(ModelRun run, ModelRun::load(contender.model, device, contender.program));
     ContenderResult result;
     result.label = contender.label;
     result.device = run.loaded().executable().device();

@@ -20,6 +20,7 @@ struct Contender {
   std::string device;  // "cpu"
   ImportedModel model;
   Level level = Level::kConservative;  // whose rule it must meet
+  std::string program = {};            // stored beside the model, to be run instead of compiling
 };
 
 struct ValidateOptions {

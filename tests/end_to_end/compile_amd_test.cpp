@@ -141,11 +141,16 @@ TEST_F(CompileForAmd, AMistakeInAKernelIsNamedByLineAndText) {
          "esac\nexec "
       << compiler_ << " \"$@\"\n";
   std::filesystem::permissions(script, std::filesystem::perms::owner_all);
-  const ProgramRun refused = run({"compile", golden("tied"), "--target", "amd:gfx942"},
+  const ProgramRun refused = run({"compile", golden("tied"), "--target", "amd:gfx942", "--json"},
                                  {"PATH=" + folder_.path().string() + ":/usr/bin:/bin", "ROCM_PATH="});
   EXPECT_EQ(refused.exit_code, 1);
-  EXPECT_THAT(refused.err, AllOf(HasSubstr(".hip line "), HasSubstr("does not compile for gfx942: expected expression"),
-                                 HasSubstr("kernel_compilation")));
+  const auto error = refused.json().at("error");
+  EXPECT_EQ(error.at("code"), "kernel_compilation");
+  EXPECT_EQ(error.at("vendor"), "amd");
+  EXPECT_THAT(error.at("message").get<std::string>(), HasSubstr("does not compile for gfx942: expected expression"));
+  EXPECT_THAT(error.at("details").at("file").get<std::string>(), HasSubstr(".hip"));
+  EXPECT_EQ(error.at("details").at("line"), "5");
+  EXPECT_EQ(error.at("details").at("text"), "expected expression");
 }
 
 TEST_F(CompileForAmd, TargetsThatAreNoneAreSentences) {

@@ -103,9 +103,11 @@ class TestExecutable final : public Executable {
     return Status(StatusCode::kUnsupported, "the test backend has no states");
   }
   std::vector<NodePlan> plan() const override { return {}; }
+  std::int64_t row_multiple() const override { return memory_.multiple; }
   Status run(RunContext&, std::span<const Tensor> inputs, std::vector<Tensor>& outputs, Event* event) override {
     const std::int64_t rows = inputs[0].dims()[0];
     if (memory_.tried != nullptr) memory_.tried->push_back(rows);
+    if (rows % memory_.multiple != 0) return {StatusCode::kInvalidArgument, "the rows cannot be shared evenly"};
     if (rows > memory_.rows) return {StatusCode::kOutOfMemory, "the test backend has no room for so many rows"};
     const ir::Graph& graph = program_->graph();
     std::map<ir::ValueId, Tensor> values;

@@ -16,6 +16,7 @@ struct TestMemory {
   std::int64_t rows = std::numeric_limits<std::int64_t>::max();
   std::vector<std::int64_t>* tried = nullptr;  // is told the rows of each run
   bool sizes_cost = false;                     // as its target says
+  std::int64_t multiple = 1;                   // runs of other numbers of rows are invalid
 };
 
 std::unique_ptr<Backend> make_test_backend(const TestMemory& memory = {});

@@ -80,8 +80,9 @@ ImportedModel make_row_model() {
 
 struct SplitRun {
   explicit SplitRun(std::int64_t room, bool split = true, ImportedModel imported = make_row_model(),
-                    bool buckets = false)
-      : backend(execution_test::make_test_backend({room, &tried, buckets})), device(*backend->devices().value()[0]) {
+                    bool buckets = false, std::int64_t multiple = 1)
+      : backend(execution_test::make_test_backend({room, &tried, buckets, multiple})),
+        device(*backend->devices().value()[0]) {
     model = detail::LoadedModel::load(std::move(imported), *backend, device, nullptr, {split, true}).value();
   }
   Status run(std::int64_t rows) {
@@ -173,6 +174,18 @@ TEST(BatchBuckets, WhatDoesNotFitWithPaddingRunsWithout) {
   ASSERT_TRUE(split.run(5).ok());
   EXPECT_THAT(split.tried, testing::ElementsAre(6, 5, 3, 2));
   EXPECT_EQ(split.report.parts, 2);
+}
+
+TEST(BatchBuckets, DevicesThatShareRowsGetAsManyEach) {
+  SplitRun shared(100, false, make_row_model(), true, 3);
+  ASSERT_TRUE(shared.run(15).ok());
+  ASSERT_TRUE(shared.run(5).ok());
+  EXPECT_THAT(shared.tried, testing::ElementsAre(18, 6)) << "16 cannot be shared by three";
+  SplitRun split(6, true, make_row_model(), false, 3);
+  ASSERT_TRUE(split.run(15).ok());
+  EXPECT_THAT(split.tried, testing::ElementsAre(15, 9, 6, 6, 3));
+  SplitRun uneven(4, true, make_row_model(), false, 3);
+  EXPECT_EQ(uneven.run(5).code(), StatusCode::kInvalidArgument);
 }
 
 TEST(BatchBuckets, TheRangeOfTheSymbolAndTensorsOfTheDeviceAreLeftAsTheyAre) {

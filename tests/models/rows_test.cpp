@@ -18,6 +18,7 @@
 #include "numerics/accuracy.h"
 #include "passes/graph_edit.h"
 #include "runtime/batch_rows.h"
+#include "runtime/row_parts.h"
 #include "validation/held_runs.h"
 
 namespace kpt {
@@ -91,6 +92,7 @@ class ZooRows : public testing::Test {
     const auto plain = ModelRun::load(model, cpu).value().run(draw.inputs).value();
     const auto exact = load_fp64_form(model, cpu).value().run(draw.inputs).value();
 
+    run_parts(model, cpu, draw.inputs, plain, exact);
     std::vector<NamedTensor> inputs = add_poison(model, batch->symbol);
     std::size_t poisoned = inputs.size();
     for (const NamedTensor& input : draw.inputs) {
@@ -107,17 +109,38 @@ class ZooRows : public testing::Test {
     bool arrives = false;
     for (std::size_t index = 0; index < plain.size(); ++index) {
       SCOPED_TRACE(plain[index].name);
-      const Tensor own = take_rows(padded[index].tensor, 0, kRows).contiguous_copy().value();
-      const auto verdict =
-          compare(own, plain[index].tensor, exact[index].tensor, default_tolerance(plain[index].tensor.dtype()));
-      ASSERT_TRUE(verdict.ok()) << verdict.status().message();
-      EXPECT_TRUE(verdict->passed) << verdict->reason;
+      expect_right(take_rows(padded[index].tensor, 0, kRows), plain[index].tensor, exact[index].tensor);
       arrives = arrives || holds_nan(take_rows(padded[index].tensor, kRows, kAll - kRows));
     }
     EXPECT_TRUE(arrives) << "the further rows are not NaN at the end: this test shows nothing";
   }
 
  private:
+  static void expect_right(const Tensor& given, const Tensor& plain, const Tensor& exact) {
+    const auto verdict = compare(given.contiguous_copy().value(), plain, exact, default_tolerance(plain.dtype()));
+    ASSERT_TRUE(verdict.ok()) << verdict.status().message();
+    EXPECT_TRUE(verdict->passed) << verdict->reason;
+  }
+
+  static void run_parts(const ImportedModel& model, const PlacedDevice& cpu, const std::vector<NamedTensor>& inputs,
+                        const std::vector<NamedTensor>& plain, const std::vector<NamedTensor>& exact) {
+    SCOPED_TRACE("in parts");
+    ModelRun run = ModelRun::load(model, cpu).value();
+    std::vector<std::vector<Tensor>> parts(plain.size());
+    for (const auto& [begin, count] : {std::pair<std::int64_t, std::int64_t>(0, 1), {1, kRows - 1}}) {
+      std::vector<NamedTensor> some;
+      for (const NamedTensor& input : inputs) some.push_back({input.name, take_rows(input.tensor, begin, count)});
+      const std::vector<NamedTensor> outputs = run.run(some).value();
+      for (std::size_t index = 0; index < parts.size(); ++index) {
+        parts[index].push_back(outputs[index].tensor.contiguous_copy().value());
+      }
+    }
+    for (std::size_t index = 0; index < parts.size(); ++index) {
+      SCOPED_TRACE(plain[index].name);
+      expect_right(join_rows(parts[index]).value(), plain[index].tensor, exact[index].tensor);
+    }
+  }
+
   static bool holds_nan(const Tensor& rows) {
     if (!is_floating(rows.dtype())) return false;
     const Tensor wide = convert_floating(rows, DType::kFloat64).value();
@@ -126,6 +149,20 @@ class ZooRows : public testing::Test {
 
   std::string path_;
   std::uint64_t seed_;
+};
+
+// Otherwise the others would be skipped and show nothing.
+class ZooProofs : public testing::Test {
+ public:
+  explicit ZooProofs(std::vector<std::string> paths) : paths_(std::move(paths)) {}
+  void TestBody() override {
+    const auto known = std::ranges::count_if(
+        paths_, [](const std::string& path) { return find_batch_rows(import_model(path).value().graph).ok(); });
+    EXPECT_GE(known, 30) << "of " << paths_.size() << " models";
+  }
+
+ private:
+  std::vector<std::string> paths_;
 };
 
 }  // namespace
@@ -142,10 +179,14 @@ int main(int argc, char** argv) {
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
   std::ifstream stream(folder + "/index.json");
   const auto index = kpt::Json::parse(stream);
+  std::vector<std::string> paths;
   for (const auto& entry : index["models"]) {
     const std::string path = folder + "/" + entry["file"].get<std::string>();
+    paths.push_back(path);
     testing::RegisterTest("Rows", entry["name"].get<std::string>().c_str(), nullptr, nullptr, __FILE__, __LINE__,
                           [=]() -> testing::Test* { return new kpt::ZooRows(path, seed); });
   }
+  testing::RegisterTest("Proofs", "OfMostDynamicModels", nullptr, nullptr, __FILE__, __LINE__,
+                        [=]() -> testing::Test* { return new kpt::ZooProofs(paths); });
   return RUN_ALL_TESTS();
 }

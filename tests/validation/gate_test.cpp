@@ -267,7 +267,8 @@ TEST(Gate, AModelThatWritesItsInputsIsJudgedOnWhatWasGiven) {
 TEST(Gate, OutputsOfAFewElementsAreJudgedOverMoreDrawsTogether) {
   const std::string opening =
       "kpt_graph 1\ninput x: float32[256, 256]\nsquare: float32[256, 256] = aten.mul.Tensor(self=%x, other=%x)\n";
-  const std::string closing = "result: float32[] = aten.sub.Scalar(self=%sum, other=65536.0)\noutput %result \"result\"\n";
+  const std::string closing =
+      "result: float32[] = aten.sub.Scalar(self=%sum, other=65536.0)\noutput %result \"result\"\n";
   ImportedModel model;
   model.graph =
       ir::read_graph(opening + "sum: float32[] = aten.sum.dim_IntList(self=%square, dim=[0, 1])\n" + closing).value();
@@ -294,6 +295,27 @@ TEST(Gate, OutputsOfAFewElementsAreJudgedOverMoreDrawsTogether) {
     EXPECT_FALSE(gate.judge(scaled(model, std::nan(""))).value().passed());
   }
   EXPECT_GT(second_looks, 0U) << "no draw was unlucky: this test shows nothing";
+}
+
+// One small number that is lost weighs as much as a large one: the sample of the file has 0.001, other draws about 10.
+TEST(Gate, ADrawOfSmallNumbersIsNotHiddenByOthers) {
+  ImportedModel model;
+  model.graph = ir::read_graph(
+                    "kpt_graph 1\ninput x: float32[4]\nsquare: float32[4] = aten.mul.Tensor(self=%x, other=%x)\n"
+                    "result: float32[4] = aten.add.Tensor(self=%square, other=0.0)\noutput %result \"result\"\n")
+                    .value();
+  const Tensor small = Tensor::empty(DType::kFloat32, Dims{4}).value();
+  for (float& value : small.elements<float>()) value = 0.03F;
+  model.sample_inputs = {{"x", small}};
+  ImportedModel candidate = model;
+  candidate.graph = ir::read_graph(
+                        "kpt_graph 1\ninput x: float32[4]\nsquare: float32[4] = aten.mul.Tensor(self=%x, other=%x)\n"
+                        "result: float32[4] = aten.threshold.default(self=%square, threshold=0.0015, value=0.0)\n"
+                        "output %result \"result\"\n")
+                        .value();
+  const GateReport report = make_gate(model, {}, 3).judge(candidate).value();
+  EXPECT_FALSE(report.passed());
+  EXPECT_EQ(report.worst()[0].draws_together, 18U);
 }
 
 TEST(Gate, IntegersMustBeEqualAtEveryLevel) {

@@ -124,9 +124,11 @@ Status AmdProgram::describe(const AmdArchitecture& architecture, const native::N
   std::uint64_t code_bytes = 0;
   for (const auto& [family, object] : objects_) {
     const auto read = read_code_object(std::as_bytes(std::span(object.code)));
-    if (!read.ok()) return corrupt_program(fmt::format("kernels '{}': {}", family, read.status().message()));
+    if (!read.ok())
+      return corrupt_program(fmt::format("kernels '{}': {}", printable(family, 64), read.status().message()));
     if (read->gfx_target != architecture.gfx_target) {
-      return corrupt_program(fmt::format("kernels '{}' are for {}", family, printable(read->gfx_target, 64)));
+      return corrupt_program(
+          fmt::format("kernels '{}' are for {}", printable(family, 64), printable(read->gfx_target, 64)));
     }
     resources.insert(resources.end(), read->kernels.begin(), read->kernels.end());
     code_bytes += object.code.size();

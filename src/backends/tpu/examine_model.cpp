@@ -217,7 +217,7 @@ std::vector<ModelFinding> examine_model(const ir::Graph& graph, const ir::Bindin
   find_memory(graph, sizes, memory_bytes, findings);
   find_element_types(graph, findings);
   find_waste(graph, sizes, generation, findings);
-  std::ranges::stable_partition(findings, &ModelFinding::refuses);
+  std::stable_partition(findings.begin(), findings.end(), [](const ModelFinding& finding) { return finding.refuses; });
   return findings;
 }
 

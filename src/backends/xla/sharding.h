@@ -36,12 +36,18 @@ class ShardPlan {
   ShardPlan() = default;
   // Fails with kUnsupported for Sharding::kWeights when no weight has an extent that the number divides. Products with
   // weights are taken in pairs: the first is cut along its outputs, the one behind it along its inputs, so that the
-  // devices meet once for both. Buffers that the model writes are never cut.
+  // devices meet once for both. Buffers are never cut; parameters that the model writes are its user's to name.
   static Result<ShardPlan> make(const ir::Graph& graph, std::size_t devices, Sharding sharding);
 
   std::size_t devices() const { return devices_; }
+  // What the rows of a batch must be a multiple of.
+  std::int64_t row_multiple() const { return sharding_ == Sharding::kBatch ? static_cast<std::int64_t>(devices_) : 1; }
   // Of a weight, by its place among the graph's inputs.
   Cut weight(std::size_t input) const { return input < weights_.size() ? weights_[input] : std::nullopt; }
+  // A weight that the model writes: its next value is made whole.
+  void keep_whole(std::size_t input) {
+    if (input < weights_.size()) weights_[input] = std::nullopt;
+  }
   // Fails with kInvalidArgument for a batch that the devices cannot share evenly, and with kUnsupported for a module
   // without a batch.
   Result<ModuleCuts> cut(const ir::Graph& graph, const xla::LoweredModule& module) const;

@@ -130,6 +130,7 @@ Status XlaExecutable::find_written(const Weights& weights) {
     if (!is_weight(input)) continue;
     written_.emplace(input.name, index);
     is_written_[index] = true;
+    shards_.keep_whole(index);
   }
   // What shares memory with a written weight would have to change with it, which separate buffers cannot.
   for (const auto& [name, index] : written_) {
@@ -163,7 +164,7 @@ Status XlaExecutable::upload_weights(const Weights& weights) {
     }
     const Tensor& host = found->second;
     KPT_RETURN_IF_ERROR(check_weight(graph().at(input.value), input, host));
-    const Cut cut = is_written_[i] ? Cut() : shards_.weight(i);
+    const Cut cut = shards_.weight(i);
     const auto same = std::ranges::find_if(known, [&host, &cut](const Known& other) {
       return other.cut == cut && other.host.buffer() == host.buffer() && other.host.offset() == host.offset() &&
              other.host.dtype() == host.dtype() && other.host.dims() == host.dims() &&

@@ -34,6 +34,7 @@ class XlaExecutable final : public Executable {
   bool is_stateful() const override { return !written_.empty(); }
   Result<std::unique_ptr<State>> make_state() const override;
   std::vector<NodePlan> plan() const override;
+  std::int64_t row_multiple() const override { return shards_.row_multiple(); }
   std::string describe_runs() const override { return shards_.describe(); }
   Status run(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs, Event* event) override;
 

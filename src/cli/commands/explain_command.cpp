@@ -232,7 +232,7 @@ std::string render_passes(const OptimizeReport& report) {
 }
 
 // Which kernels were held against each other when the model was optimized.
-std::string render_kernels(const OptimizeReport& report) {
+std::string render_choices(const OptimizeReport& report) {
   std::vector<std::vector<std::string>> rows = {{"operator", "nodes", "kernel", "why"}};
   for (const KernelChoice& choice : report.kernels) {
     const std::string nodes = choice.nodes.size() == 1
@@ -257,7 +257,7 @@ std::string render(const Explanation& explanation) {
   std::string text = render_place(explanation);
   if (explanation.report) text += render_passes(*explanation.report) + "\n";
   if (explanation.report && !explanation.report->kernels.empty()) {
-    text += render_kernels(*explanation.report) + "\n";
+    text += render_choices(*explanation.report) + "\n";
   }
   double all = 0;
   for (const double time : explanation.microseconds) all += std::max(0.0, time);

@@ -148,7 +148,7 @@ Result<Profile> profile(const ProfileArguments& arguments, const BackendContext&
     profile.limits = fmt::format("measured limits of this processor, {} threads", context.threads);
   }
   for (const auto& [name, weight] : opened.model.weights) profile.weight_bytes += weight.bytes();
-  KPT_ASSIGN_OR_RETURN(ModelRun run, ModelRun::load(std::move(opened.model), device));
+  KPT_ASSIGN_OR_RETURN(ModelRun run, ModelRun::load(std::move(opened.model), device, opened.program));
   KPT_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs, run.loaded().order_inputs(opened.inputs));
   KPT_ASSIGN_OR_RETURN(RepeatedRun repeated, RepeatedRun::make(run, inputs));
   const Status reset = device.device->reset_peak_memory();

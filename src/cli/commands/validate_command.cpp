@@ -82,6 +82,7 @@ Result<Contender> open_contender(const std::string& path, const std::string& dev
   contender.level = report ? report->level : Level::kConservative;  // nothing was changed by compiling
   contender.model.graph = target->graph;
   contender.model.weights = target->weights;
+  contender.program = target->program;
   return contender;
 }
 

@@ -191,7 +191,18 @@ std::shared_ptr<NativeExecutable::Shape> NativeExecutable::find_known(const Key&
   return found->second;
 }
 
+// Frames that came to rest since they were given back are as good as new.
+void NativeExecutable::settle(Shape& shape) {
+  std::erase_if(shape.restless, [&shape](std::unique_ptr<Frame>& frame) {
+    if (!frame->stream->synchronize(std::chrono::milliseconds(0)).ok()) return false;
+    frame->kept.clear();
+    if (shape.idle.size() < kIdleFrames) shape.idle.push_back(std::move(frame));
+    return true;
+  });
+}
+
 void NativeExecutable::drop_oldest_shape() {
+  for (const auto& [key, shape] : shapes_) settle(*shape);
   auto oldest = shapes_.end();
   for (auto it = shapes_.begin(); it != shapes_.end(); ++it) {
     // One with a frame that did not come to rest stays.
@@ -220,17 +231,16 @@ Result<std::unique_ptr<NativeExecutable::Frame>> NativeExecutable::make_frame(co
 
 void NativeExecutable::drop_idle_frames() {
   const std::lock_guard lock(mutex_);
-  for (const auto& [key, shape] : shapes_) shape->idle.clear();
+  for (const auto& [key, shape] : shapes_) {
+    settle(*shape);
+    shape->idle.clear();
+  }
 }
 
 Result<std::unique_ptr<NativeExecutable::Frame>> NativeExecutable::take_frame(Shape& shape) {
   {
     const std::lock_guard lock(mutex_);
-    std::erase_if(shape.restless, [&shape](std::unique_ptr<Frame>& frame) {
-      if (!frame->stream->synchronize(std::chrono::milliseconds(0)).ok()) return false;
-      shape.idle.push_back(std::move(frame));
-      return true;
-    });
+    settle(shape);
     if (!shape.idle.empty()) {
       std::unique_ptr<Frame> frame = std::move(shape.idle.back());
       shape.idle.pop_back();

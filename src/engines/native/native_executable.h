@@ -54,7 +54,8 @@ class NativeExecutable final : public Executable {
   // Other shapes are found and run while one is made.
   Result<std::shared_ptr<Shape>> find_shape(std::span<const Tensor> inputs);
   std::shared_ptr<Shape> find_known(const Key& key);
-  void drop_oldest_shape();  // with mutex_ held
+  static void settle(Shape& shape);  // with mutex_ held
+  void drop_oldest_shape();          // likewise
   Result<std::unique_ptr<Frame>> make_frame(const Shape& shape);
   Result<std::unique_ptr<Frame>> take_frame(Shape& shape);
   void give_back(Shape& shape, std::unique_ptr<Frame> frame, bool failed);
