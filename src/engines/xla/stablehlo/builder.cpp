@@ -28,6 +28,7 @@ std::uint16_t float16_bits(float value) {
   const std::uint16_t sign = std::signbit(value) ? 0x8000 : 0;
   if (std::isnan(value)) return 0x7e00;
   const float magnitude = std::fabs(value);
+  if (magnitude == 0) return sign;
   if (magnitude >= 65520.0F) return static_cast<std::uint16_t>(sign | 0x7c00U);
   // Steps of a float16 are 2^-24 below 2^-14; nearbyint rounds ties to even.
   int exponent = 0;

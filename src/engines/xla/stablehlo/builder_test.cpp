@@ -18,6 +18,8 @@ std::string constant_text(const Number& number, DType dtype) {
 }
 
 TEST(Builder, NumbersAreWrittenBitByBit) {
+  EXPECT_THAT(constant_text(0.0, DType::kFloat16), HasSubstr("dense<0x0000> : tensor<f16>"));
+  EXPECT_THAT(constant_text(-0.0, DType::kFloat16), HasSubstr("dense<0x8000> : tensor<f16>"));
   EXPECT_THAT(constant_text(1.5, DType::kFloat32), HasSubstr("dense<0x3FC00000> : tensor<f32>"));
   EXPECT_THAT(constant_text(1.5, DType::kFloat64), HasSubstr("dense<0x3FF8000000000000> : tensor<f64>"));
   EXPECT_THAT(constant_text(-std::numeric_limits<double>::infinity(), DType::kBFloat16), HasSubstr("dense<0xFF80>"));
