@@ -31,10 +31,11 @@ class SharedWork {
       }
     }
     if (waiting.valid()) return waiting.get();
-    Result<Value> made = Status(StatusCode::kOutOfMemory, "there is no memory left for it");
+    Result<Value> made = Status(StatusCode::kInternal, "not made");
     try {
       made = make();
-    } catch (const std::bad_alloc&) {  // those who wait must hear of it
+    } catch (const std::bad_alloc&) {
+      made = Status(StatusCode::kOutOfMemory, "there is no memory left for it");  // those who wait must hear of it
     } catch (...) {
       forget(key);
       promise.set_exception(std::current_exception());

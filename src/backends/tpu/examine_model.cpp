@@ -140,7 +140,8 @@ std::vector<Product> find_products(const ir::Graph& graph, const ir::Node& node,
 
 double used_part(const Product& product, std::int64_t unit) {
   const auto filled = [unit](std::int64_t extent) {
-    return static_cast<double>(extent) / static_cast<double>((extent + unit - 1) / unit * unit);
+    const std::int64_t whole = (extent + unit - 1) / unit * unit;
+    return static_cast<double>(extent) / static_cast<double>(whole);
   };
   return product.inner < 1 || product.columns < 1 ? 1 : filled(product.inner) * filled(product.columns);
 }
