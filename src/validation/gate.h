@@ -15,8 +15,9 @@
 //
 // An output of fewer than 64 elements says little: the plain run's error may be small there by luck, and a right
 // candidate then looks wrong. Where such outputs alone fail by the size of their error, they are run on 16 further
-// draws, and it decides whether over all draws together the candidate's relative error is at most 3 × the plain run's
-// (balanced: or the bf16 run's). Not at aggressive, for models that write buffers, nor where the user gives the inputs.
+// draws, and it decides whether over all draws together the candidate's error is at most 3 × the plain run's (balanced:
+// or the bf16 run's), and on none of them more than that and a tenth of fp64's root mean square there. Not at
+// aggressive, for models that write buffers, nor where the user gives the inputs.
 #pragma once
 
 #include <memory>
