@@ -143,10 +143,10 @@ Status check_batch(ModelRun& run, const Draw& draw, const Batch& batch, const st
 }  // namespace
 
 Result<Determinism> check_determinism(const ImportedModel& model, const Draw& draw, const BackendContext& context,
-                                      const std::string& device) {
+                                      const std::string& device, std::string_view stored_program) {
   Determinism result;
   KPT_ASSIGN_OR_RETURN(const PlacedDevice placed, find_runnable_device(device, context));
-  KPT_ASSIGN_OR_RETURN(ModelRun run, ModelRun::load(model, placed));
+  KPT_ASSIGN_OR_RETURN(ModelRun run, ModelRun::load(model, placed, stored_program));
   KPT_ASSIGN_OR_RETURN(const std::vector<NamedTensor> outputs, run.run(draw.inputs));
   KPT_RETURN_IF_ERROR(run.reset());
   KPT_ASSIGN_OR_RETURN(const std::vector<NamedTensor> again, run.run(draw.inputs));
@@ -160,13 +160,13 @@ Result<Determinism> check_determinism(const ImportedModel& model, const Draw& dr
   result.threads_text = fmt::format("{} and {} threads", context.threads, other.threads);
   {
     KPT_ASSIGN_OR_RETURN(const PlacedDevice second, find_runnable_device(device, other));
-    KPT_ASSIGN_OR_RETURN(ModelRun run_other, ModelRun::load(model, second));
+    KPT_ASSIGN_OR_RETURN(ModelRun run_other, ModelRun::load(model, second, stored_program));
     KPT_ASSIGN_OR_RETURN(const std::vector<NamedTensor> with_other, run_other.run(draw.inputs));
     result.threads = difference(outputs, with_other);
   }
   // Opening an engine sets the threads of the process: back to what the caller chose.
   KPT_ASSIGN_OR_RETURN(const PlacedDevice restored, find_runnable_device(device, context));
-  KPT_RETURN_IF_ERROR(ModelRun::load(model, restored).status());
+  KPT_RETURN_IF_ERROR(ModelRun::load(model, restored, stored_program).status());
   return result;
 }
 

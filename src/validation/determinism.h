@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "device/backend_context.h"
 #include "validation/draws.h"
@@ -25,7 +26,8 @@ struct Determinism {
 
 // `draw` with a batch of two or more, if the model takes one. Changes the process's number of threads while it works
 // and sets it back to that of `context`.
+// `stored_program`: as for ModelRun::load().
 Result<Determinism> check_determinism(const ImportedModel& model, const Draw& draw, const BackendContext& context,
-                                      const std::string& device);
+                                      const std::string& device, std::string_view stored_program = {});
 
 }  // namespace kpt

@@ -121,6 +121,9 @@ TEST_F(CompileForAmd, ExplainShowsWhatTheKernelsTake) {
   const ProgramRun shown = run({"explain", golden("tied"), "--target", "amd:gfx942"});
   EXPECT_THAT(shown.out, AllOf(HasSubstr("compiled here"), HasSubstr("VGPRs"), HasSubstr("waves per SIMD")));
   EXPECT_THAT(run({"explain", file, "--target", "amd:gfx90a"}).err, HasSubstr("holds nothing for amd:gfx90a"));
+  for (const char* flag : {"--runs=3", "--size=s0=2", "--times"}) {
+    EXPECT_EQ(run({"explain", file, "--target", "amd:gfx942", flag}).exit_code, 2) << flag << " says nothing there";
+  }
   const auto on_device =
       run({"explain", file, "--device", "amd:0", "--json"}, machine_with("gfx942", "/nowhere")).json();
   EXPECT_EQ(on_device.at("kernels"), json.at("figures").at("kernels"));

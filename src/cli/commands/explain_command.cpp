@@ -292,14 +292,12 @@ void add_explain_command(CLI::App& app, CommandContext& context) {
   auto arguments = std::make_shared<ExplainArguments>();
   command->add_option("MODEL", arguments->model, "a .kpt or .pt2 file")->required();
   CLI::Option* device = command->add_option("--device", arguments->device, "where it runs")->capture_default_str();
-  command
-      ->add_option("--target", arguments->target,
-                   "instead: hardware that is not here, such as amd:gfx942; nothing is run, kernels and what they take")
-      ->excludes(device);
-  command->add_option("--runs", arguments->runs, "how often to time the nodes; the least time is shown")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command->add_option("--size", arguments->sizes, "the size of a symbol of generated inputs, e.g. s0=4");
+  CLI::Option* runs =
+      command->add_option("--runs", arguments->runs, "how often to time the nodes; the least time is shown")
+          ->check(CLI::PositiveNumber)
+          ->capture_default_str();
+  CLI::Option* sizes =
+      command->add_option("--size", arguments->sizes, "the size of a symbol of generated inputs, e.g. s0=4");
   CLI::Option* times = command->add_flag(
       "--times", arguments->times,
       "only the longest nodes: median times, and which share of the measured limits of this processor they reach");
@@ -307,6 +305,13 @@ void add_explain_command(CLI::App& app, CommandContext& context) {
       ->needs(times)
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  command
+      ->add_option("--target", arguments->target,
+                   "instead: hardware that is not here, such as amd:gfx942; nothing is run, kernels and what they take")
+      ->excludes(device)
+      ->excludes(runs)
+      ->excludes(sizes)
+      ->excludes(times);
   command->callback([&context, arguments] {
     const Result<Config> config = context.load_config();
     if (!config.ok()) return context.fail(config.status());
