@@ -56,6 +56,11 @@ function(kpt_test program)
     target_link_libraries(${program} PRIVATE ${target})
   endforeach()
   target_compile_definitions(${program} PRIVATE KPT_SOURCE_DIR="${PROJECT_SOURCE_DIR}" KPT_BUILD_DIR="${CMAKE_BINARY_DIR}")
+  # Optimizing the tests themselves, and counting for fuzzers which of their branches were taken, was half of the time of
+  # a sanitized build (51 s instead of 15 s for one joined source).
+  if(NOT KPT_SANITIZE STREQUAL "none")
+    target_compile_options(${program} PRIVATE -O0 $<$<BOOL:${KPT_FUZZERS}>:-fno-sanitize=fuzzer-no-link>)
+  endif()
   # Looking for leaks at the end of a process takes seconds (4 s with g++ 12 on aarch64): one process for all cases.
   if(NOT KPT_SANITIZE STREQUAL "none")
     add_test(NAME ${program} COMMAND ${program})
@@ -64,7 +69,8 @@ function(kpt_test program)
   endif()
   # PRE_TEST: cases are listed when ctest runs, not during the build, so that a sanitizer's start-up cost and a program
   # that needs a sibling still being built do not break the build.
-  gtest_discover_tests(${program} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120
+  # Values of parameters are no names: GoogleTest prints some as bytes with addresses in them.
+  gtest_discover_tests(${program} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 NO_PRETTY_VALUES
     PROPERTIES TIMEOUT 300 LABELS "${ARG_LABELS}")
 endfunction()
 
@@ -93,4 +99,11 @@ function(kpt_fuzzer program)
   add_test(NAME fuzz.${program}
     COMMAND "${PROJECT_SOURCE_DIR}/tools/run_fuzzer.sh" "$<TARGET_FILE:${program}>" "${ARG_SEEDS}")
   set_tests_properties(fuzz.${program} PROPERTIES LABELS fuzz TIMEOUT 3600)
+endfunction()
+
+# kpt_two_cores(<test>…): tests that compute with threads: two of them, and ctest counts as many. With a thread for each
+# core, several such tests on a large machine would wait for each other most of the time.
+function(kpt_two_cores)
+  set_property(TEST ${ARGN} PROPERTY PROCESSORS 2)
+  set_property(TEST ${ARGN} APPEND PROPERTY ENVIRONMENT OMP_NUM_THREADS=2)
 endfunction()
