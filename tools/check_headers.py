@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from source_files import ROOT, list_files, usable_cores
+from source_files import ROOT, list_files, sources_of, usable_cores
 
 # What a folder's headers expect of the file that includes them.
 EXPECTED = {"src/kernels/cpu": ["-DKPT_SIMD=header_check"]}  # the namespace of one instruction set
@@ -38,9 +38,10 @@ def flags_by_folder(build):
     """For each source folder the command of the file that sees most include folders."""
     folders = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
-        if not entry["file"].startswith(f"{ROOT}/"):
+        sources = sources_of(entry["file"])
+        if not sources:
             continue
-        folder = str(Path(entry["file"]).parent.relative_to(ROOT))
+        folder = str(Path(sources[0]).parent)
         command = compile_command(entry)
         if len(command) > len(folders.get(folder, [])):
             folders[folder] = command

@@ -1,6 +1,7 @@
 """The files of the tree, for the checks beside this one."""
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -19,3 +20,15 @@ def list_files(*suffixes):
 
 def usable_cores():
     return len(os.sched_getaffinity(0))
+
+
+def sources_of(path):
+    """The files, from the root, that an entry of compile_commands.json compiles: itself, or those that CMake joined into it.
+    None for files of others."""
+    path = Path(path)
+    if path.is_relative_to(ROOT / "build"):
+        if path.parent.name != "Unity":
+            return []
+        names = re.findall(r'^#include "([^"]+)"', path.read_text(), re.MULTILINE)
+        return [str(Path(name).relative_to(ROOT)) for name in names if not Path(name).is_relative_to(ROOT / "build")]
+    return [str(path.relative_to(ROOT))] if path.is_relative_to(ROOT) else []
