@@ -35,10 +35,11 @@ struct Capabilities {
   bool raw_pointers = false;  // tensors have addresses the host (cpu) or kernels can use
   bool streams = false;       // work is queued; Event::wait() is not a formality
   bool graph_capture = false;
-  bool dynamic_shapes = false;         // one Executable serves all shapes its symbols allow
-  bool sizes_cost = false;             // each new value of a symbol costs a compile or a capture
-  bool whole_graph_only = false;       // cannot take a part of a graph beside another backend
-  bool product_takes_residual = true;  // adding one behind a product costs no pass of its own over memory
+  bool dynamic_shapes = false;             // one Executable serves all shapes its symbols allow
+  bool sizes_cost = false;                 // each new value of a symbol costs a compile or a capture
+  bool whole_graph_only = false;           // cannot take a part of a graph beside another backend
+  bool product_takes_residual = true;      // adding one behind a product costs no pass of its own over memory
+  bool products_give_either_type = false;  // kpt.linear takes and gives float32 or bfloat16, whatever the other is
   std::size_t alignment_bytes = 64;
   std::vector<DType> dtypes;               // it can compute in
   std::vector<DType> matrix_dtypes;        // products of matrices in these are faster than in float32

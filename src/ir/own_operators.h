@@ -3,14 +3,15 @@
 //
 //   kpt.linear.default(input, weight, bias, residual, activation) -> result
 //     activation(input · weightᵀ + bias + residual). input [..., K]; weight [N, K] float32 or bfloat16: products in the
-//     weight's type, sums in float32; bias [N] or None; residual of the result's shape or None.
+//     weight's type, sums in float32; bias [N] or None; residual of the result's shape or None. The result is of the
+//     input's type; with a bfloat16 weight some targets give float32 or bfloat16, as recorded, for an input of either.
 //   kpt.linear_int8.default(input, weight, scale, bias, residual, activation) -> result
 //     weight int8 [N, K], scale float32 [N] (per row of the weight, symmetric); every row of the input is quantized
 //     when it comes, symmetric, to its own greatest magnitude. Sums in int32.
 //   kpt.linear_fp8.default(input, weight, scale, bias, residual, activation) -> result
 //     weight float8_e4m3fn [N, K], N and K multiples of 16, scale float32 [N]: real value = stored number · scale.
 //     Every row of the input is rounded to float8_e4m3fn when it comes, with a scale of its own that maps its greatest
-//     magnitude to 448.
+//     magnitude to 448. The result is of the recorded type, float32 or bfloat16.
 //   kpt.linear_int4.default(input, weight, scale, bias, residual, activation, group) -> result
 //     weight uint8 [N, K/2]: element 2j in the low four bits, value - 8; scale float32 [N, K/group]. Products in
 //     float32.

@@ -15,6 +15,7 @@ inline Capabilities full_capabilities() {
   Capabilities capabilities;
   capabilities.raw_pointers = true;
   capabilities.dynamic_shapes = true;
+  capabilities.products_give_either_type = true;
   capabilities.dtypes = {DType::kFloat32, DType::kBFloat16};
   capabilities.matrix_dtypes = {DType::kBFloat16, DType::kInt8};
   for (const ir::OwnOperator& own : ir::own_operators()) capabilities.own_operators.emplace_back(own.target);

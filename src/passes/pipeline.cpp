@@ -15,6 +15,7 @@
 #include "passes/fuse_rotary.h"
 #include "passes/last_token_logits.h"
 #include "passes/merge_linear.h"
+#include "passes/narrow_results.h"
 #include "passes/quantize_weights.h"
 #include "passes/recognize_activations.h"
 #include "passes/remove_dead_code.h"
@@ -53,6 +54,8 @@ constexpr PipelineRow kRows[] = {
      Accuracy::kInt8},
     {&kQuantizeInt8, at(Level::kAggressive), "before bfloat16, which takes what is left", Accuracy::kInt8},
     {&kAssignBf16, at(Level::kBalanced) | at(Level::kAggressive), "after all fusions: it changes nodes of ours only",
+     Accuracy::kBfloat16},
+    {&kNarrowResults, at(Level::kBalanced) | at(Level::kAggressive), "after the products have their types",
      Accuracy::kBfloat16},
     {&kCommonSubexpressions, kEvery, "again: fused nodes share masks and views", Accuracy::kExact},
     {&kRemoveDeadCode, kEvery, "last: fusion leaves views and copies behind that do nothing any more",

@@ -136,6 +136,49 @@ TEST(Nvidia, Fp8ProductsAreWhatTheyMean) {
   }
 }
 
+// Inputs and results of both types around a weight of bfloat16, as narrow_results makes them.
+TEST(Nvidia, ProductsTakeAndGiveEitherType) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  constexpr std::int64_t kRows = 9;
+  constexpr std::int64_t kOuter = 40;
+  constexpr std::int64_t kInner = 72;
+  for (const auto& [from, to] : {std::pair(DType::kFloat32, DType::kBFloat16), {DType::kBFloat16, DType::kFloat32}}) {
+    for (const std::string activation : {"none", "relu", "gelu", "gelu_tanh"}) {
+      SCOPED_TRACE(testing::Message() << to_string(from) << " to " << to_string(to) << ", " << activation);
+      GraphBuilder builder(seed);
+      const auto input = builder.input("input", from, {kRows, kInner});
+      const auto weight = builder.weight("weight", DType::kBFloat16, {kOuter, kInner});
+      const auto bias = builder.weight("bias", to, {kOuter});
+      builder.output(builder.node(
+          "kpt.linear.default",
+          {{"input", input}, {"weight", weight}, {"bias", bias}, {"residual", {}}, {"activation", {activation}}},
+          {{to, {kRows, kOuter}}})[0]);
+      const std::vector<double> weights = read_as_double(builder.model.weights.at("weight")).value();
+      const std::vector<double> biases = read_as_double(builder.model.weights.at("bias")).value();
+      const std::vector<Tensor> inputs = builder.draw_inputs();
+      const std::vector<double> given = read_as_double(inputs[0]).value();
+      const auto model = load_here(std::move(builder.model));
+      const std::vector<double> found = read_as_double(run_once(model->executable(), inputs)[0]).value();
+      for (std::size_t at = 0; at < found.size(); ++at) {
+        double sum = biases[at % kOuter];
+        double magnitude = std::abs(sum);
+        for (std::size_t k = 0; k < kInner; ++k) {
+          const double product = given[at / kOuter * kInner + k] * weights[at % kOuter * kInner + k];
+          sum += product;
+          magnitude += std::abs(product);
+        }
+        double wanted = sum;
+        if (activation == "relu") wanted = std::max(sum, 0.0);
+        if (activation.starts_with("gelu")) wanted = 0.5 * sum * std::erfc(-sum / std::sqrt(2.0));
+        const double slack = from == DType::kFloat32 ? magnitude / 256 : magnitude * 1e-5;  // the input is rounded
+        const double curve = activation == "gelu_tanh" ? 1e-3 : 0;                          // the other GELU
+        ASSERT_NEAR(found[at], wanted, slack + curve + (to == DType::kBFloat16 ? std::abs(wanted) / 128 : 0)) << at;
+      }
+    }
+  }
+}
+
 TEST(Nvidia, EightThreadsGiveTheBitsOfOne) {
   const auto seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);

@@ -63,7 +63,7 @@ TEST_P(PassNumbers, AnswersStayTheSame) {
   for (std::uint64_t draw = 0; draw < 3; ++draw) {
     inputs.push_back(generate_inputs(before.graph, {seed + draw, {}, {}}).value());
   }
-  const bool coarse = name == "assign_bf16" || name.starts_with("quantize");
+  const bool coarse = name == "assign_bf16" || name == "narrow_results" || name.starts_with("quantize");
   pass_runs::expect_same_answers(cpu, before, after, inputs, DType::kFloat32, coarse ? 0.98 : 1,
                                  name == "quantize_int4" ? 0.5 : 0);  // of a few numbers near 1, four bits leave this
 }

@@ -78,7 +78,31 @@ class Writer {
   }
 
   ir::ValueId write_product(const ir::Node& node) {
-    const ir::TensorType type = edit_.type(result_at(node, 0));
+    const ir::TensorType given = edit_.type(result_at(node, 0));
+    const ir::ValueId input = value_argument(node, "input");
+    // Products that take one type and give another compute in float32.
+    if (edit_.type(input).dtype != given.dtype) {
+      ir::Node wide = node;
+      for (ir::NamedArgument& argument : wide.arguments) {
+        const ir::ValueId* id = argument.value.value_id();
+        if (id != nullptr && argument.name != "weight" && argument.name != "scale")
+          argument.value = {cast(*id, DType::kFloat32)};
+      }
+      ir::TensorType type = given;
+      type.dtype = DType::kFloat32;
+      return cast(write_product(wide, type), given.dtype);
+    }
+    return write_product(node, given);
+  }
+
+  ir::ValueId cast(ir::ValueId id, DType dtype) {
+    ir::TensorType type = edit_.type(id);
+    if (type.dtype == dtype) return id;
+    type.dtype = dtype;
+    return call("aten.to.dtype", {{"self", {id}}, {"dtype", {dtype}}}, type);
+  }
+
+  ir::ValueId write_product(const ir::Node& node, const ir::TensorType& type) {
     const ir::ValueId input = value_argument(node, "input");
     const ir::ValueId weight = plain_weight(node, edit_.type(input).dtype);
     const ir::Argument bias = value_or_none(value_argument(node, "bias"));

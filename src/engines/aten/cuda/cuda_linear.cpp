@@ -16,6 +16,7 @@ class LinearNode final : public OwnNode {
   struct Form {
     DType input = DType::kFloat32;
     DType weight = DType::kFloat32;
+    DType result = DType::kFloat32;
     bool has_bias = false;
     bool bias_in_product = false;  // of the product's type, so that cuBLAS can add it
     bool has_residual = false;
@@ -26,6 +27,7 @@ class LinearNode final : public OwnNode {
 
   std::string describe() const override {
     std::string text = fmt::format("cuBLAS product of {}", to_string(form_.weight));
+    if (form_.weight != form_.result) text += fmt::format(" to {}", to_string(form_.result));
     if (ends_in_product()) {
       if (form_.has_bias) text += ", bias in its epilogue";
       if (form_.activation != ir::Activation::kNone) {
@@ -67,10 +69,10 @@ class LinearNode final : public OwnNode {
       }
       return;
     }
-    if (form_.weight == form_.input) {
+    if (form_.weight == form_.result) {
       at::mm_out(flat, input, factor);
     } else {
-      flat.copy_(at::mm(input, factor, flat.scalar_type()));  // sums leave the product unrounded
+      at::mm_out(flat, input, factor, flat.scalar_type());  // sums leave the product unrounded
     }
     finish_product(result, bias, residual, form_.activation);
   }
@@ -78,7 +80,7 @@ class LinearNode final : public OwnNode {
  private:
   // Whether cuBLAS does all of it. Its GELU is the one by tanh, good to 16-bit types only: 2e-6 of GPT-2's logits.
   bool ends_in_product() const {
-    if (form_.has_residual || form_.weight != form_.input) return false;
+    if (form_.has_residual || form_.weight != form_.result) return false;
     if (!form_.has_bias) return form_.activation == ir::Activation::kNone;
     return form_.bias_in_product &&
            (form_.activation == ir::Activation::kNone || form_.activation == ir::Activation::kRelu ||
@@ -101,8 +103,11 @@ Result<std::unique_ptr<OwnNode>> bind_cuda_linear(const OwnBinding& binding) {
     return binding.refuse(kWeight, "is float32 with an input of bfloat16");
   }
   KPT_RETURN_IF_ERROR(binding.check_optional_tensor(kBias, {DType::kFloat32, DType::kBFloat16}, 1, 1));
-  KPT_RETURN_IF_ERROR(binding.check_optional_tensor(kResidual, {input.dtype}, input.dims.size(), input.dims.size()));
-  KPT_RETURN_IF_ERROR(binding.check_result(0, input.dtype, input.dims.size()));
+  // A product of bfloat16 numbers is written as either type.
+  form.result = form.weight == DType::kBFloat16 ? binding.result_type(0).dtype : input.dtype;
+  if (form.result != DType::kFloat32 && form.result != DType::kBFloat16) form.result = input.dtype;
+  KPT_RETURN_IF_ERROR(binding.check_optional_tensor(kResidual, {form.result}, input.dims.size(), input.dims.size()));
+  KPT_RETURN_IF_ERROR(binding.check_result(0, form.result, input.dims.size()));
   KPT_ASSIGN_OR_RETURN(form.activation, binding.activation(kActivation));
   form.has_bias = !binding.is_none(kBias);
   form.bias_in_product = form.has_bias && binding.find_type(kBias)->dtype == form.weight;

@@ -15,10 +15,11 @@ enum Position : std::size_t { kInput, kWeight, kScale, kBias, kResidual, kActiva
 
 class LinearFp8Node final : public OwnNode {
  public:
-  LinearFp8Node(DType dtype, ir::Activation activation) : dtype_(dtype), activation_(activation) {}
+  LinearFp8Node(DType input, DType result, ir::Activation activation)
+      : input_(input), result_(result), activation_(activation) {}
 
   std::string describe() const override {
-    return fmt::format("quantize_rows of {}, then libtorch's FP8 product with scales per row", to_string(dtype_));
+    return fmt::format("quantize_rows of {}, then libtorch's FP8 product with scales per row", to_string(input_));
   }
 
   void run(OwnCall& call) const override {
@@ -45,7 +46,7 @@ class LinearFp8Node final : public OwnNode {
     const at::Tensor small = at::empty({rows.rows, inner}, weight.options());
     const at::Tensor row_scale = at::empty({rows.rows, 1}, scale.options());
     gpu::QuantizeRowsCall quantize;
-    quantize.from = dtype_;
+    quantize.from = input_;
     quantize.to = DType::kFloat8E4M3FN;
     quantize.input = rows.data();
     quantize.output = small.mutable_data_ptr();
@@ -56,14 +57,15 @@ class LinearFp8Node final : public OwnNode {
     launch(gpu::plan_quantize_rows(quantize, device_shape()));
     at::Tensor product = at::_scaled_mm(small, weight.t(), row_scale, scale.view({1, outer}), {}, {}, at::kBFloat16,
                                         /*use_fast_accum=*/true);
-    if (dtype_ != DType::kBFloat16) product = product.to(input.scalar_type());
+    if (result_ != DType::kBFloat16) product = product.to(at::kFloat);
     product = product.view(sizes);
     finish_product(product, bias, residual, activation_);
     call.adopt(0, product, sizes);
   }
 
  private:
-  DType dtype_;
+  DType input_;
+  DType result_;
   ir::Activation activation_;
 };
 
@@ -75,10 +77,11 @@ Result<std::unique_ptr<OwnNode>> bind_cuda_linear_fp8(const OwnBinding& binding)
   KPT_RETURN_IF_ERROR(binding.check_tensor(kWeight, {DType::kFloat8E4M3FN}, 2, 2));
   KPT_RETURN_IF_ERROR(binding.check_tensor(kScale, {DType::kFloat32}, 1, 1));
   KPT_RETURN_IF_ERROR(binding.check_optional_tensor(kBias, {DType::kFloat32, DType::kBFloat16}, 1, 1));
-  KPT_RETURN_IF_ERROR(binding.check_optional_tensor(kResidual, {input.dtype}, input.dims.size(), input.dims.size()));
-  KPT_RETURN_IF_ERROR(binding.check_result(0, input.dtype, input.dims.size()));
+  const DType result = binding.result_type(0).dtype == DType::kFloat32 ? DType::kFloat32 : DType::kBFloat16;
+  KPT_RETURN_IF_ERROR(binding.check_optional_tensor(kResidual, {result}, input.dims.size(), input.dims.size()));
+  KPT_RETURN_IF_ERROR(binding.check_result(0, result, input.dims.size()));
   KPT_ASSIGN_OR_RETURN(const ir::Activation activation, binding.activation(kActivation));
-  return std::unique_ptr<OwnNode>(std::make_unique<LinearFp8Node>(input.dtype, activation));
+  return std::unique_ptr<OwnNode>(std::make_unique<LinearFp8Node>(input.dtype, result, activation));
 }
 
 }  // namespace kpt::aten
