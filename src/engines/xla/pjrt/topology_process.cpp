@@ -1,13 +1,9 @@
 #include "engines/xla/pjrt/topology_process.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -20,6 +16,7 @@
 #include "base/sha256.h"
 #include "base/text.h"
 #include "device/machine_architecture.h"
+#include "engines/xla/pjrt/compile_lock.h"
 #include "engines/xla/pjrt/exchange_folder.h"
 
 namespace kpt::pjrt {
@@ -40,38 +37,6 @@ constexpr std::size_t kMaxMessageBytes = 2000;
 Status failure(StatusCode code, std::string message) { return {code, std::move(message), Vendor::kTpu}; }
 
 double seconds(milliseconds time) { return static_cast<double>(time.count()) / 1000.0; }
-
-// Held by one compile at a time; goes with the process that holds it.
-class CompileLock {
- public:
-  static Result<CompileLock> take(const fs::path& path, Clock::time_point deadline) {
-    const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0) return file_failure("cannot open", path, errno);
-    CompileLock lock(fd);
-    while (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
-      if (errno != EWOULDBLOCK && errno != EINTR) return file_failure("cannot lock", path, errno);
-      if (Clock::now() >= deadline) {
-        return failure(StatusCode::kCompilationTimeout,
-                       fmt::format("another compile for a TPU is running and did not end in time ({} is locked); wait "
-                                   "for it, or raise the option tpu.compile_timeout_ms",
-                                   path.string()));
-      }
-      std::this_thread::sleep_for(milliseconds(20));
-    }
-    return lock;
-  }
-  CompileLock(CompileLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  CompileLock& operator=(CompileLock&&) = delete;
-  CompileLock(const CompileLock&) = delete;
-  CompileLock& operator=(const CompileLock&) = delete;
-  ~CompileLock() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-
- private:
-  explicit CompileLock(int fd) : fd_(fd) {}
-  int fd_;
-};
 
 std::string find_in_path(std::string_view program, const Environment& environment) {
   const std::string folders = environment.find("PATH").value_or("/usr/bin:/bin");

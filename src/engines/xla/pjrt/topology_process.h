@@ -38,7 +38,7 @@ struct TopologyProgram {
 Result<TopologyProgram> compile_topology_in_child(const TopologyRequest& request, const TopologyLimits& limits,
                                                   const Environment& environment, const SystemFiles& files);
 
-// The file that a running compile with this plugin holds locked.
+// The file that a running compile with this plugin holds locked; gone when it ends.
 std::filesystem::path topology_lock_path(const std::string& library);
 
 // The Debian package that brings what is missing for compiling with this plugin here; empty when nothing is. For the

@@ -125,6 +125,7 @@ TEST(TopologyProcess, OneCompileAtATime) {
   ASSERT_EQ(::flock(fd, LOCK_UN), 0);
   EXPECT_TRUE(compile_with_fake("").ok());
   ::close(fd);
+  EXPECT_FALSE(std::filesystem::exists(topology_lock_path(fake_library())));
 }
 
 TEST(TopologyProcess, AnswersThatCannotBeReadAreNone) {
