@@ -1,7 +1,8 @@
 """Draws one random graph step by step, running each step at once on the data of all cases, in eager and in fp64.
 
 A step that fails, overflows, or is so badly conditioned that eager itself is far from fp64 is thrown away and another
-one drawn, so every graph that is kept has references that can be compared.
+one drawn, so every graph that is kept has references that can be compared. Eager may also be near by luck: what tells
+is a second fp64 run in which every result is off by as much as another correct implementation may be.
 """
 
 import math
@@ -17,6 +18,11 @@ CLASSES = ["exact", "fp64", "fp32", "fp16", "bf16"]
 CLASS_OF = {torch.float64: 1, torch.float32: 2, torch.float16: 3, torch.bfloat16: 4}
 # A step is kept while eager is this near to fp64: a good part of the tolerance is left for others.
 CONDITION = [0.0, 1e-9, 1e-5, 4e-4, 6e-3]
+# Rounding of a function in one implementation and another, relative: 16-bit results are computed in float32.
+ROUNDING = {torch.float64: 2 * torch.finfo(torch.float64).eps}
+ROUNDING.update(dict.fromkeys((torch.float32, torch.float16, torch.bfloat16), 2 * torch.finfo(torch.float32).eps))
+# (relative, absolute) of each class, as the C++ tests compare.
+TOLERANCE = [(0.0, 0.0), (1e-7, 1e-7), (1.3e-6, 1e-5), (1e-3, 1e-5), (1.6e-2, 1e-5)]
 INPUTS = 24  # as GraphModule.forward takes
 LARGEST = {True: 1e4, False: 1 << 20}
 INPUT_TYPES = [torch.float32] * 10 + [torch.float64, torch.bfloat16, torch.bfloat16, torch.float16, torch.int64,
@@ -26,8 +32,9 @@ INPUT_TYPES = [torch.float32] * 10 + [torch.float64, torch.bfloat16, torch.bfloa
 class Value:
     """A tensor of the graph, with its data for every case."""
 
-    def __init__(self, tensors, doubles, rank_of_class):
+    def __init__(self, tensors, doubles, rank_of_class, rounded=None):
         self.tensors, self.doubles, self.tolerance = tensors, doubles, rank_of_class
+        self.rounded = rounded or doubles  # the fp64 run with roundings
         self.dtype = tensors[0].dtype
         self.shape = tuple(tensors[0].shape)
         self.rank = len(self.shape)
@@ -289,14 +296,31 @@ def evaluate(kind, operands, function):
         return None
     doubles = [as_tuple(run_in_double(function, [operand.doubles[case] for operand in operands]))
                for case in range(len(eager))]
+    rounded = doubles
+    if not all(operand.exact for operand in operands):
+        rounded = [as_tuple(run_in_double(function, [operand.rounded[case] for operand in operands]))
+                   for case in range(len(eager))]
     results = []
     for k in range(len(eager[0])):
-        tensors, wide = [case[k] for case in eager], [case[k] for case in doubles]
+        tensors, wide, moved = ([case[k] for case in run] for run in (eager, doubles, rounded))
         rank = rank_result(kind, operands, tensors)
-        if rank is None or not usable(tensors, wide, rank):
+        if rank is None or not usable(tensors, wide, rank) or not is_stable(wide, moved, rank):
             return None
-        results.append(Value(tensors, wide, rank))
+        rounded_results = [add_rounding(value, tensors[0].dtype) for value in moved] if rank else wide
+        results.append(Value(tensors, wide, rank, rounded_results))
     return results
+
+
+def is_stable(wide, moved, rank):
+    """Whether results that two correct implementations may give would pass as equal."""
+    relative, absolute = TOLERANCE[rank]
+    return rank == 0 or all(torch.allclose(there, here, rtol=relative, atol=absolute, equal_nan=True)
+                            for here, there in zip(wide, moved))
+
+
+def add_rounding(value, dtype):
+    signs = torch.randint(0, 2, value.shape, generator=torch.Generator().manual_seed(value.numel())) * 2 - 1
+    return value * (1 + signs * ROUNDING[dtype])
 
 
 def run_in_double(function, tensors):

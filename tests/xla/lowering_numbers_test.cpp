@@ -1,6 +1,5 @@
 // Every family of the lowering with random sizes (0, 1 and odd ones among them) and types, on XLA's CPU plugin, held
 // against libtorch and its fp64 run by the accuracy rule; integers and truth values must be equal.
-#include <bit>
 #include <cmath>
 #include <map>
 #include <random>
@@ -10,51 +9,13 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "api/backend_list.h"
-#include "api/model_loading.h"
 #include "graph_run.h"
 #include "ir/text.h"
-#include "kpt/model.h"
 #include "lowering_cases.h"
-#include "numerics/accuracy.h"
-#include "passes/promote_to_fp64.h"
-#include "runtime/loaded_model.h"
-#include "validation/reference.h"
-#include "written_out.h"
+#include "numbers_check.h"
 
 namespace kpt {
 namespace {
-
-PlacedDevice cpu() {
-  const Environment environment = Environment::from_process();
-  const auto context = make_backend_context(load_config({}, environment).value(), environment).value();
-  return find_runnable_device("cpu", context).value();
-}
-
-Tensor draw(DType dtype, const std::vector<std::int64_t>& dims, std::mt19937_64& random) {
-  Tensor wide = Tensor::empty(DType::kFloat32, dims).value();
-  std::normal_distribution<float> normal(0, 2);
-  for (float& element : wide.elements<float>()) element = normal(random);
-  if (dtype == DType::kFloat32) return wide;
-  const Tensor tensor = Tensor::empty(dtype, dims).value();
-  const auto source = wide.elements<float>();
-  for (std::size_t index = 0; index < source.size(); ++index) {
-    const auto whole = static_cast<std::int64_t>(std::floor(source[index] * 2));
-    switch (dtype) {
-      case DType::kBool: tensor.elements<bool>()[index] = whole > 0; break;
-      case DType::kUInt8: tensor.elements<std::uint8_t>()[index] = static_cast<std::uint8_t>(whole); break;
-      case DType::kInt32: tensor.elements<std::int32_t>()[index] = static_cast<std::int32_t>(whole); break;
-      case DType::kInt64: tensor.elements<std::int64_t>()[index] = whole; break;
-      case DType::kFloat64: tensor.elements<double>()[index] = static_cast<double>(source[index]); break;
-      case DType::kBFloat16:
-        tensor.elements<std::uint16_t>()[index] =
-            static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(source[index]) >> 16U);
-        break;
-      default: ADD_FAILURE() << "no inputs of type " << to_string(dtype);
-    }
-  }
-  return tensor;
-}
 
 std::string fill_in(const char* text, std::mt19937_64& random) {
   const auto pick = [&](std::vector<std::int64_t> choices) { return choices[random() % choices.size()]; };
@@ -64,66 +25,27 @@ std::string fill_in(const char* text, std::mt19937_64& random) {
                      fmt::arg("t", types[random() % 4]));
 }
 
-class LoweringNumbers : public testing::TestWithParam<xla_test::LoweringCase> {
+class LoweringNumbers : public ::testing::TestWithParam<xla_test::LoweringCase> {
  protected:
   static xla_test::ModuleRunner* runner() {
     static const auto opened = xla_test::ModuleRunner::open();
     return opened.ok() ? opened->get() : nullptr;
-  }
-
-  void run(const std::string& text, std::mt19937_64& random) {
-    SCOPED_TRACE(text);
-    const auto graph = ir::read_graph(text);
-    ASSERT_TRUE(graph.ok()) << graph.status().message();
-    ImportedModel model;
-    model.graph = *graph;
-    std::vector<NamedTensor> given;
-    std::map<std::string, Tensor> inputs;
-    for (const ir::GraphInput& input : graph->inputs) {
-      const ir::TensorType& type = graph->at(input.value).tensor;
-      std::vector<std::int64_t> dims;
-      for (const ir::Expr& extent : type.dims) dims.push_back(*extent.constant());
-      const Tensor tensor = draw(type.dtype, dims, random);
-      given.push_back({input.name, tensor});
-      inputs.emplace(input.name, tensor.contiguous_copy().value());
-    }
-    const PlacedDevice placed = cpu();
-    ImportedModel plain = model;
-    pass_runs::write_out_own_operators(plain);
-    auto reference = Reference::load(plain, *placed.backend, *placed.device);
-    ASSERT_TRUE(reference.ok()) << reference.status().message();
-    const auto exact = reference->run(given);
-    ASSERT_TRUE(exact.ok()) << exact.status().message();
-    auto loaded = detail::LoadedModel::load(plain, *placed.backend, *placed.device);
-    ASSERT_TRUE(loaded.ok()) << loaded.status().message();
-    auto session = detail::start_session(*loaded);
-    ASSERT_TRUE(session.ok()) << session.status().message();
-    const auto expected = session->run(given);
-    ASSERT_TRUE(expected.ok()) << expected.status().message();
-    xla_test::GraphRun graph_run(*runner(), model.graph, model.weights);
-    const auto actual = graph_run.run(inputs);
-    ASSERT_TRUE(actual.ok()) << actual.status().message();
-    ASSERT_EQ(actual->size(), expected->size());
-    for (std::size_t index = 0; index < actual->size(); ++index) {
-      const NamedTensor& output = (*actual)[index];
-      const Tensor& baseline = (*expected)[index].tensor;
-      const Tensor wide = *promote_to_fp64((*exact)[index].tensor);
-      const auto verdict = compare(output.tensor, baseline, wide, default_tolerance(baseline.dtype()));
-      ASSERT_TRUE(verdict.ok()) << output.name << ": " << verdict.status().message();
-      EXPECT_TRUE(verdict->passed) << output.name << ": " << verdict->reason;
-    }
   }
 };
 
 TEST_P(LoweringNumbers, AgreeWithLibtorch) {
   if (runner() == nullptr) GTEST_SKIP() << "XLA's CPU plugin cannot be used here; CMake's output says why";
   const auto seed = std::random_device{}();
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  SCOPED_TRACE(::testing::Message() << "seed " << seed);
   std::mt19937_64 random(seed);
-  for (int round = 0; round < 5 && !HasFailure(); ++round) run(fill_in(GetParam().text, random), random);
+  for (int round = 0; round < 5 && !HasFailure(); ++round) {
+    const std::string text = fill_in(GetParam().text, random);
+    SCOPED_TRACE(text);
+    xla_test::check_numbers(*runner(), text, random);
+  }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, LoweringNumbers, testing::ValuesIn(xla_test::kLoweringCases),
+INSTANTIATE_TEST_SUITE_P(Families, LoweringNumbers, ::testing::ValuesIn(xla_test::kLoweringCases),
                          [](const auto& family) { return std::string(family.param.name); });
 
 // PyTorch raises for these; a compiled program shows NaN instead of another row.
