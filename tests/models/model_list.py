@@ -102,7 +102,7 @@ def text_model(name, model_class, config, sequence, longest, **options):
 def image_model(name, model_class, config, side, attempts=(("batch",),), sides=()):
     def build(dtype, seed):
         return from_config(model_class, config, dtype, seed)
-    shapes = [(2, side, side), (1, side, side), (3, side, side)] + list(sides)
+    shapes = [(2, side, side), (1, side, side), (5, side, side)] + list(sides)
     return Model(name, build, image_inputs(), {"batch": 2, "height": side, "width": side},
                  axes={"pixel_values": ("batch", None, "height", "width")},
                  ranges={"batch": (1, 64), "height": (side, 8 * side), "width": (side, 8 * side)},
