@@ -27,32 +27,35 @@ bool is_at(const std::filesystem::path& path, int fd) {
          open_file.st_dev == named_file.st_dev && open_file.st_ino == named_file.st_ino;
 }
 
-Result<Attempt> try_lock(const std::filesystem::path& path, int fd) {
-  if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return is_at(path, fd) ? Attempt::kTaken : Attempt::kReplaced;
-  if (errno != EWOULDBLOCK && errno != EINTR) return file_failure("cannot lock", path, errno);
-  return Attempt::kBusy;
+Result<Attempt> wait_for_lock(const std::filesystem::path& path, int fd,
+                              std::chrono::steady_clock::time_point deadline) {
+  while (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return file_failure("cannot lock", path, errno);
+    if (std::chrono::steady_clock::now() >= deadline) return Attempt::kBusy;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return is_at(path, fd) ? Attempt::kTaken : Attempt::kReplaced;
 }
 
 }  // namespace
 
 Result<CompileLock> CompileLock::take(const std::filesystem::path& path,
                                       std::chrono::steady_clock::time_point deadline) {
+  Result<Attempt> attempt = Attempt::kReplaced;
   while (true) {
     const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0) return file_failure("cannot open", path, errno);
-    const auto attempt = try_lock(path, fd);
+    attempt = wait_for_lock(path, fd, deadline);
     if (attempt.ok() && *attempt == Attempt::kTaken) return CompileLock(path, fd);
     ::close(fd);
-    KPT_RETURN_IF_ERROR(attempt.status());
-    if (std::chrono::steady_clock::now() >= deadline) {
-      return Status(StatusCode::kCompilationTimeout,
-                    fmt::format("another compile for a TPU is running and did not end in time ({} is locked); wait "
-                                "for it, or raise the option tpu.compile_timeout_ms",
-                                path.string()),
-                    Vendor::kTpu);
-    }
-    if (*attempt == Attempt::kBusy) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    if (!attempt.ok() || *attempt == Attempt::kBusy) break;
   }
+  KPT_RETURN_IF_ERROR(attempt.status());
+  return Status(StatusCode::kCompilationTimeout,
+                fmt::format("another compile for a TPU is running and did not end in time ({} is locked); wait for it, "
+                            "or raise the option tpu.compile_timeout_ms",
+                            path.string()),
+                Vendor::kTpu);
 }
 
 CompileLock::CompileLock(std::filesystem::path path, int fd) : path_(std::move(path)), fd_(fd) {}

@@ -4,10 +4,14 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -126,6 +130,36 @@ TEST(TopologyProcess, OneCompileAtATime) {
   EXPECT_TRUE(compile_with_fake("").ok());
   ::close(fd);
   EXPECT_FALSE(std::filesystem::exists(topology_lock_path(fake_library())));
+}
+
+bool is_compiler_running() {
+  std::error_code error;
+  for (const auto& process : std::filesystem::directory_iterator("/proc", error)) {
+    std::ifstream stream(process.path() / "cmdline", std::ios::binary);
+    const std::string line((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
+    if (line.find(fake_library()) != std::string::npos) return true;
+  }
+  return false;
+}
+
+bool wait_for_compiler(bool running) {
+  for (int i = 0; i < 500 && is_compiler_running() != running; ++i) std::this_thread::sleep_for(20ms);
+  return is_compiler_running() == running;
+}
+
+TEST(TopologyProcess, TheCompilerEndsWithTheProcessThatStartedIt) {
+  fake_library();
+  const pid_t parent = ::fork();
+  if (parent == 0) {
+    static_cast<void>(compile_with_fake("hang PJRT_Compile"));
+    ::_exit(0);
+  }
+  ASSERT_GT(parent, 0);
+  EXPECT_TRUE(wait_for_compiler(true));
+  ::kill(parent, SIGKILL);
+  ::waitpid(parent, nullptr, 0);
+  EXPECT_TRUE(wait_for_compiler(false));
+  EXPECT_TRUE(compile_with_fake("").ok());
 }
 
 TEST(TopologyProcess, AnswersThatCannotBeReadAreNone) {
