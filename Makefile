@@ -104,6 +104,12 @@ tpu-aot: | build ## compile models for TPUs that are not here, with Google's com
 	  (cd $$folder && ls $(subst ',,$(addsuffix .pt2,$(subst ',,$(TPU_AOT_MODELS))))) | sed "s|^|$$folder/|" | \
 	  xargs tools/tpu_aot.sh $(BUILD)
 
+.PHONY: tpu-check
+tpu-check: | build ## every lowering in one module, compiled for v5e and v6e by Google's compiler
+	@tools/tpu_aot.sh setup >/dev/null
+	$(call configure_and_build,cpu-release,-DKPT_TORCH=ON,kpt_every_lowering_test)
+	@tools/tpu_check.sh $(BUILD)
+
 # What `make bench` compares with PyTorch eager; BENCH_SIZE=small for the sizes of the tests.
 BENCH_SIZE ?= full
 BENCH_MODELS ?= 'bert_fp32_static' 'gpt2_fp32_static' 'vit_fp32_static' 'resnet50_fp32_static' 'minilm_fp32_*'

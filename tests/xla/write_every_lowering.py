@@ -15,7 +15,7 @@ import blas_setting  # noqa: E402, F401  before torch
 
 import torch  # noqa: E402
 
-F32, BF16, I64 = torch.float32, torch.bfloat16, torch.int64
+F32, BF16, I32, I64 = torch.float32, torch.bfloat16, torch.int32, torch.int64
 
 
 class Tensor:
@@ -103,15 +103,17 @@ class Inputs:
         self.volume, self.half = g.input("volume", [1, 2, 4, 4, 4]), g.input("half", [4, 6], BF16)
         self.n, self.m, self.places = g.input("n", [4, 6], I64), g.input("m", [4, 6], I64), g.input("places", [3], I64)
         self.b, self.c = g.input("b", [4, 6], torch.bool), g.input("c", [4, 6], torch.bool)
+        # For divisions: TPUs have no int64, and their compiler writes out each such division at great length.
+        self.short, self.divisor = g.input("short", [4, 6], I32), g.input("divisor", [4, 6], I32)
         # In the domains of functions, and in the ranges of indices.
         self.magnitude = g.run("aten.abs.default", self=self.x)
         self.positive = g.run("aten.add.Scalar", self=self.magnitude, other=0.5)
         self.above = g.run("aten.add.Scalar", self=self.positive, other=1)
         self.soft = g.run("aten.tanh.default", self=self.x)
         self.unit = g.run("aten.mul.Scalar", self=self.soft, other=0.9)
-        self.rest = g.run("aten.remainder.Scalar", self=self.n, other=4)
-        self.odd = g.run("aten.bitwise_or.Scalar", self=self.m, other=1)
-        self.some = g.run("aten.remainder.Scalar", self=self.places, other=4)  # rows of x, maybe twice
+        self.rest = g.run("aten.bitwise_and.Scalar", self=self.n, other=3)
+        self.odd = g.run("aten.bitwise_or.Scalar", self=self.divisor, other=1)
+        self.some = g.run("aten.bitwise_and.Scalar", self=self.places, other=3)  # rows of x, maybe twice
         self.each = g.run("aten.arange.start_step", start=0, end=4, step=2)  # rows of x, each once
 
 
@@ -131,13 +133,14 @@ def elementwise(g, i):
         g.run(f"aten.{name}.Tensor", self=i.x, other=i.positive)
         if name not in ("add", "mul"):
             g.run(f"aten.{name}.Scalar", self=i.x, other=1.5)
-    g.run("aten.div.Tensor_mode", self=i.n, other=i.odd, rounding_mode="trunc")
-    g.run("aten.div.Scalar_mode", self=i.n, other=3, rounding_mode="floor")
-    g.run("aten.floor_divide.default", self=i.n, other=i.odd)
-    g.run("aten.floor_divide.Scalar", self=i.n, other=3)
-    g.run("aten.fmod.Tensor", self=i.n, other=i.odd)
-    g.run("aten.fmod.Scalar", self=i.n, other=3)
-    g.run("aten.remainder.Tensor", self=i.n, other=i.odd)
+    g.run("aten.div.Tensor_mode", self=i.short, other=i.odd, rounding_mode="trunc")
+    g.run("aten.div.Scalar_mode", self=i.short, other=3, rounding_mode="floor")
+    g.run("aten.floor_divide.default", self=i.short, other=i.odd)
+    g.run("aten.floor_divide.Scalar", self=i.short, other=3)
+    g.run("aten.fmod.Tensor", self=i.short, other=i.odd)
+    g.run("aten.fmod.Scalar", self=i.short, other=3)
+    g.run("aten.remainder.Tensor", self=i.short, other=i.odd)
+    g.run("aten.remainder.Scalar", self=i.short, other=4)
     g.run("aten.remainder.Scalar_Tensor", self=7, other=i.odd)
     for name in ["atan2", "fmax", "fmin", "hypot", "maximum", "minimum"]:
         g.run(f"aten.{name}.default", self=i.x, other=i.row)
@@ -162,8 +165,7 @@ def comparisons(g, i):
         g.run(f"aten.{name}.default", self=i.b, other=i.c)
     for name in ["__and__", "__or__", "__xor__", "bitwise_and", "bitwise_or", "bitwise_xor"]:
         g.run(f"aten.{name}.Tensor", self=i.n, other=i.m)
-        if name != "bitwise_or":
-            g.run(f"aten.{name}.Scalar", self=i.n, other=5)
+        g.run(f"aten.{name}.Scalar", self=i.n, other=5)
     for name in ["__lshift__", "__rshift__"]:
         g.run(f"aten.{name}.Tensor", self=i.n, other=i.rest)
         g.run(f"aten.{name}.Scalar", self=i.n, other=2)
@@ -365,13 +367,19 @@ def products(g, i):
 
 
 def convolutions(g, i):
-    w1, w2, w3 = g.input("w1", [4, 4, 3]), g.input("w2", [4, 4, 3, 3]), g.input("w3", [2, 2, 2, 2, 2])
-    for rank, data, weight in ((1, i.line, w1), (2, i.image, w2), (3, i.volume, w3)):
-        g.run(f"aten.conv{rank}d.default", input=data, weight=weight, stride=[1] * rank, padding=[1] * rank)
+    # In bfloat16 but for two: a TPU has products of float32 in six passes, and ten such convolutions take its compiler
+    # minutes under emulation.
+    fine, coarse = g.input("w_float", [4, 4, 3, 3]), [g.input(f"w{r}", [2, 2] + [3] * r, BF16) for r in (1, 2, 3)]
+    lines, images = g.input("lines", [2, 2, 10], BF16), g.input("images", [2, 2, 8, 8], BF16)
+    volumes = g.input("volumes", [1, 2, 4, 4, 4], BF16)
+    g.run("aten.conv2d.default", input=i.image, weight=fine, padding=[1, 1])
+    for rank, data, weight in zip((1, 2, 3), (lines, images, volumes), coarse):
+        if rank != 2:
+            g.run(f"aten.conv{rank}d.default", input=data, weight=weight, padding=[1] * rank)
         g.run(f"aten.conv{rank}d.padding", input=data, weight=weight, padding="valid")
         g.run(f"aten.conv_transpose{rank}d.{'default' if rank == 1 else 'input'}", input=data, weight=weight,
               stride=[2] * rank)
-    g.run("aten.convolution.default", input=i.image, weight=w2, bias=None, stride=[2, 2], padding=[1, 1],
+    g.run("aten.convolution.default", input=images, weight=coarse[1], bias=None, stride=[2, 2], padding=[1, 1],
           dilation=[1, 1], transposed=False, output_padding=[0, 0], groups=1)
     for rank, data in ((1, i.line), (2, i.image), (3, i.volume)):
         g.run(f"aten.adaptive_avg_pool{rank}d.default", self=data, output_size=[2] * rank)
