@@ -367,8 +367,7 @@ def products(g, i):
 
 
 def convolutions(g, i):
-    # In bfloat16 but for two: a TPU has products of float32 in six passes, and ten such convolutions take its compiler
-    # minutes under emulation.
+    # The compiler for TPUs takes seconds for each, so they are small, and most are in bfloat16 (float32: six passes).
     fine, coarse = g.input("w_float", [4, 4, 3, 3]), [g.input(f"w{r}", [2, 2] + [3] * r, BF16) for r in (1, 2, 3)]
     lines, images = g.input("lines", [2, 2, 10], BF16), g.input("images", [2, 2, 8, 8], BF16)
     volumes = g.input("volumes", [1, 2, 4, 4, 4], BF16)

@@ -24,7 +24,7 @@ struct Function {
 
 double softplus(double x) { return std::log1p(std::exp(x)); }
 
-const Function kFunctions[] = {
+constexpr Function kFunctions[] = {
     {"aten.acos.default(self=%x)", -0.999F, 0.999F, std::acos, 4},
     {"aten.acosh.default(self=%x)", 1.1F, 50, std::acosh, 4},
     {"aten.asin.default(self=%x)", -1, 1, std::asin, 4},
