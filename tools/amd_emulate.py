@@ -32,6 +32,8 @@ import amd_emulate_cases as cases
 
 ARCHITECTURES = {"gfx942": "cdna", "gfx950": "cdna", "gfx1100": "rdna3", "gfx1200": "rdna4", "gfx1201": "rdna4"}
 WAVES = {"cdna": 64, "rdna3": 32, "rdna4": 32}
+# The matrix cores, as kernels are named by them.
+UNITS = {"gfx942": "cdna3", "gfx950": "cdna4", "gfx1100": "rdna3", "gfx1200": "rdna4", "gfx1201": "rdna4"}
 PAGE = mmap.PAGESIZE
 CANARY = 0xA5
 KERNARG_ONLY = 1 << 3  # kernel_code_properties: the arguments' address is all that is passed
@@ -75,9 +77,9 @@ class Feed:
             line = self.line()
         return found
 
-    def plan(self, wave, call):
+    def plan(self, target, call):
         """Bytes of the workspace, and launches as (kernel, blocks, threads, argument bytes)."""
-        workspace = int(self.ask(f"plan {wave} 4 {call}").split()[1])
+        workspace = int(self.ask(f"plan {target} 4 {call}").split()[1])
         launches = []
         while (line := self.line()) != "end":
             _, kernel, blocks, threads, *arguments = line.split()
@@ -224,10 +226,10 @@ class Device:
         return found
 
     def workspace(self, call, **members):
-        return self.feed.plan(self.wave, text_of(call, members | {"workspace_only": 1}))[0]
+        return self.feed.plan(self.target, text_of(call, members | {"workspace_only": 1}))[0]
 
     def run(self, call, **members):
-        _, launches = self.feed.plan(self.wave, text_of(call, members))
+        _, launches = self.feed.plan(self.target, text_of(call, members))
         for kernel, blocks, threads, arguments in launches:
             self.ran.append(kernel)
             object_ = self.object_of(self.families[kernel])
@@ -278,7 +280,7 @@ def run_target(target, options, seed, answers):
     feed = open_feed(options)
     with tempfile.TemporaryDirectory() as folder:
         device = Device(target, feed, prepare_emulator(options, folder), folder)
-        for case in cases.all_cases(device.wave):
+        for case in cases.all_cases(device.wave, UNITS[target]):
             if options.kernels and not any(part in case.kernel for part in options.kernels):
                 continue
             answers.put(("begin", case.kernel, case.label))

@@ -361,18 +361,84 @@ def embedding(device, random, dtype, id_dtype, count, width):
     return 0.0 if np.array_equal(output, wanted) and flag[0] == 1 else float("inf")
 
 
+def operand(random, type, shape):
+    """What matrix instructions multiply: numbers of a type, codes of FP8 without NaN."""
+    if type == "i8":
+        return random.integers(-127, 128, shape).astype(np.int8)
+    if type in FP8:
+        both = np.isfinite(fp8_values(SUFFIXES[type])) & np.isfinite(fp8_values("float8_e4m3fn"))
+        return random.choice(np.flatnonzero(both).astype(np.uint8), shape)
+    return normal(random, SUFFIXES[type], shape)
+
+
 def matrix(device, random, type, rows, columns, depth, activation, bias):
-    dtype = SUFFIXES[type]
-    x, w = device.array(normal(random, dtype, (rows, depth))), device.array(normal(random, dtype, (columns, depth)))
-    bias_type = "float32" if bias == "float32" else dtype
+    dtype, narrow = SUFFIXES[type], type not in FLOATS
+    weight_type = "e4m3" if type in FP8 else type  # weights are of one kind, whatever the instruction takes
+    x, w = device.array(operand(random, type, (rows, depth))), device.array(operand(random, weight_type, (columns, depth)))
+    output_type = ("bfloat16" if bias == "own" else "float32") if narrow else dtype
+    bias_type = "float32" if bias == "float32" else output_type
     b = device.array(normal(random, bias_type, columns)) if bias else None
-    output = device.array(poisoned(dtype, (rows, columns)))
+    added = device.array(normal(random, output_type, (rows, columns))) if activation == "relu" else None
+    scales = {}
+    factor = 1.0
+    if narrow:
+        scales = dict(row_scale=device.array(random.uniform(0.01, 0.1, rows).astype(np.float32)),
+                      column_scale=device.array(random.uniform(0.01, 0.1, columns).astype(np.float32)))
+        factor = decode("float32", scales["row_scale"])[:, None] * decode("float32", scales["column_scale"])
+    output = device.array(poisoned(output_type, (rows, columns)))
     device.run("matrix", dtype=dtype, activation=ACTIVATIONS.index(activation), input=x, weight=w, bias=b,
-               bias_dtype=bias_type, output=output, rows=rows, columns=columns, depth=depth, input_stride=depth,
-               weight_stride=depth)
-    a, c = decode(dtype, x), decode(dtype, w)
-    wanted = activate(activation, a @ c.T + (decode(bias_type, b) if bias else 0))
-    return error_of(dtype, output, wanted, 1e-6 * (np.abs(a) @ np.abs(c).T) + 2e-5 * np.abs(wanted) + 1e-6)
+               bias_dtype=bias_type, residual=added, output=output, output_dtype=output_type, rows=rows,
+               columns=columns, depth=depth, input_stride=depth, weight_stride=depth, **scales)
+    a, c = decode(dtype, x), decode(SUFFIXES[weight_type], w)
+    if type == "e4m3fnuz":
+        # The emulator's instruction knows float8_e4m3fn alone, whose numbers are twice those of the same codes here.
+        a, c = decode("float8_e4m3fn", x), 2 * c
+    wanted = (a @ c.T) * factor + (decode(bias_type, b) if bias else 0)
+    wanted = activate(activation, wanted + (decode(output_type, added) if added is not None else 0))
+    size = (np.abs(a) @ np.abs(c).T) * factor
+    return error_of(output_type, output, wanted, 2e-6 * size + 2e-5 * np.abs(wanted) + 1e-6)
+
+
+def attention(device, random, type, width, queries, keys, mask, causal, heads=4, groups=2):
+    dtype, batches = SUFFIXES[type], 2
+    # [batch, row, head, width] in memory, as projections leave it.
+    q = device.array(normal(random, dtype, (batches, queries, heads, width)))
+    k = device.array(normal(random, dtype, (batches, keys, groups, width)))
+    v = device.array(normal(random, dtype, (batches, keys, groups, width)))
+    output = device.array(poisoned(dtype, (batches, queries, heads, width)))
+    scale = 1 / math.sqrt(width)
+    repeated = [np.repeat(decode(dtype, part), heads // groups, axis=2) for part in (k, v)]
+    scores = np.einsum("bshd,bthd->bhst", decode(dtype, q), repeated[0]) * scale
+    members = {}
+    if mask == "bool":
+        kept = random.random((batches, 1, queries, keys)) < 0.7
+        kept[0, 0, 0] = False  # a row of which nothing takes part
+        members = dict(mask=device.array(kept.astype(np.uint8)), mask_dtype="bool")
+        scores = np.where(kept, scores, -np.inf)
+    elif mask:
+        mask_type = dtype if mask == "own" else "float32"
+        stored = normal(random, mask_type, (batches, 1, queries, keys))
+        members = dict(mask=device.array(stored), mask_dtype=mask_type)
+        scores = scores + decode(mask_type, stored)
+    if mask:
+        members["mask_strides"] = (queries * keys, 0, keys)
+    offset = keys - queries
+    if causal:
+        scores = np.where(np.arange(keys) <= np.arange(queries)[:, None] + offset, scores, -np.inf)
+    strides = {"query": (queries, heads), "output": (queries, heads), "key": (keys, groups), "value": (keys, groups)}
+    members |= {f"{name}_strides": (rows * own * width, width, own * width) for name, (rows, own) in strides.items()}
+    device.run("attention", dtype=dtype, query=q, key=k, value=v, output=output, batches=batches, heads=heads,
+               groups=groups, queries=queries, keys=keys, width=width, scale=scale, causal=causal,
+               causal_offset=offset, **members)
+    top = scores.max(-1, keepdims=True)
+    weights = np.where(np.isfinite(scores), np.exp(scores - np.where(np.isfinite(top), top, 0)), 0)
+    total = weights.sum(-1, keepdims=True)
+    weights = np.where(total > 0, weights / np.where(total > 0, total, 1), 0)
+    wanted = np.einsum("bhst,bthd->bshd", weights, repeated[1])
+    # Weights are rounded to the type, and small ones of float16 are flushed, before they meet the values.
+    size = np.einsum("bhst,bthd->bshd", weights, np.abs(repeated[1]))
+    flushed = 2.0**-14 * np.abs(repeated[1]).sum(1)[:, None] if type == "f16" else 0
+    return error_of(dtype, output, wanted, size * (2.0 ** -(PRECISION[dtype][0] + 1) + 2e-5) + flushed + 1e-7)
 
 
 def norm_cases(wave):
@@ -465,16 +531,29 @@ def transpose_cases(_):
                        columns=columns)
 
 
-def matrix_cases(_):
-    for type in ("f16", "bf16"):
+MATRIX_TYPES = {"cdna3": ("f16", "bf16", "i8", "e4m3fnuz"), "cdna4": ("f16", "bf16", "i8", "e4m3"),
+                "rdna3": ("f16", "bf16", "i8"), "rdna4": ("f16", "bf16", "i8", "e4m3")}
+
+
+def matrix_cases(unit):
+    for type in MATRIX_TYPES[unit]:
         for rows, columns, depth, activation, bias in ((17, 33, 40, "gelu", "float32"), (130, 129, 37, "none", "own"),
-                                                       (1, 1, 1, "none", None), (64, 5, 96, "relu", "own")):
-            yield Case(f"matrix_mfma_{type}", f"{rows} x {columns} x {depth}, {activation}", matrix, type=type,
+                                                       (1, 1, 1, "none", None), (64, 5, 192, "relu", "own")):
+            yield Case(f"matrix_{unit}_{type}", f"{rows} x {columns} x {depth}, {activation}", matrix, type=type,
                        rows=rows, columns=columns, depth=depth, activation=activation, bias=bias)
 
 
-def all_cases(wave):
-    families = [norm_cases, softmax_cases, small_cases, convert_cases, transpose_cases, norm_backward_cases]
-    families += [matrix_cases] if wave == 64 else []
-    for family in families:
+def attention_cases(unit):
+    for type in ("f16", "bf16"):
+        for width in (64, 128):
+            for queries, keys, mask, causal in ((1, 75, None, False), (19, 37, "bool", False), (40, 45, None, True),
+                                                (21, 70, "float32", True), (130, 33, "own", False)):
+                yield Case(f"attention_{unit}_{type}_{width}", f"{queries} x {keys}, mask {mask}, causal {causal}",
+                           attention, type=type, width=width, queries=queries, keys=keys, mask=mask, causal=causal)
+
+
+def all_cases(wave, unit):
+    for family in (norm_cases, softmax_cases, small_cases, convert_cases, transpose_cases, norm_backward_cases):
         yield from family(wave)
+    for family in (matrix_cases, attention_cases):
+        yield from family(unit)

@@ -3,7 +3,7 @@
 //   compiler                            → "ok <version>"
 //   kernels                             → "<name> <family>" lines, "end"
 //   compile <family> <target> <file>    → "ok", the code object is in the file
-//   plan <wave> <compute units> <call>  → "workspace <bytes>", "launch <kernel> <blocks> <threads> <arguments>" lines,
+//   plan <target> <compute units> <call> → "workspace <bytes>", "launch <kernel> <blocks> <threads> <arguments>" lines,
 //                                         "end"; calls are those of call_text.h
 //   anything that fails                 → "error <sentence>"
 #include <iostream>
@@ -13,6 +13,7 @@
 
 #include "backends/amd/call_text.h"
 #include "backends/amd/hip_compiler.h"
+#include "backends/amd/target_traits.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -46,14 +47,15 @@ Result<std::string> compile(kpt::HipCompileCache& compiler, std::string_view fam
   return std::string("ok");
 }
 
-Result<std::string> plan(std::string_view wave, std::string_view units, std::string_view call) {
-  const auto lanes = kpt::parse_int(wave);
+Result<std::string> plan(std::string_view target, std::string_view units, std::string_view call) {
+  const kpt::AmdArchitecture* architecture = kpt::find_amd_architecture(target);
   const auto multiprocessors = kpt::parse_int(units);
-  if (!lanes || (*lanes != 32 && *lanes != 64) || !multiprocessors || *multiprocessors < 1 || *multiprocessors > 4096) {
-    return Status(StatusCode::kInvalidArgument, "a plan wants 32 or 64 lanes and a number of compute units");
+  if (architecture == nullptr || !multiprocessors || *multiprocessors < 1 || *multiprocessors > 4096) {
+    return Status(StatusCode::kInvalidArgument, "a plan wants a target and a number of compute units");
   }
-  KPT_ASSIGN_OR_RETURN(const kpt::CallText made,
-                       kpt::plan_from_text(call, {static_cast<int>(*lanes), static_cast<int>(*multiprocessors)}));
+  KPT_ASSIGN_OR_RETURN(
+      const kpt::CallText made,
+      kpt::plan_from_text(call, kpt::native_traits(*architecture, static_cast<int>(*multiprocessors)).shape));
   std::string answer = fmt::format("workspace {}\n", made.workspace_bytes);
   for (const kpt::gpu::Launch& launch : made.plan) answer += "launch " + kpt::to_text(launch) + "\n";
   return answer + "end";

@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "engines/native/kept_memory.h"
 #include "engines/native/native_executable.h"
+#include "kernels/gpu/matrix.h"
 
 namespace kpt {
 namespace {
@@ -43,9 +44,18 @@ class AmdTarget final : public Target {
     capabilities_.alignment_bytes = native::kBlockAlignment;
     capabilities_.dtypes = {DType::kBool,  DType::kUInt8,   DType::kInt8,     DType::kInt16,  DType::kInt32,
                             DType::kInt64, DType::kFloat16, DType::kBFloat16, DType::kFloat32};
-    // Only where our product uses the matrix cores; RDNA's are not connected.
-    if (traits().matrix_cores) capabilities_.matrix_dtypes = {DType::kBFloat16, DType::kFloat16};
     capabilities_.own_operators.assign(std::begin(kOwnTargets), std::end(kOwnTargets));
+    // Only what our products have matrix cores for.
+    for (const DType dtype : gpu::matrix_types(traits().shape.matrix)) {
+      if (dtype == DType::kFloat16 || dtype == DType::kBFloat16) {
+        capabilities_.matrix_dtypes.push_back(dtype);
+      } else if (dtype == DType::kInt8) {
+        capabilities_.own_operators.emplace_back("kpt.linear_int8.default");
+      } else {
+        capabilities_.dtypes.push_back(DType::kFloat8E4M3FN);  // of weights, whichever kind the instructions take
+        capabilities_.own_operators.emplace_back("kpt.linear_fp8.default");
+      }
+    }
     capabilities_.features = {std::string(architecture.gfx_target), to_lower(architecture.name)};
   }
 

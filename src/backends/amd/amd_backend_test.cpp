@@ -19,7 +19,10 @@ namespace kpt {
 namespace {
 
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
 
 constexpr std::size_t kModules = 6;  // families of kernels that the transformer launches
 
@@ -157,10 +160,29 @@ TEST_F(AmdBackendTest, TargetsAreThereWithoutAGpu) {
     const auto answers = target->supports(graph_);
     ASSERT_TRUE(answers.ok());
     EXPECT_TRUE(std::ranges::all_of(*answers, &Support::supported)) << target->name();
-    const bool cdna =
-        target->name() == "amd:gfx90a" || target->name() == "amd:gfx942" || target->name() == "amd:gfx950";
-    EXPECT_EQ(!target->capabilities().matrix_dtypes.empty(), cdna) << target->name();
   }
+}
+
+TEST_F(AmdBackendTest, CapabilitiesFollowTheMatrixCores) {
+  const auto capabilities = [&](std::string_view name) {
+    for (const Target* target : backend_->targets()) {
+      if (target->name() == name) return target->capabilities();
+    }
+    ADD_FAILURE() << name;
+    return Capabilities{};
+  };
+  for (const char* name : {"amd:gfx90a", "amd:gfx942", "amd:gfx950", "amd:gfx1100", "amd:gfx1151", "amd:gfx1201"}) {
+    EXPECT_THAT(capabilities(name).matrix_dtypes, ElementsAre(DType::kFloat16, DType::kBFloat16)) << name;
+    EXPECT_THAT(capabilities(name).own_operators, Contains("kpt.linear_int8.default")) << name;
+  }
+  for (const char* name : {"amd:gfx942", "amd:gfx950", "amd:gfx1201"}) {
+    EXPECT_THAT(capabilities(name).own_operators, Contains("kpt.linear_fp8.default")) << name;
+  }
+  for (const char* name : {"amd:gfx908", "amd:gfx1030"}) {
+    EXPECT_THAT(capabilities(name).matrix_dtypes, IsEmpty()) << name;
+    EXPECT_THAT(capabilities(name).own_operators, Not(Contains("kpt.linear_int8.default"))) << name;
+  }
+  EXPECT_THAT(capabilities("amd:gfx1100").own_operators, Not(Contains("kpt.linear_fp8.default")));
 }
 
 TEST_F(AmdBackendTest, ProgramsComeBackFromTheirBytes) {

@@ -10,6 +10,7 @@
 
 #include "base/text.h"
 #include "kernels/gpu/activation.h"
+#include "kernels/gpu/attention.h"
 #include "kernels/gpu/convert.h"
 #include "kernels/gpu/embedding.h"
 #include "kernels/gpu/matrix.h"
@@ -219,9 +220,18 @@ Result<CallText> embedding(Fields& fields, const gpu::DeviceShape& device) {
 Result<CallText> matrix(Fields& fields, const gpu::DeviceShape& device) {
   gpu::MatrixCall call;
   KPT_FIELD(dtype), KPT_FIELD(activation), KPT_FIELD(input), KPT_FIELD(weight), KPT_FIELD(bias), KPT_FIELD(bias_dtype);
-  KPT_FIELD(output), KPT_FIELD(rows), KPT_FIELD(columns), KPT_FIELD(depth), KPT_FIELD(input_stride);
-  KPT_FIELD(weight_stride);
+  KPT_FIELD(row_scale), KPT_FIELD(column_scale), KPT_FIELD(residual), KPT_FIELD(output), KPT_FIELD(output_dtype);
+  KPT_FIELD(rows), KPT_FIELD(columns), KPT_FIELD(depth), KPT_FIELD(input_stride), KPT_FIELD(weight_stride);
   return finish(fields, gpu::plan_matrix(call, device));
+}
+
+Result<CallText> attention(Fields& fields, const gpu::DeviceShape& device) {
+  gpu::AttentionCall call;
+  KPT_FIELD(dtype), KPT_FIELD(query), KPT_FIELD(key), KPT_FIELD(value), KPT_FIELD(output), KPT_FIELD(query_strides);
+  KPT_FIELD(key_strides), KPT_FIELD(value_strides), KPT_FIELD(output_strides), KPT_FIELD(batches), KPT_FIELD(heads);
+  KPT_FIELD(groups), KPT_FIELD(queries), KPT_FIELD(keys), KPT_FIELD(width), KPT_FIELD(mask), KPT_FIELD(mask_dtype);
+  KPT_FIELD(mask_strides), KPT_FIELD(scale), KPT_FIELD(causal), KPT_FIELD(causal_offset);
+  return finish(fields, gpu::plan_attention(call, device));
 }
 
 #undef KPT_FIELD
@@ -238,6 +248,7 @@ constexpr CallKind kCalls[] = {
     {"convert", convert},     {"quantize_rows", quantize_rows},
     {"transpose", transpose}, {"tensor_scale", tensor_scale},
     {"embedding", embedding}, {"matrix", matrix},
+    {"attention", attention},
 };
 
 }  // namespace

@@ -12,6 +12,7 @@
 
 #include "backends/amd/architecture.h"
 #include "backends/amd/code_object.h"
+#include "backends/amd/target_traits.h"
 #include "base/child_process.h"
 #include "base/files.h"
 #include "base/log.h"
@@ -185,6 +186,20 @@ std::vector<std::string> compiler_paths(const Environment& environment) {
   return paths;
 }
 
+// The headers that a text includes, and what they include. Others would change the cache key.
+void add_included(std::string_view text, std::vector<HipFile>& headers) {
+  for (const std::string_view line : split(text, '\n')) {
+    constexpr std::string_view kInclude = "#include \"";
+    if (!line.starts_with(kInclude)) continue;
+    const std::string_view path = line.substr(kInclude.size(), line.rfind('"') - kInclude.size());
+    const auto sources = gpu::kernel_sources();
+    const auto found = std::ranges::find(sources, path, &gpu::SourceFile::path);
+    if (found == sources.end() || std::ranges::find(headers, path, &HipFile::path) != headers.end()) continue;
+    headers.push_back({std::string(found->path), std::string(found->text)});
+    add_included(found->text, headers);
+  }
+}
+
 }  // namespace
 
 Result<HipSource> own_kernels(std::string_view family) {
@@ -194,12 +209,8 @@ Result<HipSource> own_kernels(std::string_view family) {
   if (source.text.empty()) {
     return Status(StatusCode::kNotFound, fmt::format("there is no family of kernels '{}'", printable(family, 64)));
   }
-  const std::string own = fmt::format("kernels/gpu/{}_kernels.h", family);
-  for (const gpu::SourceFile& file : gpu::kernel_sources()) {
-    // Other families' kernels would change the cache key and are not included.
-    if (file.path.ends_with("_kernels.h") && file.path != own) continue;
-    source.headers.push_back({std::string(file.path), std::string(file.text)});
-  }
+  add_included(source.text, source.headers);
+  std::ranges::sort(source.headers, {}, &HipFile::path);
   return source;
 }
 
@@ -227,10 +238,7 @@ Result<HipCompiler> find_hip_compiler(const Environment& environment, std::strin
 }
 
 bool runs_family(const AmdArchitecture& architecture, const gpu::KernelFamily& family) {
-  return std::ranges::all_of(family.matrix_instructions, [&](std::string_view name) {
-    return std::ranges::find(architecture.matrix_instructions, name, &AmdMatrixInstruction::name) !=
-           architecture.matrix_instructions.end();
-  });
+  return family.unit == gpu::MatrixUnit::kNone || family.unit == matrix_unit_of(architecture);
 }
 
 namespace {

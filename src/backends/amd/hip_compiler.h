@@ -37,7 +37,7 @@ struct HipSource {
 Result<HipSource> own_kernels(std::string_view family);
 // Says whether code was made of the same source: 64 hexadecimal digits over all files.
 std::string source_digest(const HipSource& source);
-// Whether the target has the matrix instructions that the family needs.
+// Whether the family's kernels are for the target.
 bool runs_family(const AmdArchitecture& architecture, const gpu::KernelFamily& family);
 
 struct HipCompiler {

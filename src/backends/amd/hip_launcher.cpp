@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "backends/amd/target_traits.h"
+
 namespace kpt {
 
 Result<std::unique_ptr<HipLauncher>> HipLauncher::make(const HipDevice& device, int compute_units,
@@ -14,7 +16,7 @@ Result<std::unique_ptr<HipLauncher>> HipLauncher::make(const HipDevice& device, 
                   Vendor::kAmd);
   }
   std::unique_ptr<HipLauncher> launcher(
-      new HipLauncher(device, gpu::DeviceShape{device.architecture().wavefront_size, compute_units}));
+      new HipLauncher(device, native_traits(device.architecture(), compute_units).shape));
   for (const std::string& bytes : code_objects) {
     KPT_ASSIGN_OR_RETURN(HipModule module, device.load_module(std::as_bytes(std::span(bytes))));
     for (const KernelResources& kernel : module.contents().kernels) {

@@ -38,7 +38,7 @@ std::string forge(std::string_view target) {
   const auto wave = static_cast<std::uint64_t>(find_amd_architecture(target)->wavefront_size);
   std::vector<std::pair<std::string, testing::KernelFields>> kernels;
   for (const gpu::KernelInfo& info : gpu::list_kernels()) {
-    if (info.family != "norm" && info.family != "softmax" && info.family != "matrix") continue;
+    if (info.family != "norm" && info.family != "softmax" && info.family != "matrix_cdna3") continue;
     kernels.push_back({std::string(info.name),
                        {{".kernarg_segment_size", info.arg_bytes},
                         {".max_flat_workgroup_size", static_cast<std::uint64_t>(info.max_threads)},
@@ -225,7 +225,7 @@ TEST_F(HipRuntimeTest, MatrixProductThroughTheRuntimeIsRight) {
   ASSERT_TRUE(stream->copy_to_device(start, bits.data(), bits.size() * 2).ok());
   gpu::MatrixCall call;
   call.dtype = DType::kBFloat16;
-  call.bias_dtype = DType::kBFloat16;
+  call.bias_dtype = call.output_dtype = DType::kBFloat16;
   call.input = start;
   call.weight = start + kRows * kDepth;
   call.output = start + bits.size();

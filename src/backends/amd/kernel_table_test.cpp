@@ -2,6 +2,7 @@
 #include "backends/amd/kernel_table.h"
 
 #include <algorithm>
+#include <map>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -39,7 +40,7 @@ TEST_P(AmdKernels, CompileWithoutSpillsWithinTheLimits) {
   for (const gpu::KernelFamily& entry : gpu::kernel_families()) {
     const std::string_view family = entry.name;
     SCOPED_TRACE(family);
-    if (!runs_family(architecture, entry)) continue;  // WMMA and no matrix cores have other instructions
+    if (!runs_family(architecture, entry)) continue;  // for other matrix cores
     const auto source = own_kernels(family);
     ASSERT_TRUE(source.ok());
     const auto bytes = compilations.compile(*source, target);
@@ -67,22 +68,67 @@ TEST_P(AmdKernels, CompileWithoutSpillsWithinTheLimits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, AmdKernels, ::testing::Values("gfx942", "gfx950", "gfx1100"));
+INSTANTIATE_TEST_SUITE_P(Targets, AmdKernels, ::testing::Values("gfx942", "gfx950", "gfx1100", "gfx1201"));
+
+// What a kernel for matrix cores is made of, by the assembler's names.
+struct KernelInstruction {
+  const char* target;
+  const char* family;
+  const char* kernel;
+  const char* instruction;
+};
+
+constexpr KernelInstruction kInstructions[] = {
+    {"gfx90a", "matrix_cdna2", "matrix_cdna2_f16", "v_mfma_f32_16x16x16f16"},
+    {"gfx90a", "matrix_cdna2", "matrix_cdna2_bf16", "v_mfma_f32_16x16x16bf16_1k"},
+    {"gfx90a", "matrix_cdna2", "matrix_cdna2_i8", "v_mfma_i32_16x16x16i8"},
+    {"gfx942", "matrix_cdna3", "matrix_cdna3_f16", "v_mfma_f32_16x16x16_f16"},
+    {"gfx942", "matrix_cdna3", "matrix_cdna3_bf16", "v_mfma_f32_16x16x16_bf16"},
+    {"gfx942", "matrix_cdna3", "matrix_cdna3_i8", "v_mfma_i32_16x16x32_i8"},
+    {"gfx942", "matrix_cdna3", "matrix_cdna3_e4m3fnuz", "v_mfma_f32_16x16x32_fp8_fp8"},
+    {"gfx942", "attention_cdna3", "attention_cdna3_f16_64", "v_mfma_f32_16x16x16_f16"},
+    {"gfx942", "attention_cdna3", "attention_cdna3_bf16_128", "v_mfma_f32_16x16x16_bf16"},
+    {"gfx950", "matrix_cdna4", "matrix_cdna4_f16", "v_mfma_f32_16x16x32_f16"},
+    {"gfx950", "matrix_cdna4", "matrix_cdna4_i8", "v_mfma_i32_16x16x64_i8"},
+    {"gfx950", "matrix_cdna4", "matrix_cdna4_e4m3", "v_mfma_f32_16x16x32_fp8_fp8"},
+    {"gfx950", "attention_cdna4", "attention_cdna4_f16_128", "v_mfma_f32_16x16x32_f16"},
+    {"gfx1100", "matrix_rdna3", "matrix_rdna3_f16", "v_wmma_f32_16x16x16_f16"},
+    {"gfx1100", "matrix_rdna3", "matrix_rdna3_bf16", "v_wmma_f32_16x16x16_bf16"},
+    {"gfx1100", "matrix_rdna3", "matrix_rdna3_i8", "v_wmma_i32_16x16x16_iu8"},
+    {"gfx1100", "attention_rdna3", "attention_rdna3_bf16_128", "v_wmma_f32_16x16x16_bf16"},
+    {"gfx1201", "matrix_rdna4", "matrix_rdna4_f16", "v_wmma_f32_16x16x16_f16"},
+    {"gfx1201", "matrix_rdna4", "matrix_rdna4_i8", "v_wmma_i32_16x16x16_iu8"},
+    {"gfx1201", "matrix_rdna4", "matrix_rdna4_e4m3", "v_wmma_f32_16x16x16_fp8_fp8"},
+    {"gfx1201", "attention_rdna4", "attention_rdna4_f16_64", "v_wmma_f32_16x16x16_f16"},
+};
 
 TEST(AmdMatrixKernels, HaveTheMatrixInstruction) {
-  for (const std::string target : {"gfx90a", "gfx942", "gfx950"}) {
-    const auto compiler = find_hip_compiler(Environment::from_process(), target);
-    if (!compiler.ok()) GTEST_SKIP() << compiler.status().message();
-    const auto source = own_kernels("matrix");
-    ASSERT_TRUE(source.ok());
-    const auto assembly = hip_assembly(*compiler, *source, target, kLimit);
-    ASSERT_TRUE(assembly.ok()) << assembly.status().to_string();
-    for (const char* kernel : {"matrix_mfma_f16:", "matrix_mfma_bf16:"}) {
-      const std::size_t begin = assembly->find(kernel);
-      ASSERT_NE(begin, std::string::npos) << kernel;
-      const std::string body = assembly->substr(begin, assembly->find(".Lfunc_end", begin) - begin);
-      EXPECT_NE(body.find("v_mfma_f32_16x16x16"), std::string::npos) << kernel << " on " << target;
+  std::map<std::string, std::string> texts;  // by family
+  for (const KernelInstruction& row : kInstructions) {
+    std::string& assembly = texts[row.family];
+    if (assembly.empty()) {
+      const auto compiler = find_hip_compiler(Environment::from_process(), row.target);
+      if (!compiler.ok()) GTEST_SKIP() << compiler.status().message();
+      const auto made = hip_assembly(*compiler, std::move(own_kernels(row.family)).value(), row.target, kLimit);
+      ASSERT_TRUE(made.ok()) << made.status().to_string();
+      assembly = *made;
     }
+    const std::size_t begin = assembly.find(std::string(row.kernel) + ":");
+    ASSERT_NE(begin, std::string::npos) << row.kernel;
+    const std::string body = assembly.substr(begin, assembly.find(".Lfunc_end", begin) - begin);
+    EXPECT_NE(body.find(std::string(row.instruction) + " "), std::string::npos) << row.kernel;
+  }
+}
+
+// A family is for a target when its unit is; the unit's instructions are in the table's row.
+TEST(AmdMatrixKernels, EveryTargetHasTheFamiliesOfItsUnit) {
+  for (const AmdArchitecture& row : amd_architectures()) {
+    std::size_t count = 0;
+    for (const gpu::KernelFamily& family : gpu::kernel_families()) {
+      count += family.unit != gpu::MatrixUnit::kNone && runs_family(row, family) ? 1 : 0;
+    }
+    // gfx908 has matrix cores without the bfloat16 instructions that our kernels use.
+    EXPECT_EQ(count, row.matrix_unit == AmdMatrixUnit::kNone || row.gfx_target == "gfx908" ? 0U : 2U) << row.gfx_target;
   }
 }
 

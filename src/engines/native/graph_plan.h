@@ -25,7 +25,6 @@ namespace kpt::native {
 // What a plan must know of the device.
 struct Traits {
   gpu::DeviceShape shape;
-  bool matrix_cores = false;  // the kernels of family "matrix" run there
 };
 
 inline constexpr std::size_t kBlockAlignment = 256;

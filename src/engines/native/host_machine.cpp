@@ -60,9 +60,9 @@ class HostStream final : public Stream {
 
 }  // namespace
 
-HostMachine::HostMachine(int wave, bool matrix_cores) : launcher_(wave) {
+HostMachine::HostMachine(int wave, gpu::MatrixUnit matrix) : launcher_(wave) {
   traits_.shape = launcher_.shape();
-  traits_.matrix_cores = matrix_cores;
+  traits_.shape.matrix = matrix;
 }
 
 Result<std::shared_ptr<Buffer>> HostMachine::allocate(std::size_t bytes) {

@@ -15,7 +15,7 @@ namespace kpt::native::testing {
 // For several threads only as far as they wait for each other. Counts what it is asked for and fails on demand.
 class HostMachine final : public Machine {
  public:
-  explicit HostMachine(int wave, bool matrix_cores = false);
+  explicit HostMachine(int wave, gpu::MatrixUnit matrix = gpu::MatrixUnit::kNone);
 
   std::string_view name() const override { return "host:0"; }
   Vendor vendor() const override { return Vendor::kNone; }

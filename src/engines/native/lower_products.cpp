@@ -1,6 +1,5 @@
-// Products of matrices, and attention as products around a softmax.
-#include <array>
-#include <cmath>
+// Products of matrices; lower_attention.cpp has attention.
+#include <algorithm>
 
 #include <fmt/format.h>
 
@@ -8,8 +7,8 @@
 #include "engines/native/product_steps.h"
 #include "engines/native/rules.h"
 #include "ir/own_operators.h"
+#include "kernels/gpu/convert.h"
 #include "kernels/gpu/matrix.h"
-#include "kernels/gpu/softmax.h"
 #include "passes/node_arguments.h"
 
 namespace kpt::native {
@@ -40,25 +39,36 @@ struct LinearStep {
   Activation activation = Activation::kNone;
 };
 
-// On matrix cores, where all tensors are of their type and nothing is added to the result.
-bool add_matrix_cores(PlanBuilder& plan, const LinearStep& step, const RowView& input, const RowView& weight) {
-  const DType dtype = step.weight.dtype;
-  const bool narrow = dtype == DType::kFloat16 || dtype == DType::kBFloat16;
-  if (!plan.traits().matrix_cores || !narrow || step.residual || input.view.dtype != dtype ||
-      step.output.dtype != dtype) {
-    return false;
-  }
+// Whether the matrix cores have an instruction for products of the type.
+bool has_matrix_type(const PlanBuilder& plan, DType dtype) {
+  const auto types = gpu::matrix_types(plan.traits().shape.matrix);
+  return std::ranges::find(types, dtype) != types.end();
+}
+
+struct MatrixScales {
+  View rows, columns;
+};
+
+// On matrix cores; what `step` adds is contiguous.
+void add_matrix_cores(PlanBuilder& plan, const LinearStep& step, const RowView& input, const RowView& weight,
+                      const std::optional<MatrixScales>& scales) {
   std::vector<View> used = {input.view, weight.view, step.output};
   if (step.bias) used.push_back(*step.bias);
+  if (step.residual) used.push_back(*step.residual);
+  if (scales) used.insert(used.end(), {scales->rows, scales->columns});
   plan.add(used, [=](const Addresses& at, const gpu::DeviceShape& shape) {
     gpu::MatrixCall call;
-    call.dtype = dtype;
+    call.dtype = input.view.dtype;
     call.activation = step.activation;
     call.input = at.of(input.view);
     call.weight = at.of(weight.view);
-    call.bias = step.bias ? at.of(*step.bias) : nullptr;
-    call.bias_dtype = step.bias ? step.bias->dtype : dtype;
+    if (scales) call.row_scale = static_cast<const float*>(at.of(scales->rows));
+    if (scales) call.column_scale = static_cast<const float*>(at.of(scales->columns));
+    if (step.bias) call.bias = at.of(*step.bias);
+    if (step.bias) call.bias_dtype = step.bias->dtype;
+    if (step.residual) call.residual = at.of(*step.residual);
     call.output = at.of(step.output);
+    call.output_dtype = step.output.dtype;
     call.rows = input.rows.rows;
     call.columns = weight.rows.rows;
     call.depth = input.rows.width;
@@ -66,15 +76,10 @@ bool add_matrix_cores(PlanBuilder& plan, const LinearStep& step, const RowView& 
     call.weight_stride = weight.rows.stride;
     return gpu::plan_matrix(call, shape);
   });
-  return true;
 }
 
-Status add_linear(PlanBuilder& plan, LinearStep step) {
-  KPT_RETURN_IF_ERROR(
-      check_product_types({&step.input, &step.weight, &step.output, step.bias ? &*step.bias : nullptr}));
-  if (step.weight.dims.size() != 2 || step.input.dims.empty()) return not_covered("the weight is no matrix");
-  KPT_ASSIGN_OR_RETURN(const RowView input, rows_of(plan, step.input));
-  KPT_ASSIGN_OR_RETURN(const RowView weight, rows_of(plan, step.weight));
+// Input and weight fit together and to the output; bias and residual become contiguous, the latter of its type.
+Status check_linear(PlanBuilder& plan, LinearStep& step, const RowView& input, const RowView& weight) {
   if (input.rows.width != weight.rows.width) return not_covered("the depths of the product differ");
   Dims extents = step.input.dims;
   extents[extents.size() - 1] = step.weight.dims[0];
@@ -89,7 +94,25 @@ Status add_linear(PlanBuilder& plan, LinearStep step) {
     KPT_ASSIGN_OR_RETURN(const View same, cast(plan, *step.residual, step.output.dtype));
     KPT_ASSIGN_OR_RETURN(step.residual, contiguous(plan, same));
   }
-  if (add_matrix_cores(plan, step, input, weight)) return {};
+  return {};
+}
+
+Status add_linear(PlanBuilder& plan, LinearStep step) {
+  KPT_RETURN_IF_ERROR(
+      check_product_types({&step.input, &step.weight, &step.output, step.bias ? &*step.bias : nullptr}));
+  if (step.weight.dims.size() != 2 || step.input.dims.empty()) return not_covered("the weight is no matrix");
+  const bool on_matrix_cores = has_matrix_type(plan, step.weight.dtype);
+  // Products are in the weight's type.
+  if (on_matrix_cores) {
+    KPT_ASSIGN_OR_RETURN(step.input, cast(plan, step.input, step.weight.dtype));
+  }
+  KPT_ASSIGN_OR_RETURN(const RowView input, rows_of(plan, step.input));
+  KPT_ASSIGN_OR_RETURN(const RowView weight, rows_of(plan, step.weight));
+  KPT_RETURN_IF_ERROR(check_linear(plan, step, input, weight));
+  if (on_matrix_cores) {
+    add_matrix_cores(plan, step, input, weight, std::nullopt);
+    return {};
+  }
   ProductStep product;
   product.left = as_matrix(input);
   product.right = as_matrix(weight);
@@ -101,8 +124,7 @@ Status add_linear(PlanBuilder& plan, LinearStep step) {
   return {};
 }
 
-Status lower_linear(PlanBuilder& plan, const ir::Node& node) {
-  LinearStep step;
+Status read_linear_node(PlanBuilder& plan, const ir::Node& node, LinearStep& step) {
   KPT_ASSIGN_OR_RETURN(step.input, plan.tensor(node, "input"));
   KPT_ASSIGN_OR_RETURN(step.weight, plan.tensor(node, "weight"));
   KPT_ASSIGN_OR_RETURN(step.bias, plan.find_tensor(node, "bias"));
@@ -111,6 +133,61 @@ Status lower_linear(PlanBuilder& plan, const ir::Node& node) {
   if (!activation) return not_covered("it has an unknown activation");
   step.activation = static_cast<Activation>(*activation);
   KPT_ASSIGN_OR_RETURN(step.output, plan.make_result(node));
+  return {};
+}
+
+// Rows in 8 bits, each with a scale of its own.
+struct QuantizedRows {
+  RowView rows;
+  View scale;
+};
+
+Result<QuantizedRows> add_quantized_rows(PlanBuilder& plan, const RowView& source, DType to) {
+  const Rows& size = source.rows;
+  KPT_ASSIGN_OR_RETURN(const View output, plan.make(to, {size.rows, size.width}));
+  KPT_ASSIGN_OR_RETURN(const View scale, plan.make(DType::kFloat32, {size.rows}));
+  plan.add({source.view, output, scale}, [=](const Addresses& at, const gpu::DeviceShape& shape) {
+    gpu::QuantizeRowsCall call;
+    call.from = source.view.dtype;
+    call.to = to;
+    call.input = at.of(source.view);
+    call.output = at.of(output);
+    call.scale = static_cast<float*>(at.of(scale));
+    call.rows = source.rows.rows;
+    call.width = source.rows.width;
+    call.input_stride = source.rows.stride;
+    return gpu::plan_quantize_rows(call, shape);
+  });
+  return QuantizedRows{{output, {size.rows, size.width, size.width}}, scale};
+}
+
+// kpt.linear_int8 and kpt.linear_fp8: the input's rows are quantized to what the matrix cores multiply.
+Status lower_quantized_linear(PlanBuilder& plan, const ir::Node& node) {
+  LinearStep step;
+  KPT_RETURN_IF_ERROR(read_linear_node(plan, node, step));
+  const bool is_fp8 = step.weight.dtype == DType::kFloat8E4M3FN;
+  if (!is_fp8 && step.weight.dtype != DType::kInt8) return not_covered("the weight is neither int8 nor float8_e4m3fn");
+  const DType type = is_fp8 ? gpu::matrix_fp8_type(plan.traits().shape.matrix) : DType::kInt8;
+  if (!has_matrix_type(plan, type)) {
+    return not_covered(fmt::format("there are no matrix cores for {}", to_string(step.weight.dtype)));
+  }
+  KPT_RETURN_IF_ERROR(check_product_types({&step.input, &step.output, step.bias ? &*step.bias : nullptr}));
+  KPT_ASSIGN_OR_RETURN(const View scale, plan.tensor(node, "scale"));
+  if (step.weight.dims.size() != 2 || step.input.dims.empty()) return not_covered("the weight is no matrix");
+  const auto scales = scale.dtype == DType::kFloat32 ? expanded(scale, {step.weight.dims[0]}) : std::nullopt;
+  if (!scales) return not_covered("the scale does not fit");
+  KPT_ASSIGN_OR_RETURN(const View columns, contiguous(plan, *scales));
+  KPT_ASSIGN_OR_RETURN(const RowView input, rows_of(plan, step.input));
+  KPT_ASSIGN_OR_RETURN(const RowView weight, rows_of(plan, step.weight));
+  KPT_RETURN_IF_ERROR(check_linear(plan, step, input, weight));
+  KPT_ASSIGN_OR_RETURN(const QuantizedRows quantized, add_quantized_rows(plan, input, type));
+  add_matrix_cores(plan, step, quantized.rows, weight, MatrixScales{quantized.scale, columns});
+  return {};
+}
+
+Status lower_linear(PlanBuilder& plan, const ir::Node& node) {
+  LinearStep step;
+  KPT_RETURN_IF_ERROR(read_linear_node(plan, node, step));
   return add_linear(plan, step);
 }
 
@@ -178,153 +255,15 @@ Status lower_matmul(PlanBuilder& plan, const ir::Node& node) {
   return {};
 }
 
-struct AttentionStep {
-  View query;       // [B, H, S, D]
-  View key, value;  // [B, G, T, D]
-  std::optional<View> mask;
-  View output;  // [B, H, S, D] in any order of axes, D without gaps
-  float scale = 1;
-  bool causal = false;
-};
-
-// [B, heads, X, Y] as [B, G, heads / G, X, Y]; one of as many heads as there are groups is shared within each.
-View grouped(const View& view, std::int64_t groups, std::int64_t each) {
-  View result = view;
-  const std::int64_t own = view.dims[1] == groups ? 1 : each;
-  result.dims = {view.dims[0], groups, each, view.dims[2], view.dims[3]};
-  result.strides = {view.strides[0], view.strides[1] * own, own == 1 && each != 1 ? 0 : view.strides[1],
-                    view.strides[2], view.strides[3]};
-  return result;
-}
-
-Result<std::optional<View>> attention_mask(PlanBuilder& plan, const std::optional<View>& mask, const Dims& scores) {
-  if (!mask) return std::optional<View>();
-  View own = *mask;
-  if (own.dtype != DType::kBool) {
-    KPT_ASSIGN_OR_RETURN(own, cast(plan, own, DType::kFloat32));
-  }
-  // The softmax reads a mask's last axis without gaps.
-  while (own.dims.size() < scores.size()) own = with_axis(own, 0);
-  if (own.strides[3] != 1 || own.dims[3] != scores[3]) {
-    Dims dims = own.dims;
-    dims[3] = scores[3];
-    const auto wide = expanded(own, dims);
-    if (!wide) return not_covered("the mask does not fit");
-    KPT_ASSIGN_OR_RETURN(const View copy, plan.make(own.dtype, dims));
-    KPT_RETURN_IF_ERROR(copy_into(plan, *wide, copy));
-    own = copy;
-  }
-  const auto result = expanded(own, scores);
-  if (!result) return not_covered("the mask does not fit");
-  return result;
-}
-
-void add_attention_softmax(PlanBuilder& plan, const View& scores, const std::optional<View>& mask, bool causal) {
-  std::vector<View> used = {scores};
-  if (mask) used.push_back(*mask);
-  plan.add(used, [=](const Addresses& at, const gpu::DeviceShape& shape) {
-    gpu::SoftmaxCall call;
-    call.input = at.of(scores);
-    call.output = at.of(scores);
-    call.batches = scores.dims[0];
-    call.heads = scores.dims[1];
-    call.queries = scores.dims[2];
-    call.width = call.input_stride = scores.dims[3];
-    if (mask) {
-      call.mask = at.of(*mask);
-      call.mask_dtype = mask->dtype;
-      call.mask_batch_stride = mask->strides[0];
-      call.mask_head_stride = mask->strides[1];
-      call.mask_query_stride = mask->strides[2];
-    }
-    call.causal = causal;
-    return gpu::plan_softmax(call, shape);
-  });
-}
-
-// Scores in float32, so that they are rounded no more than a fused kernel's.
-Status add_attention(PlanBuilder& plan, const AttentionStep& step) {
-  KPT_RETURN_IF_ERROR(check_product_types({&step.query, &step.key, &step.value, &step.output}));
-  const std::int64_t heads = step.query.dims[1];
-  const std::int64_t groups = step.key.dims[1];
-  const Dims& keys = step.key.dims;
-  if (groups == 0 || heads % groups != 0 || step.value.dims[1] != groups || keys[0] != step.query.dims[0] ||
-      step.value.dims[0] != keys[0] || step.value.dims[2] != keys[2] || keys[3] != step.query.dims[3]) {
-    return not_covered("query, key and value do not fit together");
-  }
-  KPT_ASSIGN_OR_RETURN(const View scores,
-                       plan.make(DType::kFloat32, {step.query.dims[0], heads, step.query.dims[2], keys[2]}));
-  KPT_ASSIGN_OR_RETURN(const auto mask, attention_mask(plan, step.mask, scores.dims));
-  const std::int64_t each = heads / groups;
-  ProductStep product;
-  product.left = grouped(step.query, groups, each);
-  product.right = grouped(step.key, groups, each);
-  product.output = grouped(scores, groups, each);
-  product.scale = step.scale;
-  add_product(plan, product);
-  add_attention_softmax(plan, scores, mask, step.causal);
-  product.left = product.output;
-  product.right = transposed(grouped(step.value, groups, each), 3, 4);
-  product.output = grouped(step.output, groups, each);
-  product.scale = 1;
-  add_product(plan, product);
-  return {};
-}
-
-Status read_attention(PlanBuilder& plan, const ir::Node& node, AttentionStep& step) {
-  KPT_ASSIGN_OR_RETURN(step.query, plan.tensor(node, "query"));
-  KPT_ASSIGN_OR_RETURN(step.key, plan.tensor(node, "key"));
-  KPT_ASSIGN_OR_RETURN(step.value, plan.tensor(node, "value"));
-  for (const View* view : {&step.query, &step.key, &step.value}) {
-    if (view->dims.size() != 4) return not_covered("attention takes tensors of 4 axes");
-  }
-  const double root = 1 / std::sqrt(static_cast<double>(step.query.dims[3]));
-  KPT_ASSIGN_OR_RETURN(const Number scale, plan.number(node, "scale", root));
-  step.scale = static_cast<float>(scale.real);
-  return {};
-}
-
-Status lower_sdpa(PlanBuilder& plan, const ir::Node& node) {
-  AttentionStep step;
-  KPT_RETURN_IF_ERROR(read_attention(plan, node, step));
-  KPT_ASSIGN_OR_RETURN(step.mask, plan.find_tensor(node, "attn_mask"));
-  step.causal = bool_argument(node, "is_causal", false).value_or(false);
-  if (number_argument(node, "dropout_p", 0).value_or(1) != 0) return not_covered("it draws random numbers");
-  if (step.key.dims[1] != step.query.dims[1] && !bool_argument(node, "enable_gqa", false).value_or(false)) {
-    return not_covered("query and key have different numbers of heads");
-  }
-  // Laid out as the projection behind it reads it.
-  const Dims& query = step.query.dims;
-  const ir::ValueId id = only_result(node);
-  if (id == ir::kNoValue) return not_covered("the result is no tensor");
-  KPT_ASSIGN_OR_RETURN(const View memory,
-                       plan.make(plan.dtype(id), {query[0], query[2], query[1], step.value.dims[3]}));
-  step.output = transposed(memory, 1, 2);
-  KPT_RETURN_IF_ERROR(plan.define_result(node, step.output));
-  return add_attention(plan, step);
-}
-
-Status lower_own_attention(PlanBuilder& plan, const ir::Node& node) {
-  AttentionStep step;
-  KPT_RETURN_IF_ERROR(read_attention(plan, node, step));
-  KPT_ASSIGN_OR_RETURN(step.mask, plan.find_tensor(node, "mask"));
-  step.causal = bool_argument(node, "causal", false).value_or(false);
-  KPT_ASSIGN_OR_RETURN(const View result, plan.make_result(node));
-  const Dims& query = step.query.dims;
-  KPT_RETURN_IF_ERROR(check_result(result, result.dtype, {query[0], query[2], query[1], step.value.dims[3]}));
-  step.output = transposed(result, 1, 2);
-  return add_attention(plan, step);
-}
-
 constexpr RuleRow kRules[] = {
     {"aten.addmm.default", lower_addmm},
     {"aten.bmm.default", lower_matmul},
     {"aten.linear.default", lower_linear},
     {"aten.matmul.default", lower_matmul},
     {"aten.mm.default", lower_matmul},
-    {"aten.scaled_dot_product_attention.default", lower_sdpa},
-    {"kpt.attention.default", lower_own_attention},
     {"kpt.linear.default", lower_linear},
+    {"kpt.linear_fp8.default", lower_quantized_linear},
+    {"kpt.linear_int8.default", lower_quantized_linear},
 };
 
 }  // namespace

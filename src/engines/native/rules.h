@@ -11,6 +11,7 @@ namespace kpt::native {
 std::span<const RuleRow> view_rules();
 std::span<const RuleRow> element_rules();
 std::span<const RuleRow> product_rules();
+std::span<const RuleRow> attention_rules();
 std::span<const RuleRow> row_rules();
 std::span<const RuleRow> convolution_rules();
 

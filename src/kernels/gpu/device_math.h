@@ -8,9 +8,11 @@ namespace kpt::gpu {
 
 #if defined(KPT_SIMT_CUDA)
 KPT_DEVICE float exponential(float x) { return expf(x); }
+KPT_DEVICE float power_2(float x) { return exp2f(x); }
 KPT_DEVICE float inverse_root(float x) { return rsqrtf(x); }
 #else
 KPT_DEVICE float exponential(float x) { return __builtin_expf(x); }
+KPT_DEVICE float power_2(float x) { return __builtin_exp2f(x); }
 KPT_DEVICE float inverse_root(float x) { return 1.0F / __builtin_sqrtf(x); }
 #endif
 

@@ -10,15 +10,11 @@
 namespace kpt::gpu {
 namespace {
 
-#define KPT_INSTRUCTIONS(family, ...) constexpr std::string_view k_##family##_instructions[] = {__VA_ARGS__};
-KPT_CDNA_FAMILIES(KPT_INSTRUCTIONS)
-#undef KPT_INSTRUCTIONS
-
-#define KPT_PLAIN_FAMILY(family) KernelFamily{#family, {}},
-#define KPT_CDNA_FAMILY(family, ...) KernelFamily{#family, k_##family##_instructions},
-constexpr std::array kFamilies = {KPT_GPU_FAMILIES(KPT_PLAIN_FAMILY) KPT_CDNA_FAMILIES(KPT_CDNA_FAMILY)};
+#define KPT_PLAIN_FAMILY(family) KernelFamily{#family, MatrixUnit::kNone},
+#define KPT_MATRIX_FAMILY(family, unit) KernelFamily{#family, MatrixUnit::unit},
+constexpr std::array kFamilies = {KPT_GPU_FAMILIES(KPT_PLAIN_FAMILY) KPT_MATRIX_FAMILIES(KPT_MATRIX_FAMILY)};
 #undef KPT_PLAIN_FAMILY
-#undef KPT_CDNA_FAMILY
+#undef KPT_MATRIX_FAMILY
 
 }  // namespace
 

@@ -16,7 +16,8 @@ namespace {
 // Sanitizers put red zones between locals.
 constexpr std::size_t kStackBytes = 256U << 10U;
 
-constexpr std::size_t kPlaces = 16;  // values of a lane in exchanged_
+constexpr std::size_t kMostPublished = 32;
+constexpr std::size_t kPlaces = 2 * kMostPublished;  // values of a lane in exchanged_
 
 }  // namespace
 
@@ -217,19 +218,19 @@ void HostLane::wait_for_block() {
 
 // Two places in turn: a lane writes the same one again only after all others have read it, because they have been to
 // the next exchange in between.
-void HostLane::publish(const float (&values)[8]) {
-  const std::size_t place = kPlaces * static_cast<std::size_t>(thread) + 8 * (++exchanges_ % 2);
-  for (std::size_t i = 0; i < 8; ++i) block_->exchanged_[place + i] = values[i];
+void HostLane::publish(const float* values, int count) {
+  const std::size_t place = kPlaces * static_cast<std::size_t>(thread) + kMostPublished * (++exchanges_ % 2);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) block_->exchanged_[place + i] = values[i];
   block_->suspend(*block_->fibers_[static_cast<std::size_t>(thread)], HostBlock::State::kWaitsForWave);
 }
 
 float HostLane::published(std::int32_t lane_of_block, std::int32_t index) const {
-  const std::size_t place = kPlaces * static_cast<std::size_t>(lane_of_block) + 8 * (exchanges_ % 2);
+  const std::size_t place = kPlaces * static_cast<std::size_t>(lane_of_block) + kMostPublished * (exchanges_ % 2);
   return block_->exchanged_[place + static_cast<std::size_t>(index)];
 }
 
 float HostLane::exchange(float value, std::int32_t partner) {
-  publish({value, 0, 0, 0, 0, 0, 0, 0});
+  publish(&value, 1);
   return published(partner, 0);
 }
 

@@ -52,7 +52,7 @@ class HostBlock {
   std::vector<std::size_t> order_;
   std::vector<std::unique_ptr<unsigned char[]>> shared_;
   std::vector<std::size_t> shared_bytes_;
-  std::vector<float> exchanged_;  // two places of eight values for each lane, used in turn
+  std::vector<float> exchanged_;  // two places of 32 values for each lane, used in turn
   HostKernel kernel_ = nullptr;
   const void* args_ = nullptr;
   std::size_t threads_ = 0;

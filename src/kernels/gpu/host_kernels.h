@@ -11,7 +11,8 @@ namespace kpt::gpu {
 
 struct HostEntry {
   KernelInfo info;
-  HostKernel wave_32;  // null where the kernel is for waves of 64 only
+  // One of them is null where the kernel's matrix instructions are of waves of the other size.
+  HostKernel wave_32;
   HostKernel wave_64;
 };
 
@@ -31,12 +32,22 @@ struct HostEntry {
   X(softmax)                \
   X(transpose)
 
-// For AMD's CDNA alone: waves of 64 and their matrix instructions. X(family, the instructions it is made of)
-#define KPT_CDNA_FAMILIES(X) X(matrix, "mfma_f32_16x16x16f16", "mfma_f32_16x16x16bf16_1k")
+// For one of AMD's matrix units alone. X(family, unit)
+#define KPT_MATRIX_FAMILIES(X) \
+  X(matrix_cdna2, kCdna2)      \
+  X(matrix_cdna3, kCdna3)      \
+  X(matrix_cdna4, kCdna4)      \
+  X(matrix_rdna3, kRdna3)      \
+  X(matrix_rdna4, kRdna4)      \
+  X(attention_cdna2, kCdna2)   \
+  X(attention_cdna3, kCdna3)   \
+  X(attention_cdna4, kCdna4)   \
+  X(attention_rdna3, kRdna3)   \
+  X(attention_rdna4, kRdna4)
 
 #define KPT_DECLARE_FAMILY(family, ...) std::span<const HostEntry> host_##family##_kernels();
 KPT_GPU_FAMILIES(KPT_DECLARE_FAMILY)
-KPT_CDNA_FAMILIES(KPT_DECLARE_FAMILY)
+KPT_MATRIX_FAMILIES(KPT_DECLARE_FAMILY)
 #undef KPT_DECLARE_FAMILY
 
 }  // namespace kpt::gpu

@@ -17,9 +17,9 @@ class HostLane {
   void wait_for_block();
   // Gives `value` to the wave and returns what the lane `partner` (a thread of the same wave) gave.
   float exchange(float value, std::int32_t partner);
-  // For instructions that a whole wave executes together: gives eight values to the wave and waits for the others';
+  // For instructions that a whole wave executes together: gives up to 32 values to the wave and waits for the others';
   // published() then reads theirs, until the next exchange.
-  void publish(const float (&values)[8]);
+  void publish(const float* values, int count);
   float published(std::int32_t lane_of_block, std::int32_t index) const;
   // The next array in shared memory, made by the first lane that asks and filled with bytes of ones: NaN where it is
   // read before it is written. An array of its own on the heap, so that AddressSanitizer sees an index out of it.

@@ -14,7 +14,7 @@ std::vector<HostEntry> make_entries() {
 #define KPT_ADD_FAMILY(family, ...) \
   for (const HostEntry& entry : host_##family##_kernels()) entries.push_back(entry);
   KPT_GPU_FAMILIES(KPT_ADD_FAMILY)
-  KPT_CDNA_FAMILIES(KPT_ADD_FAMILY)
+  KPT_MATRIX_FAMILIES(KPT_ADD_FAMILY)
 #undef KPT_ADD_FAMILY
   std::ranges::sort(entries, {}, [](const HostEntry& entry) { return entry.info.name; });
   return entries;
@@ -58,7 +58,8 @@ Status HostLauncher::launch(const Launch& launch, void* /*stream*/) {
   alignas(16) std::array<std::byte, kMaxArgBytes> args = launch.args;
   const HostKernel kernel = shape_.wave == 64 ? found->wave_64 : found->wave_32;
   if (kernel == nullptr) {
-    return {StatusCode::kKernelLaunch, fmt::format("kernel {} is for waves of 64 lanes", launch.kernel)};
+    return {StatusCode::kKernelLaunch,
+            fmt::format("kernel {} is not for waves of {} lanes", launch.kernel, shape_.wave)};
   }
   for (std::uint32_t block = 0; block < launch.blocks; ++block) {
     KPT_RETURN_IF_ERROR(block_.run(launch.kernel, kernel, args.data(), block, threads, shape_.wave));

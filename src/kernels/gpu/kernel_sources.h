@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "kernels/gpu/launch.h"
+
 namespace kpt::gpu {
 
 struct SourceFile {
@@ -16,9 +18,7 @@ struct SourceFile {
 std::span<const SourceFile> kernel_sources();
 struct KernelFamily {
   std::string_view name;  // "norm": what norm_kernels.h holds
-  // The matrix instructions without which it does not compile, by the compiler's names; such a family is for waves
-  // of 64.
-  std::span<const std::string_view> matrix_instructions;
+  MatrixUnit unit;        // the one it is for; kNone: it runs everywhere
 };
 std::span<const KernelFamily> kernel_families();
 // A HIP source that defines every kernel of a family by its name; includes files of kernel_sources(). The compiler must

@@ -10,6 +10,18 @@ Status run_plan(Launcher& launcher, const Result<Plan>& plan, void* stream) {
   return {};
 }
 
+std::string_view unit_name(MatrixUnit unit) {
+  switch (unit) {
+    case MatrixUnit::kNone: break;
+    case MatrixUnit::kCdna2: return "cdna2";
+    case MatrixUnit::kCdna3: return "cdna3";
+    case MatrixUnit::kCdna4: return "cdna4";
+    case MatrixUnit::kRdna3: return "rdna3";
+    case MatrixUnit::kRdna4: return "rdna4";
+  }
+  return "";
+}
+
 std::string_view type_suffix(DType dtype) {
   switch (dtype) {
     case DType::kFloat32: return "f32";

@@ -29,10 +29,16 @@ struct Launch {
   std::size_t arg_bytes = 0;
 };
 
+// AMD's matrix cores, by the kernels that are for them: gfx90a, gfx942, gfx950, gfx11, gfx12 (matrix_lane.h).
+enum class MatrixUnit : std::uint8_t { kNone, kCdna2, kCdna3, kCdna4, kRdna3, kRdna4 };
+// "cdna3": as kernels are named; empty for none.
+std::string_view unit_name(MatrixUnit unit);
+
 // What a plan must know of the device.
 struct DeviceShape {
   int wave = 32;              // 32 or 64
   int multiprocessors = 132;  // compute units: how many blocks keep it busy, not how many it can hold
+  MatrixUnit matrix = MatrixUnit::kNone;
 };
 
 // Starts kernels in order on a stream of its kind (cudaStream_t, hipStream_t; the host has none). Thread safety is the

@@ -1,19 +1,22 @@
+#include <array>
 #include <string>
 
 #include "kernels/gpu/matrix.h"
-#include "kernels/gpu/matrix_kernels.h"
+#include "kernels/gpu/matrix_product.h"
 #include "kernels/gpu/plan_checks.h"
 
 namespace kpt::gpu {
 namespace {
 
+constexpr std::string_view kName = "matrix";
+
+constexpr std::array kWithoutFp8 = {DType::kFloat16, DType::kBFloat16, DType::kInt8};
+constexpr std::array kWithFnuz = {DType::kFloat16, DType::kBFloat16, DType::kInt8, DType::kFloat8E4M3FNUZ};
+constexpr std::array kWithOcp = {DType::kFloat16, DType::kBFloat16, DType::kInt8, DType::kFloat8E4M3FN};
+
 Status check(const MatrixCall& call) {
-  constexpr std::string_view kName = "matrix";
-  if (call.dtype != DType::kFloat16 && call.dtype != DType::kBFloat16) {
-    return invalid_call(kName, fmt::format("no kernel for {}", to_string(call.dtype)));
-  }
-  if (call.bias_dtype != call.dtype && call.bias_dtype != DType::kFloat32) {
-    return invalid_call(kName, "the bias must be of the input's type or float32");
+  if (!is_kernel_type(call.bias_dtype) || !is_kernel_type(call.output_dtype)) {
+    return invalid_call(kName, "bias and output must be float16, bfloat16 or float32");
   }
   if (call.activation < Activation::kNone || call.activation > Activation::kRelu6) {
     return invalid_call(kName, "no such activation");
@@ -31,18 +34,45 @@ Status check(const MatrixCall& call) {
   return {};
 }
 
+NumberType number_type(DType dtype) {
+  if (dtype == DType::kFloat16) return NumberType::kHalf;
+  return dtype == DType::kBFloat16 ? NumberType::kBFloat : NumberType::kFloat;
+}
+
 }  // namespace
 
+std::span<const DType> matrix_types(MatrixUnit unit) {
+  switch (unit) {
+    case MatrixUnit::kNone: return {};
+    case MatrixUnit::kCdna3: return kWithFnuz;
+    case MatrixUnit::kCdna4:
+    case MatrixUnit::kRdna4: return kWithOcp;
+    case MatrixUnit::kCdna2:
+    case MatrixUnit::kRdna3: break;
+  }
+  return kWithoutFp8;
+}
+
+DType matrix_fp8_type(MatrixUnit unit) {
+  return unit == MatrixUnit::kCdna3 ? DType::kFloat8E4M3FNUZ : DType::kFloat8E4M3FN;
+}
+
 Result<Plan> plan_matrix(const MatrixCall& call, const DeviceShape& device) {
-  if (device.wave != 64) {
-    return Status(StatusCode::kUnsupported, "matrix: the kernel is for wavefronts of 64 lanes, this device has 32");
+  if (std::ranges::find(matrix_types(device.matrix), call.dtype) == matrix_types(device.matrix).end()) {
+    return Status(
+        StatusCode::kUnsupported,
+        fmt::format("matrix: there is no kernel for {} on {}", to_string(call.dtype),
+                    device.matrix == MatrixUnit::kNone ? "a device without matrix cores" : unit_name(device.matrix)));
   }
   KPT_RETURN_IF_ERROR(check(call));
   if (call.rows == 0 || call.columns == 0) return Plan{};
   MatrixArgs args{};
   args.input = call.input;
   args.weight = call.weight;
+  args.row_scale = call.row_scale;
+  args.column_scale = call.column_scale;
   args.bias = call.bias;
+  args.residual = call.residual;
   args.output = call.output;
   args.rows = call.rows;
   args.columns = call.columns;
@@ -50,14 +80,18 @@ Result<Plan> plan_matrix(const MatrixCall& call, const DeviceShape& device) {
   args.input_stride = call.input_stride;
   args.weight_stride = call.weight_stride;
   args.column_tiles = divide_up(call.columns, kMatrixTile);
+  args.scale = call.dtype == DType::kFloat8E4M3FNUZ ? 2.0F : 1.0F;  // weight_word() says why
   args.activation = call.activation;
-  args.bias_is_float = call.bias_dtype == DType::kFloat32 ? 1 : 0;
+  args.bias_type = number_type(call.bias_dtype);
+  args.output_type = number_type(call.output_dtype);
   const bool vectors =
-      are_multiples({call.depth, call.input_stride, call.weight_stride}, 8) && are_aligned({call.input, call.weight});
+      are_multiples({call.depth, call.input_stride, call.weight_stride}, vector_elements(call.dtype)) &&
+      are_aligned({call.input, call.weight});
   args.vectors = vectors ? 1 : 0;
   const std::int64_t blocks = divide_up(call.rows, kMatrixTile) * args.column_tiles;
-  KPT_RETURN_IF_ERROR(check_blocks("matrix", blocks));
-  return Plan{make_launch("matrix_mfma_" + std::string(type_suffix(call.dtype)), blocks, args, 256)};
+  KPT_RETURN_IF_ERROR(check_blocks(kName, blocks));
+  return Plan{
+      make_launch(fmt::format("matrix_{}_{}", unit_name(device.matrix), type_suffix(call.dtype)), blocks, args, 256)};
 }
 
 }  // namespace kpt::gpu

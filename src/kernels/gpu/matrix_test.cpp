@@ -1,5 +1,6 @@
 #include "kernels/gpu/matrix.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/gpu/device_math.h"
@@ -10,85 +11,131 @@ namespace {
 
 class Matrix : public KernelTest {
  protected:
-  void check_case(std::int64_t rows, std::int64_t columns, std::int64_t depth);
+  // The device with one of the matrix units that have waves of its size.
+  DeviceShape with(MatrixUnit unit) {
+    DeviceShape result = shape();
+    result.matrix = unit;
+    return result;
+  }
+  // Units with the device's waves; none on CUDA.
+  std::vector<MatrixUnit> units() {
+    if (GetParam().starts_with("wave64")) return {MatrixUnit::kCdna2, MatrixUnit::kCdna3, MatrixUnit::kCdna4};
+    if (GetParam().starts_with("wave32")) return {MatrixUnit::kRdna3, MatrixUnit::kRdna4};
+    return {};
+  }
+  void check_case(MatrixUnit unit, DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t depth);
 };
 
-void Matrix::check_case(std::int64_t rows, std::int64_t columns, std::int64_t depth) {
-  SCOPED_TRACE(std::to_string(rows) + "x" + std::to_string(columns) + "x" + std::to_string(depth));
+void Matrix::check_case(MatrixUnit unit, DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t depth) {
+  SCOPED_TRACE(std::string(unit_name(unit)) + " " + std::string(to_string(dtype)) + " " + std::to_string(rows) + "x" +
+               std::to_string(columns) + "x" + std::to_string(depth));
+  const bool narrow = element_bytes(dtype) == 1;
   MatrixCall call;
-  call.dtype = pick({DType::kFloat16, DType::kBFloat16});
-  call.bias_dtype = pick({call.dtype, DType::kFloat32});
+  call.dtype = dtype;
+  call.output_dtype = narrow ? draw_type() : pick({dtype, DType::kFloat32});
+  call.bias_dtype = draw_type();
   call.activation = pick({Activation::kNone, Activation::kRelu});
   call.rows = rows;
   call.columns = columns;
   call.depth = depth;
-  call.input_stride = depth + pick<std::int64_t>({0, 8, 1});
-  call.weight_stride = depth + pick<std::int64_t>({0, 8, 3});
-  Buffer input(*device_, call.dtype, (rows - 1) * call.input_stride + depth, draw(0, 3) == 0 ? 1 : 0);
-  Buffer weight(*device_, call.dtype, (columns - 1) * call.weight_stride + depth);
+  const std::int64_t whole = 16 / static_cast<std::int64_t>(element_bytes(dtype));
+  call.input_stride = depth + pick<std::int64_t>({0, whole, 1});
+  call.weight_stride = depth + pick<std::int64_t>({0, whole, 3});
+  const bool is_fp8 = dtype == DType::kFloat8E4M3FN || dtype == DType::kFloat8E4M3FNUZ;
+  Buffer input(*device_, dtype, (rows - 1) * call.input_stride + depth, draw(0, 3) == 0 ? 1 : 0);
+  Buffer weight(*device_, is_fp8 ? DType::kFloat8E4M3FN : dtype, (columns - 1) * call.weight_stride + depth);
   Buffer bias(*device_, call.bias_dtype, columns);
-  Buffer output(*device_, call.dtype, rows * columns);
-  call.input = input.fill(random_).data();
-  call.weight = weight.fill(random_, 0.3).data();
+  Buffer row_scale(*device_, DType::kFloat32, rows);
+  Buffer column_scale(*device_, DType::kFloat32, columns);
+  Buffer residual(*device_, call.output_dtype, rows * columns);
+  Buffer output(*device_, call.output_dtype, rows * columns);
+  call.input = input.fill(random_, narrow ? 40 : 1).data();
+  call.weight = weight.fill(random_, narrow ? 40 : 0.3).data();
+  if (is_fp8) weight.set(draw(0, weight.count() - 1), -0.0);  // NaN for hardware that knows only the other kind
   bias.fill(random_);
+  residual.fill(random_);
   if (draw(0, 2) != 0) call.bias = bias.data();
+  if (draw(0, 1) != 0) call.residual = residual.data();
+  if (narrow) call.row_scale = row_scale.fill(random_, 0.01, 0.05).floats();
+  if (narrow) call.column_scale = column_scale.fill(random_, 0.01, 0.05).floats();
   call.output = output.data();
-  run(plan_matrix(call, shape()));
+  run(plan_matrix(call, with(unit)));
+  if (HasFatalFailure()) return;
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t column = 0; column < columns; ++column) {
-      double sum = call.bias == nullptr ? 0.0 : bias.get(column);
-      double size = std::abs(sum);
+      double sum = 0;
+      double size = 0;
       for (std::int64_t k = 0; k < depth; ++k) {
         const double product = input.get(row * call.input_stride + k) * weight.get(column * call.weight_stride + k);
         sum += product;
         size += std::abs(product);
       }
+      if (narrow) sum *= row_scale.get(row) * column_scale.get(column);
+      if (narrow) size *= std::abs(row_scale.get(row) * column_scale.get(column));
+      for (const double added : {call.bias == nullptr ? 0.0 : bias.get(column),
+                                 call.residual == nullptr ? 0.0 : residual.get(row * columns + column)}) {
+        sum += added;
+        size += std::abs(added);
+      }
       if (call.activation == Activation::kRelu) sum = std::max(sum, 0.0);
-      ASSERT_TRUE(is_near(output.get(row * columns + column), sum, call.dtype, 1e-6 * size)) << row << ", " << column;
+      ASSERT_TRUE(is_near(output.get(row * columns + column), sum, call.output_dtype, 1e-6 * size))
+          << row << ", " << column;
     }
   }
 }
 
 TEST_P(Matrix, RandomShapesTailsAndStrides) {
-  if (shape().wave != 64) GTEST_SKIP() << "the instruction is of wavefronts of 64";
-  check_case(1, 1, 1);
-  check_case(128, 128, 32);
-  check_case(130, 129, 72);
-  for (int round = 0; round < 4 && !HasFatalFailure(); ++round) check_case(draw(1, 150), draw(1, 150), draw(1, 100));
+  for (const MatrixUnit unit : units()) {
+    for (const DType dtype : matrix_types(unit)) {
+      check_case(unit, dtype, 1, 1, 1);
+      check_case(unit, dtype, 130, 20, 160);
+      check_case(unit, dtype, draw(1, 140), draw(1, 140), draw(1, 160));
+      if (HasFatalFailure()) return;
+    }
+  }
 }
 
 // Wrong rows, columns or depths show as wrong digits, not as rounding.
 TEST_P(Matrix, EveryProductMeetsItsPartner) {
-  if (shape().wave != 64) GTEST_SKIP() << "the instruction is of wavefronts of 64";
-  const std::int64_t size = 48;
-  Buffer input(*device_, DType::kFloat16, size * size);
-  Buffer weight(*device_, DType::kFloat16, size * size);
-  Buffer output(*device_, DType::kFloat16, size * size);
-  for (std::int64_t i = 0; i < size * size; ++i) input.set(i, i % size == (i / size * 7 + 3) % size ? 1 : 0);
-  for (std::int64_t i = 0; i < size * size; ++i) weight.set(i, static_cast<double>(i % 2039));
-  MatrixCall call;
-  call.input = input.data();
-  call.weight = weight.data();
-  call.output = output.data();
-  call.rows = call.columns = call.depth = call.input_stride = call.weight_stride = size;
-  run(plan_matrix(call, shape()));
-  for (std::int64_t i = 0; i < size * size; ++i) {
-    const std::int64_t k = (i / size * 7 + 3) % size;
-    ASSERT_EQ(output.get(i), weight.get(i % size * size + k)) << i;
+  for (const MatrixUnit unit : units()) {
+    const std::int64_t size = 48;
+    Buffer input(*device_, DType::kFloat16, size * size);
+    Buffer weight(*device_, DType::kFloat16, size * size);
+    Buffer output(*device_, DType::kFloat16, size * size);
+    for (std::int64_t i = 0; i < size * size; ++i) input.set(i, i % size == (i / size * 7 + 3) % size ? 1 : 0);
+    for (std::int64_t i = 0; i < size * size; ++i) weight.set(i, static_cast<double>(i % 2039));
+    MatrixCall call;
+    call.input = input.data();
+    call.weight = weight.data();
+    call.output = output.data();
+    call.rows = call.columns = call.depth = call.input_stride = call.weight_stride = size;
+    run(plan_matrix(call, with(unit)));
+    for (std::int64_t i = 0; i < size * size; ++i) {
+      const std::int64_t k = (i / size * 7 + 3) % size;
+      ASSERT_EQ(output.get(i), weight.get(i % size * size + k)) << unit_name(unit) << " " << i;
+    }
   }
 }
 
 TEST_P(Matrix, BadCallsAreRefused) {
   MatrixCall call;
-  if (shape().wave != 64) {
-    EXPECT_EQ(plan_matrix(call, shape()).status().code(), StatusCode::kUnsupported);
-    return;
-  }
-  EXPECT_TRUE(plan_matrix(call, shape())->empty());
+  EXPECT_EQ(plan_matrix(call, with(MatrixUnit::kNone)).status().message(),
+            "matrix: there is no kernel for float16 on a device without matrix cores");
+  EXPECT_TRUE(plan_matrix(call, with(MatrixUnit::kCdna3))->empty());
   call.rows = call.columns = 1;
-  EXPECT_EQ(plan_matrix(call, shape()).status().message(), "matrix: input, weight and output must be given");
-  call.dtype = DType::kFloat32;
-  EXPECT_EQ(plan_matrix(call, shape()).status().message(), "matrix: no kernel for float32");
+  EXPECT_EQ(plan_matrix(call, with(MatrixUnit::kRdna3)).status().message(),
+            "matrix: input, weight and output must be given");
+  call.output_dtype = DType::kInt8;
+  EXPECT_EQ(plan_matrix(call, with(MatrixUnit::kRdna3)).status().message(),
+            "matrix: bias and output must be float16, bfloat16 or float32");
+  // FP8 is the unit's own kind, and RDNA3 has none.
+  call.dtype = DType::kFloat8E4M3FN;
+  for (const MatrixUnit unit : {MatrixUnit::kCdna2, MatrixUnit::kCdna3, MatrixUnit::kRdna3}) {
+    EXPECT_EQ(plan_matrix(call, with(unit)).status().code(), StatusCode::kUnsupported);
+  }
+  call.dtype = DType::kFloat8E4M3FNUZ;
+  EXPECT_EQ(plan_matrix(call, with(MatrixUnit::kCdna4)).status().message(),
+            "matrix: there is no kernel for float8_e4m3fnuz on cdna4");
 }
 
 KPT_KERNEL_TESTS(Matrix);

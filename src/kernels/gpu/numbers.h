@@ -9,8 +9,8 @@
 //   E5M2        float8_e5m2           57344  0x7d…0x7f    NVIDIA from sm_89, gfx950, gfx12
 //   E5M2Fnuz    float8_e5m2fnuz       57344  0x80         gfx942
 //
-// The instructions of sm_80 and sm_89 are used where the target has them; everything else is integer arithmetic that
-// gives the same bits on every target.
+// The instructions of sm_80 and sm_89, and gfx950's for bfloat16, are used where the target has them; everything else
+// is integer arithmetic that gives the same bits on every target.
 #pragma once
 
 #include "kernels/gpu/simt.h"
@@ -169,6 +169,8 @@ struct FromFloat<BFloat> {
     BFloat result;
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result.bits) : "f"(value));
     return result;
+#elif defined(KPT_SIMT_HIP)
+    return {__builtin_bit_cast(UInt16, static_cast<__bf16>(value))};
 #else
     const UInt32 bits = bits_of(value);
     if ((bits & 0x7fffffffU) > 0x7f800000U) return {static_cast<UInt16>((bits >> 16U) | 0x40U)};

@@ -2,7 +2,7 @@
 //
 // A block makes 64 x 64 results from pieces of 16 columns of both operands in shared memory: 16 operations for each
 // element that is loaded, 32 for each byte of float32 that the block reads once. Vector units are the limit where
-// matrices are large (matrix_kernels.h has the matrix cores of CDNA), latency where they are small. Sums are in
+// matrices are large (matrix_product.h has AMD's matrix cores), latency where they are small. Sums are in
 // float32.
 #pragma once
 

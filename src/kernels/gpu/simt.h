@@ -28,13 +28,17 @@
 #pragma GCC diagnostic ignored "-Wsign-conversion"
 #endif
 
-// Loops whose count is a constant are unrolled, so that arrays indexed by them stay in registers.
+// Loops whose count is a constant are unrolled, so that arrays indexed by them stay in registers; KPT_ROLLED where that
+// would only make more code.
 #if defined(KPT_SIMT_HOST)
 #define KPT_UNROLL
+#define KPT_ROLLED
 #elif defined(KPT_SIMT_HIP)
 #define KPT_UNROLL _Pragma("unroll")
+#define KPT_ROLLED _Pragma("nounroll")
 #else
 #define KPT_UNROLL _Pragma("unroll")
+#define KPT_ROLLED _Pragma("unroll 1")
 #endif
 
 namespace kpt::gpu {

@@ -9,16 +9,10 @@
 #pragma once
 
 #include "kernels/gpu/device_math.h"
+#include "kernels/gpu/mask.h"
 #include "kernels/gpu/vectors.h"
 
 namespace kpt::gpu {
-
-enum class MaskKind : Int32 {
-  kNone,
-  kAdded,       // numbers of the kernel's type, added to the scaled input
-  kAddedFloat,  // float32 numbers, added
-  kKept         // bytes; where they are 0 the element takes no part
-};
 
 // Rows are [batches, heads, queries], the last fastest. output: rows without gaps. A row of which nothing takes part
 // becomes zeros, or NaN where that is wanted.

@@ -1,0 +1,241 @@
+// What rules do on devices with matrix cores: which kernels nodes become, and their results against sums in double.
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engines/native/host_machine.h"
+#include "engines/native/native_executable.h"
+#include "ir/text.h"
+#include "kernels/gpu/matrix.h"
+#include "kernels/gpu/numbers.h"
+
+namespace kpt::native {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::HostMachine;
+using ::testing::Not;
+
+class MatrixCores : public ::testing::TestWithParam<gpu::MatrixUnit> {
+ protected:
+  MatrixCores() : machine_(wave(), GetParam()), seed_(std::random_device{}()), random_(seed_) {}
+  void SetUp() override {
+    trace_ = std::make_unique<::testing::ScopedTrace>(__FILE__, __LINE__, fmt::format("seed {}", seed_));
+  }
+  static int wave() { return GetParam() == gpu::MatrixUnit::kRdna3 || GetParam() == gpu::MatrixUnit::kRdna4 ? 32 : 64; }
+
+  // Numbers that the type holds, and the same as double.
+  struct Drawn {
+    Tensor tensor;
+    std::vector<double> numbers;
+  };
+  template <typename T>
+  Drawn draw(DType dtype, const Dims& dims, float spread) {
+    std::normal_distribution<float> normal(0, spread);
+    std::vector<T> codes(static_cast<std::size_t>(kpt::count_elements(dims).value()));
+    Drawn drawn;
+    for (T& code : codes) {
+      code = gpu::from_float<T>(normal(random_));
+      drawn.numbers.push_back(static_cast<double>(gpu::to_float(code)));
+    }
+    drawn.tensor = Tensor::from_bytes(dtype, dims, std::as_bytes(std::span(codes))).value();
+    return drawn;
+  }
+  Drawn halves(const Dims& dims, float spread = 1) { return draw<gpu::Half>(DType::kFloat16, dims, spread); }
+  Drawn floats(const Dims& dims, float spread = 1) { return draw<float>(DType::kFloat32, dims, spread); }
+
+  std::vector<double> run(const std::string& text, const std::vector<Tensor>& inputs) {
+    const std::shared_ptr<Machine> machine(std::shared_ptr<void>(), &machine_);
+    const auto executable =
+        NativeExecutable::load(std::make_shared<const ir::Graph>(ir::read_graph(text).value()), {}, machine);
+    EXPECT_TRUE(executable.ok()) << executable.status().to_string();
+    if (!executable.ok()) return {};
+    std::vector<Tensor> outputs;
+    RunContext context;
+    const Status status = (*executable)->run(context, inputs, outputs, nullptr);
+    EXPECT_TRUE(status.ok()) << status.to_string();
+    if (!status.ok()) return {};
+    std::vector<double> numbers;
+    const bool is_float = outputs[0].dtype() == DType::kFloat32;
+    const auto count = static_cast<std::size_t>(outputs[0].element_count());
+    for (std::size_t i = 0; i < count; ++i) {
+      numbers.push_back(static_cast<double>(
+          is_float ? outputs[0].elements<float>()[i]
+                   : gpu::to_float(gpu::Half{static_cast<const std::uint16_t*>(outputs[0].data())[i]})));
+    }
+    return numbers;
+  }
+  std::string how(const std::string& text) {
+    const auto needed = find_needed_kernels(ir::read_graph(text).value(), machine_.traits());
+    EXPECT_TRUE(needed.ok()) << needed.status().to_string();
+    return needed.ok() ? needed->nodes.back().how : "";
+  }
+
+  HostMachine machine_;
+  unsigned seed_;
+  std::mt19937 random_;
+  std::unique_ptr<::testing::ScopedTrace> trace_;
+};
+
+std::string attention_graph(int width, const char* mask) {
+  return fmt::format(R"(kpt_graph 1
+values q, k, v, m, o
+input q: float16[2, 4, 21, {0}]
+input k: float16[2, 2, 37, {0}]
+input v: float16[2, 2, 37, {0}]
+input m: float32[21, 37]
+o: float16[2, 21, 4, {0}] = kpt.attention.default(query=%q, key=%k, value=%v, mask={1}, scale=0.125, causal={2})
+output %o "output"
+)",
+                     width, mask, std::string_view(mask) == "none" ? "true" : "false");
+}
+
+TEST_P(MatrixCores, AttentionIsOneKernel) {
+  for (const char* mask : {"%m", "none"}) {
+    const bool causal = std::string_view(mask) == "none";
+    for (const int width : {64, 128}) {
+      const std::string text = attention_graph(width, mask);
+      EXPECT_EQ(how(text), fmt::format("own kernels: attention_{}_f16_{}", gpu::unit_name(GetParam()), width));
+      const Drawn q = halves({2, 4, 21, width});
+      const Drawn k = halves({2, 2, 37, width});
+      const Drawn v = halves({2, 2, 37, width});
+      const Drawn m = floats({21, 37});
+      const auto got = run(text, {q.tensor, k.tensor, v.tensor, m.tensor});
+      ASSERT_EQ(got.size(), q.numbers.size());
+      const auto w = static_cast<std::size_t>(width);
+      for (std::size_t row = 0; row < 2 * 4 * 21; ++row) {
+        const std::size_t b = row / 84, h = row / 21 % 4, s = row % 21, g = b * 2 + h / 2;
+        double weights[37];
+        double total = 0;
+        for (std::size_t t = 0; t < 37; ++t) {
+          double score = 0;
+          for (std::size_t d = 0; d < w; ++d) score += q.numbers[row * w + d] * k.numbers[(g * 37 + t) * w + d];
+          score = score * 0.125 + (causal ? 0 : m.numbers[s * 37 + t]);
+          total += weights[t] = causal && t > s ? 0 : std::exp(score);
+        }
+        for (std::size_t d = 0; d < w; ++d) {
+          double wanted = 0;
+          double size = 0;
+          for (std::size_t t = 0; t < 37; ++t) {
+            wanted += weights[t] / total * v.numbers[(g * 37 + t) * w + d];
+            size += weights[t] / total * std::abs(v.numbers[(g * 37 + t) * w + d]);
+          }
+          ASSERT_NEAR(got[((b * 21 + s) * 4 + h) * w + d], wanted, 1.1e-3 * size) << row << ", " << d;
+        }
+      }
+    }
+  }
+}
+
+// A width without a kernel takes the products, and float32 too.
+TEST_P(MatrixCores, AttentionThatDoesNotFitTakesProducts) {
+  EXPECT_THAT(how(attention_graph(32, "%m")), HasSubstr("softmax"));
+  std::string text = attention_graph(64, "%m");
+  for (std::size_t at = 0; (at = text.find("float16")) != std::string::npos;) text.replace(at, 7, "float32");
+  EXPECT_THAT(how(text), HasSubstr("softmax"));
+}
+
+TEST_P(MatrixCores, LinearTakesResidualsAndFloatInputs) {
+  for (const char* type : {"float16", "float32"}) {
+    const bool is_half = std::string_view(type) == "float16";
+    const std::string text = fmt::format(R"(kpt_graph 1
+values x, w, b, r, o
+input x: {0}[3, 7, 40]
+input w: float16[33, 40]
+input b: float16[33]
+input r: {0}[3, 7, 33]
+o: {0}[3, 7, 33] = kpt.linear.default(input=%x, weight=%w, bias=%b, residual=%r, activation="relu")
+output %o "output"
+)",
+                                         type);
+    EXPECT_THAT(how(text), HasSubstr(fmt::format("matrix_{}_f16", gpu::unit_name(GetParam()))));
+    const Drawn x = is_half ? halves({3, 7, 40}) : floats({3, 7, 40});
+    const Drawn w = halves({33, 40});
+    const Drawn b = halves({33});
+    const Drawn r = is_half ? halves({3, 7, 33}) : floats({3, 7, 33});
+    const auto got = run(text, {x.tensor, w.tensor, b.tensor, r.tensor});
+    ASSERT_EQ(got.size(), 21U * 33U);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      double wanted = b.numbers[i % 33] + r.numbers[i];
+      double size = std::abs(wanted);
+      for (std::size_t k = 0; k < 40; ++k) {
+        const double product = x.numbers[i / 33 * 40 + k] * w.numbers[i % 33 * 40 + k];
+        wanted += product;
+        size += std::abs(product);
+      }
+      // The input is rounded to the weight's type, or the result.
+      ASSERT_NEAR(got[i], std::max(wanted, 0.0), 6e-4 * size) << type << " " << i;
+    }
+  }
+}
+
+std::string quantized_graph(const char* kind, const char* type) {
+  return fmt::format(R"(kpt_graph 1
+values x, w, s, b, o
+input x: float16[5, 48]
+input w: {1}[32, 48]
+input s: float32[32]
+input b: float32[32]
+o: float16[5, 32] = kpt.linear_{0}.default(input=%x, weight=%w, scale=%s, bias=%b, residual=none, activation="none")
+output %o "output"
+)",
+                     kind, type);
+}
+
+TEST_P(MatrixCores, LinearInEightBits) {
+  const auto types = gpu::matrix_types(GetParam());
+  for (const bool is_fp8 : {false, true}) {
+    const std::string text = is_fp8 ? quantized_graph("fp8", "float8_e4m3fn") : quantized_graph("int8", "int8");
+    const DType type = is_fp8 ? gpu::matrix_fp8_type(GetParam()) : DType::kInt8;
+    if (std::ranges::find(types, type) == types.end()) {
+      const auto answers = check_nodes(ir::read_graph(text).value(), machine_.traits());
+      EXPECT_EQ(answers[0].reason, "there are no matrix cores for float8_e4m3fn");
+      continue;
+    }
+    EXPECT_THAT(how(text), HasSubstr("quantize_rows_f16_"));
+    EXPECT_THAT(how(text), HasSubstr(fmt::format("matrix_{}_{}", gpu::unit_name(GetParam()), is_fp8 ? "e4m3" : "i8")));
+    const Drawn x = halves({5, 48});
+    const Drawn w =
+        is_fp8 ? draw<gpu::E4M3>(DType::kFloat8E4M3FN, {32, 48}, 100) : draw<gpu::Int8>(DType::kInt8, {32, 48}, 50);
+    const Drawn s = floats({32}, 0.01F);
+    const Drawn b = floats({32});
+    const auto got = run(text, {x.tensor, w.tensor, s.tensor, b.tensor});
+    ASSERT_EQ(got.size(), 5U * 32U);
+    for (std::size_t row = 0; row < 5; ++row) {
+      double greatest = 0;
+      for (std::size_t k = 0; k < 48; ++k) greatest = std::max(greatest, std::abs(x.numbers[row * 48 + k]));
+      // Of one rounding: half a step of int8, one part in 16 of FP8.
+      for (std::size_t column = 0; column < 32; ++column) {
+        double wanted = 0;
+        double slack = 0;
+        for (std::size_t k = 0; k < 48; ++k) {
+          const double value = x.numbers[row * 48 + k];
+          const double weight = w.numbers[column * 48 + k] * s.numbers[column];
+          wanted += value * weight;
+          slack += std::abs(weight) * (is_fp8 ? std::abs(value) / 16 + greatest * 1e-4 : greatest / 127 * 0.51);
+        }
+        wanted += b.numbers[column];
+        ASSERT_NEAR(got[row * 32 + column], wanted, slack + 1e-3 * std::abs(wanted)) << is_fp8 << " " << row;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Units, MatrixCores,
+                         ::testing::Values(gpu::MatrixUnit::kCdna2, gpu::MatrixUnit::kCdna3, gpu::MatrixUnit::kCdna4,
+                                           gpu::MatrixUnit::kRdna3, gpu::MatrixUnit::kRdna4),
+                         [](const auto& parameter) { return std::string(gpu::unit_name(parameter.param)); });
+
+TEST(WithoutMatrixCores, LinearInEightBitsIsRefused) {
+  const HostMachine machine(32);
+  const auto answers = check_nodes(ir::read_graph(quantized_graph("int8", "int8")).value(), machine.traits());
+  EXPECT_FALSE(answers[0].supported);
+  EXPECT_EQ(answers[0].reason, "there are no matrix cores for int8");
+}
+
+}  // namespace
+}  // namespace kpt::native
