@@ -125,7 +125,7 @@ TEST(AmdMatrixKernels, EveryTargetHasTheFamiliesOfItsUnit) {
   for (const AmdArchitecture& row : amd_architectures()) {
     std::size_t count = 0;
     for (const gpu::KernelFamily& family : gpu::kernel_families()) {
-      count += family.unit != gpu::MatrixUnit::kNone && runs_family(row, family) ? 1 : 0;
+      count += family.unit != gpu::MatrixUnit::kNone && runs_family(row, family) ? 1U : 0U;
     }
     // gfx908 has matrix cores without the bfloat16 instructions that our kernels use.
     EXPECT_EQ(count, row.matrix_unit == AmdMatrixUnit::kNone || row.gfx_target == "gfx908" ? 0U : 2U) << row.gfx_target;

@@ -32,7 +32,6 @@ inline constexpr int kAttentionThreads = 256;
 inline constexpr int kAttentionTile = 4096;                 // elements of the keys in a buffer, and of the values
 inline constexpr int kAttentionWords = kAttentionTile / 2;  // of either
 inline constexpr int kAttentionStaged = 2;                  // pieces that a thread moves of either
-inline constexpr float kLog2E = 1.44269504F;
 
 // Pieces of keys and values on their way to LDS. A thread's two pieces of values are of two neighbouring keys.
 struct AttentionStage {
