@@ -19,6 +19,7 @@ import multiprocessing
 import os
 import platform
 import random
+import re
 import struct
 import subprocess
 import sys
@@ -140,7 +141,8 @@ def misexecuted(object_, kernel, arch, decode):
     """Instructions of a kernel that the emulator is known to execute otherwise than AMD's manuals say (its source,
     test/mockgpu/amd/emu.py, read and each seen in a wrong result):
       - _compile_sdwa leaves out the modifiers abs and neg of SDWA operands;
-      - make_stores writes all 32 bits of the register for ds_load_*_d16, which keeps the other half.
+      - make_stores writes all 32 bits of the register for ds_load_*_d16, which keeps the other half;
+      - in 16-bit instructions of CDNA it takes registers from v128 on for upper halves, as RDNA3 encodes them.
     A wrong result of a kernel that holds one says nothing of the kernel."""
     at, size = object_.code[kernel]
     end, found = at + size, set()
@@ -154,6 +156,9 @@ def misexecuted(object_, kernel, arch, decode):
             found.add(f"{name.lower()} with abs or neg in SDWA form")
         if name.startswith("DS_LOAD") and "_D16" in name:
             found.add(name.lower())
+        short = type(inst).__name__.split("_")[0] in ("VOP1", "VOP2", "VOPC") and re.search("[BFIU]16", name)
+        if arch == "cdna" and short and any(int(n) >= 128 for n in re.findall(r"\bv\[?(\d+)", str(inst))):
+            found.add(f"{name.lower()} with registers from v128 on")
         at += inst.size()
     return sorted(found)
 

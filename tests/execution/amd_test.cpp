@@ -98,8 +98,8 @@ TEST_P(AmdModel, WhatNoKernelCoversIsListedWhenItIsLoaded) {
   EXPECT_THAT(loaded.status().message(), HasSubstr("'select' aten.unknown.int: no kernel of ours computes it"));
 }
 
-// Waves of 64 with matrix cores, and of 32 without.
-INSTANTIATE_TEST_SUITE_P(Targets, AmdModel, ::testing::Values("gfx942", "gfx1100"));
+// The matrix cores of CDNA3, RDNA3 and RDNA4, and none.
+INSTANTIATE_TEST_SUITE_P(Targets, AmdModel, ::testing::Values("gfx942", "gfx1100", "gfx1201", "gfx1030"));
 
 }  // namespace
 }  // namespace kpt::execution_test
