@@ -113,6 +113,7 @@ KPT_DEVICE void multiply_buffer(const UInt32* buffer, Int32 wave_row, Int32 wave
       KPT_UNROLL
       for (int j = 0; j < kColumns; ++j) multiply_fragments<Unit, T>(lane, rows[i], columns[j], sums[i][j]);
     }
+    keep_order();
   }
 }
 
