@@ -142,7 +142,8 @@ def misexecuted(object_, kernel, arch, decode):
     test/mockgpu/amd/emu.py, read and each seen in a wrong result):
       - _compile_sdwa leaves out the modifiers abs and neg of SDWA operands;
       - make_stores writes all 32 bits of the register for ds_load_*_d16, which keeps the other half;
-      - in 16-bit instructions of CDNA it takes registers from v128 on for upper halves, as RDNA3 encodes them.
+      - in 16-bit instructions of CDNA it takes registers from v128 on for upper halves, as RDNA3 encodes them;
+      - _compile_wmma takes the constant 0 as the sums of a WMMA for register v128, and bytes of FP8 for float16.
     A wrong result of a kernel that holds one says nothing of the kernel."""
     at, size = object_.code[kernel]
     end, found = at + size, set()
@@ -154,6 +155,8 @@ def misexecuted(object_, kernel, arch, decode):
         changed = any(getattr(inst, field, 0) for field in ("src0_abs", "src0_neg", "src1_abs", "src1_neg"))
         if "SDWA" in type(inst).__name__ and changed:
             found.add(f"{name.lower()} with abs or neg in SDWA form")
+        if "WMMA" in name and ("FP8" in name or not str(inst).rstrip(")").split(", ")[3].startswith("v")):
+            found.add(f"{name.lower()} of FP8 or with a constant")
         if name.startswith("DS_LOAD") and "_D16" in name:
             found.add(name.lower())
         short = type(inst).__name__.split("_")[0] in ("VOP1", "VOP2", "VOPC") and re.search("[BFIU]16", name)

@@ -252,10 +252,8 @@ def bias_activation(device, random, type, rows, width, activation, residual):
     device.run("bias_activation", dtype=dtype, activation=ACTIVATIONS.index(activation), input=x, bias=b,
                bias_dtype="float32", residual=r, output=output, rows=rows, width=width, input_stride=width,
                residual_stride=width if residual else 0)
-    wanted = activate(activation, decode(dtype, x) + decode("float32", b))
-    size = np.abs(wanted)
-    wanted = wanted + (decode(dtype, r) if residual else 0)
-    return error_of(dtype, output, wanted, 2e-5 * size + 1e-6)
+    wanted = activate(activation, decode(dtype, x) + decode("float32", b) + (decode(dtype, r) if residual else 0))
+    return error_of(dtype, output, wanted, 2e-5 * np.abs(wanted) + 1e-6)
 
 
 # Edges that every conversion must survive: zeros, infinities, NaN, ties, what is too large and too small.

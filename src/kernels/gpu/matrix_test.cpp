@@ -5,6 +5,7 @@
 
 #include "kernels/gpu/device_math.h"
 #include "kernels/gpu/gpu_testing.h"
+#include "kernels/gpu/matrix_lane.h"
 
 namespace kpt::gpu::testing {
 namespace {
@@ -115,6 +116,19 @@ TEST_P(Matrix, EveryProductMeetsItsPartner) {
       ASSERT_EQ(output.get(i), weight.get(i % size * size + k)) << unit_name(unit) << " " << i;
     }
   }
+}
+
+// Kernel and emulation share these, so they are held against numbers from AMD's matrix instruction calculator.
+TEST(MatrixLayouts, RowsOfResultsAreTheHardwares) {
+  EXPECT_EQ(CdnaLayout::row_of(0, 3), 3);
+  EXPECT_EQ(CdnaLayout::row_of(17, 0), 4);
+  EXPECT_EQ(CdnaLayout::row_of(63, 2), 14);
+  EXPECT_EQ(Rdna3Layout::row_of(5, 1), 2);
+  EXPECT_EQ(Rdna3Layout::row_of(16, 0), 1);
+  EXPECT_EQ(Rdna3Layout::row_of(31, 7), 15);
+  EXPECT_EQ(Rdna4Layout::row_of(5, 1), 1);
+  EXPECT_EQ(Rdna4Layout::row_of(16, 0), 8);
+  EXPECT_EQ(Rdna4Layout::row_of(31, 6), 14);
 }
 
 TEST_P(Matrix, BadCallsAreRefused) {
