@@ -106,9 +106,9 @@ TEST(HostBlock, AMissingBarrierShowsInAnotherOrderOfLanes) {
 TEST(HostLauncher, RefusesWhatDoesNotFit) {
   HostLauncher launcher(64);
   Launch launch;
-  launch.kernel = "norm_block_f64";
+  launch.kernel = "norm_block4_f64";
   EXPECT_EQ(launcher.launch(launch, nullptr).code(), StatusCode::kNotFound);
-  launch.kernel = "norm_block_f32";
+  launch.kernel = "norm_block4_f32";
   launch.threads = 96;
   launch.arg_bytes = 8;
   EXPECT_EQ(launcher.launch(launch, nullptr).code(), StatusCode::kKernelLaunch);

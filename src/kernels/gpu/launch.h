@@ -22,7 +22,7 @@ namespace kpt::gpu {
 inline constexpr std::size_t kMaxArgBytes = 384;
 
 struct Launch {
-  std::string kernel;  // its name in the family's list, "norm_block_bf16"
+  std::string kernel;  // its name in the family's list, "norm_block4_bf16"
   std::uint32_t blocks = 0;
   std::uint32_t threads = 0;  // a multiple of the wave
   std::array<std::byte, kMaxArgBytes> args{};

@@ -32,7 +32,19 @@ struct NormCall {
   float epsilon = 0;
 };
 
+// How rows that are held in registers are given to threads.
+struct NormLayout {
+  int accesses = 4;     // of 16 bytes, that a thread has of its row: 1, 2 or 4
+  int row_threads = 0;  // threads that share a row: a multiple of the wave
+  int threads = 0;      // of a block: a multiple of row_threads; a block has threads / row_threads rows at once
+  int blocks = 0;       // on each multiprocessor, walking over the rows; 0: as many as have all rows at once
+};
+
+// What plan_norm() takes where rows fit registers and can be read by 16 bytes.
+NormLayout norm_layout(const NormCall& call, const DeviceShape& device);
 Result<Plan> plan_norm(const NormCall& call, const DeviceShape& device);
+// With a layout of one's own, for measurements. Fails where it does not fit; has no effect where rows are not held.
+Result<Plan> plan_norm(const NormCall& call, const DeviceShape& device, const NormLayout& layout);
 
 // The gradients of normed and sum come in, those of input (the residual's is the same), weight and bias go out.
 struct NormBackwardCall {
@@ -53,7 +65,11 @@ struct NormBackwardCall {
   void* workspace = nullptr;  // norm_backward_workspace() bytes, aligned to 16
 };
 
+NormLayout norm_layout(const NormBackwardCall& call, const DeviceShape& device);
 std::size_t norm_backward_workspace(const NormBackwardCall& call, const DeviceShape& device);
 Result<Plan> plan_norm_backward(const NormBackwardCall& call, const DeviceShape& device);
+// As for plan_norm(); here blocks must be given.
+std::size_t norm_backward_workspace(const NormBackwardCall& call, const DeviceShape& device, const NormLayout& layout);
+Result<Plan> plan_norm_backward(const NormBackwardCall& call, const DeviceShape& device, const NormLayout& layout);
 
 }  // namespace kpt::gpu

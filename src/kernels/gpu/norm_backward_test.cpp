@@ -9,7 +9,23 @@ namespace {
 class NormBackward : public KernelTest {
  protected:
   void check_case(DType dtype, std::int64_t rows, std::int64_t width, std::int64_t offset);
+  NormLayout draw_layout(const NormBackwardCall& call);
 };
+
+// The one that is taken, or any that holds the row.
+NormLayout NormBackward::draw_layout(const NormBackwardCall& call) {
+  const auto accesses = static_cast<int>(call.width / (16 / static_cast<int>(element_bytes(call.dtype))));
+  if (draw(0, 1) == 0 || accesses > 512) return norm_layout(call, shape());
+  const int wave = shape().wave;
+  NormLayout layout;
+  do {
+    layout.accesses = pick({1, 2, 4});
+    layout.row_threads = wave * static_cast<int>(draw(1, 512 / wave));
+  } while (layout.accesses * layout.row_threads < accesses);
+  layout.threads = layout.row_threads * static_cast<int>(draw(1, 512 / layout.row_threads));
+  layout.blocks = static_cast<int>(draw(1, 2));
+  return layout;
+}
 
 void check_columns(const Buffer& got, const std::vector<double>& wanted, const std::vector<double>& sizes,
                    DType dtype) {
@@ -51,9 +67,11 @@ void NormBackward::check_case(DType dtype, std::int64_t rows, std::int64_t width
   if (draw(0, 1) == 0) call.bias_gradient = bias_gradient.data();
   call.rows = rows;
   call.width = width;
-  Buffer workspace(*device_, DType::kFloat32, static_cast<std::int64_t>(norm_backward_workspace(call, shape()) / 4));
+  const NormLayout layout = draw_layout(call);
+  const std::size_t bytes = norm_backward_workspace(call, shape(), layout);
+  Buffer workspace(*device_, DType::kFloat32, static_cast<std::int64_t>(bytes / 4));
   call.workspace = workspace.data();
-  const auto plan = plan_norm_backward(call, shape());
+  const auto plan = plan_norm_backward(call, shape(), layout);
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
   SCOPED_TRACE(plan->front().kernel);
   run(plan);
@@ -93,7 +111,28 @@ TEST_P(NormBackward, RandomShapesAndTypes) {
   }
 }
 
-TEST_P(NormBackward, WideRowsNeedTheGeneralKernel) { check_case(DType::kFloat32, 3, 4100, 0); }
+TEST_P(NormBackward, WideRows) {
+  check_case(DType::kBFloat16, 3, 16384, 0);
+  check_case(DType::kFloat32, 3, 8200, 0);  // more than registers hold
+}
+
+TEST_P(NormBackward, LayoutsThatDoNotFitAreRefused) {
+  alignas(16) static float memory[16];
+  NormBackwardCall call;
+  call.kind = NormKind::kRms;
+  call.gradient = call.input = call.input_gradient = memory;
+  call.scale = memory;
+  call.rows = 1;
+  call.width = 4800;  // 1200 accesses
+  const int wave = shape().wave;
+  EXPECT_TRUE(plan_norm_backward(call, shape(), {4, 320, 320, 1}).ok());
+  for (const NormLayout& layout : {NormLayout{4, 256, 256, 1}, NormLayout{4, 320 + wave / 2, 320 + wave / 2, 1},
+                                   NormLayout{2, 640, 1280, 1}, NormLayout{4, 320, 320, 0}, NormLayout{}}) {
+    EXPECT_EQ(plan_norm_backward(call, shape(), layout).status().message(), "norm_backward: the layout does not fit");
+  }
+  call.width = 6144;  // groups share a tile that holds no such row
+  EXPECT_FALSE(plan_norm_backward(call, shape(), {4, 384, 768, 1}).ok());
+}
 
 TEST_P(NormBackward, OverNoRowsTheParametersGradientsAreZeros) {
   Buffer weight_gradient(*device_, DType::kFloat32, 40);

@@ -2,15 +2,21 @@
 //
 // Intensity: 6 to 12 operations an element against 4 to 16 bytes (read input and residual, write sum and result), so
 // under 3 FLOP a byte where an H200 has 14 FLOP (float32) for each byte it can move: the limit is memory. A row is read
-// once, kept in registers for mean, deviation and result. Weight and bias are shared by all rows and come from cache.
+// once and kept in registers for mean, deviation and result. Weight and bias are shared by all rows and come from the
+// first cache, which the rows themselves are kept out of.
+//
+// What decides the speed is how many bytes are under way (4 TB/s for 0.8 µs: 3 MB, 24 KB on each multiprocessor), so
+// all reads of a row are issued before the first is used, a row costs one barrier, and blocks walk over rows and read
+// the next one into registers as the present one leaves them.
 //
 //   wave      a wave for each row: rows of up to 4 accesses a lane (1024 elements of 16 bits with 32 lanes)
-//   block     a block for each row: up to 4 accesses a thread, two where the block may be large enough
+//   block1 …  a block for each row: up to 1, 2 or 4 accesses a thread
 //   streamed  rows of any length, read again for each of the three passes (the later ones hit L2)
 //   scalar    like streamed for rows that cannot be read by 16 bytes: odd widths, strides and addresses
 #pragma once
 
 #include "kernels/gpu/device_math.h"
+#include "kernels/gpu/row_part.h"
 #include "kernels/gpu/vectors.h"
 
 namespace kpt::gpu {
@@ -28,8 +34,10 @@ struct NormArgs {
   float* scale;  // [rows]: 1 / deviation
   Int64 rows, width;
   Int64 input_stride, residual_stride;  // elements between rows
+  Int64 blocks;
   float epsilon;
-  Int32 centered;  // LayerNorm, else RMSNorm
+  float per_element;  // 1 / width
+  Int32 centered;     // LayerNorm, else RMSNorm
   Int32 weight_is_float, bias_is_float;
   Int32 threads;
 };
@@ -71,42 +79,166 @@ KPT_DEVICE void store_statistics(const NormArgs& a, Int64 row, bool first, float
   if (a.scale != nullptr) a.scale[row] = scale;
 }
 
-// A row in registers: C accesses of V elements for each lane. kBlock: the whole block has one row, else each wave.
-template <typename T, int V, int C, bool kBlock, typename L>
-KPT_DEVICE void norm_in_registers(const NormArgs& a, L& lane) {
-  KPT_SHARED(lane, float, scratch, 2 * kMaxWaves);
-  const Int64 row = kBlock ? lane.block() : lane.block() * (a.threads / L::kWave) + lane.wave();
-  if (row >= a.rows) return;  // the same for all that share the row
-  const Int64 first = kBlock ? lane.thread() : lane.lane();
-  const Int64 step = kBlock ? a.threads : L::kWave;
-  float x[C][V];
-  float total = 0;
-  KPT_UNROLL
-  for (int pass = 0; pass < C; ++pass) {
-    const Int64 column = (first + pass * step) * V;
-    if (column >= a.width) continue;
-    load_sum<T, V>(a, row, column, x[pass]);
-    if (a.sum != nullptr) store_floats<V>(static_cast<T*>(a.sum) + row * a.width + column, x[pass]);
-    KPT_UNROLL
-    for (int i = 0; i < V; ++i) total += x[pass][i];
+// What a lane holds of a row: its accesses as they were read while they are under way, then their sums.
+template <typename T, int C, bool kResidual>
+struct NormRow {
+  Words input[C];
+  Words residual[kResidual ? C : 1];
+  float x[C][kVector<T>];
+
+  KPT_DEVICE void load(int pass, bool wanted, const T* from, const T* from_residual) {
+    input[pass] = load_once(wanted, from);
+    if constexpr (kResidual) residual[pass] = load_once(wanted, from_residual);
   }
+  KPT_DEVICE void add() {
+    KPT_UNROLL
+    for (int pass = 0; pass < C; ++pass) {
+      unpack<T>(input[pass], x[pass]);
+      if constexpr (kResidual) {
+        float other[kVector<T>];
+        unpack<T>(residual[pass], other);
+        KPT_UNROLL
+        for (int i = 0; i < kVector<T>; ++i) x[pass][i] += other[i];
+      }
+    }
+  }
+};
+
+// Of some elements: their mean (0 for RMSNorm) and the sum of squared distances from it.
+struct Moments {
+  float mean, squares;
+};
+
+template <typename T, int C, bool kResidual, typename L>
+KPT_DEVICE Moments wave_moments(const NormArgs& a, L& lane, const RowPart<C, L>& part,
+                                const NormRow<T, C, kResidual>& r, float per_count) {
   float mean = 0;
-  if (a.centered != 0) mean = group_sum<kBlock>(lane, total, scratch, a.threads) / static_cast<float>(a.width);
+  if (a.centered != 0) {
+    float total = 0;
+    KPT_UNROLL
+    for (int pass = 0; pass < C; ++pass) {
+      KPT_UNROLL
+      for (int i = 0; i < kVector<T>; ++i) total += r.x[pass][i];  // zeros where the row has ended
+    }
+    mean = wave_sum(lane, total) * per_count;
+  }
   float squares = 0;
   KPT_UNROLL
   for (int pass = 0; pass < C; ++pass) {
-    if ((first + pass * step) * V >= a.width) continue;
+    float more = 0;
     KPT_UNROLL
-    for (int i = 0; i < V; ++i) squares += (x[pass][i] - mean) * (x[pass][i] - mean);
+    for (int i = 0; i < kVector<T>; ++i) more += (r.x[pass][i] - mean) * (r.x[pass][i] - mean);
+    squares += part.has(pass) ? more : 0.0F;
   }
-  squares = group_sum<kBlock>(lane, squares, scratch + kMaxWaves, a.threads);
-  const float scale = inverse_root(squares / static_cast<float>(a.width) + a.epsilon);
-  store_statistics(a, row, first == 0, mean, scale);
-  if (a.normed == nullptr) return;
+  return {mean, wave_sum(lane, squares)};
+}
+
+// Of the row, from those of the block's waves, by one barrier. Means are seen from the first wave's: it has its share
+// of the row, so what cancels is at most `waves` times the result. `scratch`: 3 · kMaxWaves floats.
+template <typename L>
+KPT_DEVICE Moments block_moments(const NormArgs& a, L& lane, Moments own, float count, float* scratch) {
+  const Int32 waves = a.threads / L::kWave;
+  if (waves == 1) return own;
+  if (lane.lane() == 0) {
+    scratch[3 * lane.wave()] = own.mean;
+    scratch[3 * lane.wave() + 1] = own.squares;
+    scratch[3 * lane.wave() + 2] = count;
+  }
+  lane.barrier();
+  const float origin = scratch[0];
+  Sums sums{0, 0};
+  if (lane.lane() < waves) {
+    const float* of_wave = scratch + 3 * lane.lane();
+    const float distance = of_wave[0] - origin;
+    sums.first = of_wave[2] * distance;
+    sums.second = of_wave[1] + sums.first * distance;
+  }
+  sums = wave_sums(lane, sums);
+  const float shift = sums.first * a.per_element;
+  const float squares = sums.second - sums.first * shift;
+  return {origin + shift, squares < 0 ? 0.0F : squares};
+}
+
+// Where a lane's accesses of a row begin.
+template <typename T>
+struct NormPlace {
+  const T* input;
+  const T* residual;
+  Int64 result;  // in sum and normed
+};
+
+// The result of a row, with weight and bias of type P. r becomes the next row, whose input `place` has already, if
+// there is one: registers are filled as they are emptied.
+template <typename P, typename T, int C, bool kResidual, typename L>
+KPT_DEVICE void store_row(const NormArgs& a, const NormPlace<T>& place, bool has_next, const RowPart<C, L>& part,
+                          Moments moments, float scale, NormRow<T, C, kResidual>& r) {
+  const float shift = -moments.mean * scale;
+  T* normed = static_cast<T*>(a.normed) + place.result;
+  const P* weights = static_cast<const P*>(a.weight) + part.first * kVector<T>;
+  const P* biases = static_cast<const P*>(a.bias) + part.first * kVector<T>;
   KPT_UNROLL
   for (int pass = 0; pass < C; ++pass) {
-    const Int64 column = (first + pass * step) * V;
-    if (column < a.width) store_normed<T, V>(a, row, column, x[pass], mean, scale);
+    const bool wanted = a.normed != nullptr && part.has(pass);
+    const int step = pass * L::kWave * kVector<T>;
+    float weight[kVector<T>];
+    float bias[kVector<T>];
+    load_of_all_rows(wanted && a.weight != nullptr, weights + step, word_of_ones(P{}), weight);
+    load_of_all_rows(wanted && a.bias != nullptr, biases + step, 0U, bias);
+    float y[kVector<T>];
+    KPT_UNROLL
+    for (int i = 0; i < kVector<T>; ++i) y[i] = (r.x[pass][i] * scale + shift) * weight[i] + bias[i];
+    store_packed<T>(wanted, normed + step, y);
+    r.load(pass, has_next && part.has(pass), place.input + step, place.residual + step);
+  }
+}
+
+// Rows in registers: C accesses for each lane. kBlock: the whole block has one row, else each wave. Weight and bias are
+// of one type.
+template <typename T, int C, bool kBlock, bool kResidual, typename L>
+KPT_DEVICE void norm_in_registers(const NormArgs& a, L& lane) {
+  // Two in turn: the next row's moments are written while a slow wave still reads this row's.
+  KPT_SHARED(lane, float, scratch, kBlock ? 2 * 3 * kMaxWaves : 4);
+  const Int32 rows_at_once = kBlock ? 1 : a.threads / L::kWave;
+  const RowPart<C, L> part(lane, kBlock ? lane.wave() : 0, a.width / kVector<T>);
+  const auto count = static_cast<float>(part.of_wave(lane) * kVector<T>);
+  const float per_count = kBlock ? (count > 0 ? 1.0F / count : 0.0F) : a.per_element;
+  const Int64 row_step = a.blocks * rows_at_once;
+  const Int64 first_row = lane.block() * rows_at_once + (kBlock ? 0 : lane.wave());
+  if (first_row >= a.rows) return;  // the same for all that share the row
+  const Int64 column = static_cast<Int64>(part.first) * kVector<T>;
+  NormPlace<T> place{static_cast<const T*>(a.input) + first_row * a.input_stride + column,
+                     static_cast<const T*>(a.residual) + first_row * a.residual_stride + column,
+                     first_row * a.width + column};
+  NormRow<T, C, kResidual> r;
+  KPT_UNROLL
+  for (int pass = 0; pass < C; ++pass) {
+    const int step = pass * L::kWave * kVector<T>;
+    r.load(pass, part.has(pass), place.input + step, place.residual + step);
+  }
+  Int32 turn = 0;
+  for (Int64 row = first_row; row < a.rows; row += row_step) {
+    r.add();
+    if (a.sum != nullptr) {
+      KPT_UNROLL
+      for (int pass = 0; pass < C; ++pass) {
+        T* sum = static_cast<T*>(a.sum) + place.result + pass * L::kWave * kVector<T>;
+        store_packed<T>(part.has(pass), sum, r.x[pass]);
+      }
+    }
+    Moments moments = wave_moments(a, lane, part, r, per_count);
+    if constexpr (kBlock) moments = block_moments(a, lane, moments, count, scratch + turn * 3 * kMaxWaves);
+    turn ^= 1;
+    const float scale = inverse_root(moments.squares * a.per_element + a.epsilon);
+    store_statistics(a, row, part.first == 0, moments.mean, scale);
+    const bool has_next = row + row_step < a.rows;
+    place.input += row_step * a.input_stride;
+    place.residual += row_step * a.residual_stride;
+    if (a.weight_is_float != 0) {
+      store_row<float>(a, place, has_next, part, moments, scale, r);
+    } else {
+      store_row<T>(a, place, has_next, part, moments, scale, r);
+    }
+    place.result += row_step * a.width;
   }
 }
 
@@ -144,11 +276,17 @@ KPT_DEVICE void norm_streamed(const NormArgs& a, L& lane) {
   }
 }
 
-// X(name, arguments, most threads in a block, body)
-#define KPT_NORM_KERNELS_OF(X, T, type)                                           \
-  X(norm_wave_##type, NormArgs, 256, norm_in_registers<T, kVector<T>, 4, false>)  \
-  X(norm_block_##type, NormArgs, 1024, norm_in_registers<T, kVector<T>, 4, true>) \
-  X(norm_streamed_##type, NormArgs, 512, norm_streamed<T, kVector<T>>)            \
+// X(name, arguments, most threads in a block, body). The number of threads bounds the registers: 64 for 1024.
+#define KPT_NORM_KERNELS_OF(X, T, type)                                          \
+  X(norm_wave_##type, NormArgs, 768, norm_in_registers<T, 4, false, false>)      \
+  X(norm_block1_##type, NormArgs, 1024, norm_in_registers<T, 1, true, false>)    \
+  X(norm_block2_##type, NormArgs, 1024, norm_in_registers<T, 2, true, false>)    \
+  X(norm_block4_##type, NormArgs, 1024, norm_in_registers<T, 4, true, false>)    \
+  X(norm_sum_wave_##type, NormArgs, 768, norm_in_registers<T, 4, false, true>)   \
+  X(norm_sum_block1_##type, NormArgs, 1024, norm_in_registers<T, 1, true, true>) \
+  X(norm_sum_block2_##type, NormArgs, 1024, norm_in_registers<T, 2, true, true>) \
+  X(norm_sum_block4_##type, NormArgs, 1024, norm_in_registers<T, 4, true, true>) \
+  X(norm_streamed_##type, NormArgs, 512, norm_streamed<T, kVector<T>>)           \
   X(norm_scalar_##type, NormArgs, 512, norm_streamed<T, 1>)
 #define KPT_NORM_KERNELS(X)          \
   KPT_NORM_KERNELS_OF(X, float, f32) \

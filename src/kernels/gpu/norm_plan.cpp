@@ -8,9 +8,12 @@
 namespace kpt::gpu {
 namespace {
 
-constexpr int kPasses = 4;          // accesses that a lane keeps in registers
-constexpr int kBackwardPasses = 2;  // fewer: the backward pass keeps four arrays
-constexpr int kWaveThreads = 128;   // of blocks whose waves have a row each
+// Most accesses a thread holds, and threads on a multiprocessor whose registers then fit: 64 each forward, 128 backward
+// (which keeps two sums for each element).
+constexpr int kAccesses = 4;
+constexpr int kResident = 1024;
+constexpr int kBackwardResident = 512;
+constexpr int kWaveThreads = 768;  // the most of a block whose waves have a row each
 
 bool is_parameter_type(DType dtype, DType own) { return dtype == own || dtype == DType::kFloat32; }
 
@@ -44,46 +47,93 @@ NormArgs args_of(const NormCall& call) {
   args.input_stride = call.input_stride;
   args.residual_stride = call.residual_stride;
   args.epsilon = call.epsilon;
+  args.per_element = 1.0F / static_cast<float>(call.width);
   args.centered = call.kind == NormKind::kLayer ? 1 : 0;
-  args.weight_is_float = call.weight_dtype == DType::kFloat32 ? 1 : 0;
+  // Where only one of them is given, its type is that of both.
+  args.weight_is_float = (call.weight != nullptr ? call.weight_dtype : call.bias_dtype) == DType::kFloat32 ? 1 : 0;
   args.bias_is_float = call.bias_dtype == DType::kFloat32 ? 1 : 0;
   return args;
 }
 
+// Whether a row can be held by the threads of the layout.
+bool fits(const NormLayout& layout, std::int64_t accesses, int wave, int most_threads) {
+  return (layout.accesses == 1 || layout.accesses == 2 || layout.accesses == 4) && layout.row_threads > 0 &&
+         layout.row_threads % wave == 0 && layout.threads % layout.row_threads == 0 && layout.threads > 0 &&
+         layout.threads <= most_threads && layout.blocks >= 0 &&
+         accesses <= std::int64_t{layout.accesses} * layout.row_threads;
+}
+
+// Blocks that walk over the rows, `at_once` each.
+std::int64_t walking_blocks(std::int64_t rows, std::int64_t at_once, int blocks, const DeviceShape& device) {
+  const std::int64_t all = divide_up(rows, at_once);
+  return blocks == 0 ? all : std::min(all, std::int64_t{blocks} * std::max(device.multiprocessors, 1));
+}
+
+bool in_vectors(const NormCall& call) {
+  return are_multiples({call.width, call.input_stride, call.residual_stride}, vector_elements(call.dtype)) &&
+         are_aligned({call.input, call.residual, call.weight, call.bias, call.normed, call.sum});
+}
+
+bool in_registers(const NormCall& call) {
+  return call.width / vector_elements(call.dtype) <= std::int64_t{kAccesses} * kMaxThreads &&
+         (call.weight == nullptr || call.bias == nullptr || call.weight_dtype == call.bias_dtype);
+}
+
 }  // namespace
 
+NormLayout norm_layout(const NormCall& call, const DeviceShape& device) {
+  const std::int64_t accesses = call.width / vector_elements(call.dtype);
+  NormLayout layout;
+  layout.accesses = kAccesses;
+  layout.row_threads = row_threads(accesses, kAccesses, device.wave, kMaxThreads);
+  const bool by_waves = layout.row_threads == device.wave;
+  layout.threads = by_waves ? std::max(128, device.wave) : layout.row_threads;
+  // Waves that need no barrier are compiled with some more registers.
+  layout.blocks = by_waves ? 6 : std::max(1, kResident / layout.threads);
+  return layout;
+}
+
 Result<Plan> plan_norm(const NormCall& call, const DeviceShape& device) {
+  KPT_RETURN_IF_ERROR(check(call));
+  return plan_norm(call, device, norm_layout(call, device));
+}
+
+Result<Plan> plan_norm(const NormCall& call, const DeviceShape& device, const NormLayout& layout) {
   KPT_RETURN_IF_ERROR(check(call));
   if (call.rows == 0 || call.width == 0) return Plan{};
   KPT_RETURN_IF_ERROR(check_blocks("norm", call.rows));
   const std::string type(type_suffix(call.dtype));
-  const std::int64_t each = vector_elements(call.dtype);
-  const std::int64_t accesses = call.width / each;
-  const bool in_vectors = are_multiples({call.width, call.input_stride, call.residual_stride}, each) &&
-                          are_aligned({call.input, call.residual, call.weight, call.bias, call.normed, call.sum});
-  const NormArgs args = args_of(call);
-  if (!in_vectors) {
+  NormArgs args = args_of(call);
+  if (!in_vectors(call)) {
     return Plan{make_launch("norm_scalar_" + type, call.rows, args, row_threads(call.width, 4, device.wave, 512))};
   }
-  if (accesses <= kPasses * device.wave) {
-    const std::int64_t blocks = divide_up(call.rows, kWaveThreads / device.wave);
-    return Plan{make_launch("norm_wave_" + type, blocks, args, kWaveThreads)};
+  if (!in_registers(call)) return Plan{make_launch("norm_streamed_" + type, call.rows, args, 512)};
+  const bool by_waves = layout.accesses == kAccesses && layout.row_threads == device.wave;
+  if (!fits(layout, call.width / vector_elements(call.dtype), device.wave, by_waves ? kWaveThreads : kMaxThreads) ||
+      (!by_waves && layout.threads != layout.row_threads)) {
+    return invalid_call("norm", "the layout does not fit");
   }
-  if (accesses <= kPasses * kMaxThreads) {
-    const int threads = row_threads(accesses, 2, device.wave, kMaxThreads);
-    return Plan{make_launch("norm_block_" + type, call.rows, args, threads)};
-  }
-  return Plan{make_launch("norm_streamed_" + type, call.rows, args, 512)};
+  args.blocks = walking_blocks(call.rows, layout.threads / layout.row_threads, layout.blocks, device);
+  std::string name = call.residual == nullptr ? "norm_" : "norm_sum_";
+  name += by_waves ? "wave_" : fmt::format("block{}_", layout.accesses);
+  return Plan{make_launch(name + type, args.blocks, args, layout.threads)};
 }
 
 namespace {
 
-// Enough blocks to fill the device twice: each has a share of the weight's gradient to write and to add up.
-std::int64_t backward_blocks(const NormBackwardCall& call, const DeviceShape& device) {
-  return std::clamp<std::int64_t>(call.rows, 1, std::int64_t{2} * std::max(device.multiprocessors, 1));
+// Blocks of the kernel that takes any row: enough to fill the device twice.
+std::int64_t any_blocks(const NormBackwardCall& call, const DeviceShape& device) {
+  return walking_blocks(call.rows, 1, 2, device);
 }
 
-Status check(const NormBackwardCall& call, const DeviceShape& device) {
+std::int64_t backward_blocks(const NormBackwardCall& call, const DeviceShape& device, const NormLayout& layout) {
+  return walking_blocks(call.rows, std::max(1, layout.threads / std::max(1, layout.row_threads)), layout.blocks,
+                        device);
+}
+
+int most_backward_threads(int accesses) { return accesses == 4 ? 512 : (accesses == 2 ? 768 : 1024); }
+
+Status check(const NormBackwardCall& call, const DeviceShape& device, const NormLayout& layout) {
   constexpr std::string_view kName = "norm_backward";
   if (!is_kernel_type(call.dtype)) return invalid_call(kName, fmt::format("no kernel for {}", to_string(call.dtype)));
   if (!is_parameter_type(call.weight_dtype, call.dtype)) {
@@ -95,46 +145,40 @@ Status check(const NormBackwardCall& call, const DeviceShape& device) {
       (call.kind == NormKind::kLayer && call.mean == nullptr)) {
     return invalid_call(kName, "gradient, input, statistics and the input's gradient must be given");
   }
-  if (norm_backward_workspace(call, device) > 0 && (call.workspace == nullptr || !is_aligned(call.workspace, 16))) {
+  if (norm_backward_workspace(call, device, layout) > 0 &&
+      (call.workspace == nullptr || !is_aligned(call.workspace, 16))) {
     return invalid_call(kName, "the workspace is missing or not aligned to 16 bytes");
   }
   return {};
 }
 
-void add_finish(Plan& plan, const NormBackwardCall& call, const float* shares, void* result, std::int64_t blocks) {
-  if (result == nullptr) return;
+void add_finish(Plan& plan, const NormBackwardCall& call, const float* weight_shares, const float* bias_shares,
+                std::int64_t blocks) {
   NormFinishArgs args{};
-  args.shares = shares;
-  args.result = result;
+  int results = 0;
+  for (const auto& [shares, result] :
+       {std::pair(weight_shares, call.weight_gradient), std::pair(bias_shares, call.bias_gradient)}) {
+    if (result == nullptr) continue;
+    args.shares[results] = shares;
+    args.results[results] = result;
+    ++results;
+  }
+  if (results == 0) return;
   args.blocks = blocks;
   args.width = call.width;
+  args.column_blocks = divide_up(call.width, 32);
   args.result_is_float = call.weight_dtype == DType::kFloat32 ? 1 : 0;
-  plan.push_back(make_launch("norm_backward_finish_" + std::string(type_suffix(call.dtype)), divide_up(call.width, 32),
-                             args, 256));
+  plan.push_back(make_launch("norm_backward_finish_" + std::string(type_suffix(call.dtype)),
+                             results * args.column_blocks, args, 1024));
 }
 
-// Shares of the weight, then of the bias, each from an address that is a multiple of 16.
-std::int64_t share_floats(const NormBackwardCall& call, const DeviceShape& device) {
-  return round_up(backward_blocks(call, device) * call.width, 4);
+// Shares of the weight, then of the bias, each from an address that is a multiple of 16. Which kernel runs depends on
+// addresses, which a caller may not know yet: there is room for either.
+std::int64_t share_floats(const NormBackwardCall& call, const DeviceShape& device, const NormLayout& layout) {
+  return round_up(std::max(backward_blocks(call, device, layout), any_blocks(call, device)) * call.width, 4);
 }
 
-}  // namespace
-
-std::size_t norm_backward_workspace(const NormBackwardCall& call, const DeviceShape& device) {
-  if (call.rows == 0 || call.width == 0) return 0;
-  const std::int64_t arrays = (call.weight_gradient != nullptr ? 1 : 0) + (call.bias_gradient != nullptr ? 1 : 0);
-  return static_cast<std::size_t>(arrays * share_floats(call, device)) * sizeof(float);
-}
-
-Result<Plan> plan_norm_backward(const NormBackwardCall& call, const DeviceShape& device) {
-  KPT_RETURN_IF_ERROR(check(call, device));
-  if (call.rows == 0 || call.width == 0) {  // sums over no rows are zeros
-    Plan zeros;
-    if (call.width > 0) add_finish(zeros, call, nullptr, call.weight_gradient, 0);
-    if (call.width > 0) add_finish(zeros, call, nullptr, call.bias_gradient, 0);
-    return zeros;
-  }
-  const std::int64_t blocks = backward_blocks(call, device);
+NormBackwardArgs args_of(const NormBackwardCall& call, const DeviceShape& device, const NormLayout& layout) {
   auto* workspace = static_cast<float*>(call.workspace);
   NormBackwardArgs args{};
   args.gradient = call.gradient;
@@ -147,29 +191,73 @@ Result<Plan> plan_norm_backward(const NormBackwardCall& call, const DeviceShape&
   args.weight_shares = call.weight_gradient == nullptr ? nullptr : workspace;
   args.bias_shares = nullptr;
   if (call.bias_gradient != nullptr) {
-    args.bias_shares = workspace + (call.weight_gradient == nullptr ? 0 : share_floats(call, device));
+    args.bias_shares = workspace + (call.weight_gradient == nullptr ? 0 : share_floats(call, device, layout));
   }
   args.rows = call.rows;
   args.width = call.width;
-  args.blocks = blocks;
+  args.per_element = 1.0F / static_cast<float>(call.width);
   args.centered = call.kind == NormKind::kLayer ? 1 : 0;
   args.weight_is_float = call.weight_dtype == DType::kFloat32 ? 1 : 0;
+  return args;
+}
 
+}  // namespace
+
+NormLayout norm_layout(const NormBackwardCall& call, const DeviceShape& device) {
+  const std::int64_t accesses = call.width / vector_elements(call.dtype);
+  NormLayout layout;
+  layout.accesses = kAccesses;
+  layout.row_threads = row_threads(accesses, kAccesses, device.wave, most_backward_threads(kAccesses));
+  // Short rows share a block, so that there are few shares to add up.
+  const int at_once = call.width <= kShareTile ? std::max(1, kBackwardResident / 2 / layout.row_threads) : 1;
+  layout.threads = at_once * layout.row_threads;
+  layout.blocks = std::max(1, kBackwardResident / layout.threads);
+  return layout;
+}
+
+std::size_t norm_backward_workspace(const NormBackwardCall& call, const DeviceShape& device) {
+  return norm_backward_workspace(call, device, norm_layout(call, device));
+}
+
+std::size_t norm_backward_workspace(const NormBackwardCall& call, const DeviceShape& device, const NormLayout& layout) {
+  if (call.rows == 0 || call.width == 0) return 0;
+  const std::int64_t arrays = (call.weight_gradient != nullptr ? 1 : 0) + (call.bias_gradient != nullptr ? 1 : 0);
+  return static_cast<std::size_t>(arrays * share_floats(call, device, layout)) * sizeof(float);
+}
+
+Result<Plan> plan_norm_backward(const NormBackwardCall& call, const DeviceShape& device) {
+  return plan_norm_backward(call, device, norm_layout(call, device));
+}
+
+Result<Plan> plan_norm_backward(const NormBackwardCall& call, const DeviceShape& device, const NormLayout& layout) {
+  KPT_RETURN_IF_ERROR(check(call, device, layout));
+  Plan plan;
+  if (call.rows == 0 || call.width == 0) {  // sums over no rows are zeros
+    if (call.width > 0) add_finish(plan, call, nullptr, nullptr, 0);
+    return plan;
+  }
   const std::string type(type_suffix(call.dtype));
   const std::int64_t each = vector_elements(call.dtype);
+  NormBackwardArgs args = args_of(call, device, layout);
   const bool in_registers =
-      call.width % each == 0 && call.width / each <= std::int64_t{kBackwardPasses} * 512 &&
+      call.width % each == 0 && call.width / each <= std::int64_t{kAccesses} * most_backward_threads(kAccesses) &&
       are_aligned({call.gradient, call.input, call.weight, call.sum_gradient, call.input_gradient});
-  Plan plan;
   if (in_registers) {
-    const int threads = row_threads(call.width / each, kBackwardPasses, device.wave, 512);
-    plan.push_back(make_launch("norm_backward_" + type, blocks, args, threads));
-  } else {
+    const int most = most_backward_threads(layout.accesses);
+    if (!fits(layout, call.width / each, device.wave, most) || layout.blocks == 0 ||
+        (layout.threads > layout.row_threads && call.width > kShareTile)) {
+      return invalid_call("norm_backward", "the layout does not fit");
+    }
+    args.blocks = backward_blocks(call, device, layout);
+    args.row_threads = layout.row_threads;
     plan.push_back(
-        make_launch("norm_backward_any_" + type, blocks, args, row_threads(call.width, 4, device.wave, 512)));
+        make_launch(fmt::format("norm_backward{}_{}", layout.accesses, type), args.blocks, args, layout.threads));
+  } else {
+    args.blocks = any_blocks(call, device);
+    plan.push_back(
+        make_launch("norm_backward_any_" + type, args.blocks, args, row_threads(call.width, 4, device.wave, 512)));
   }
-  add_finish(plan, call, args.weight_shares, call.weight_gradient, blocks);
-  add_finish(plan, call, args.bias_shares, call.bias_gradient, blocks);
+  add_finish(plan, call, args.weight_shares, args.bias_shares, args.blocks);
   return plan;
 }
 

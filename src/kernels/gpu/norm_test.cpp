@@ -9,6 +9,7 @@ namespace {
 
 class Norm : public KernelTest {
  protected:
+  NormLayout draw_layout(const NormCall& call);
   void check_random_case();
 };
 
@@ -40,7 +41,7 @@ Wanted reference(const NormCall& call, const std::vector<double>& sum, const Buf
 void Norm::check_random_case() {
   const DType dtype = draw_type();
   const DType parameter_dtype = pick({dtype, DType::kFloat32});
-  const std::int64_t rows = draw(1, 6);
+  const std::int64_t rows = draw(1, 14);
   const std::int64_t width = draw_width();
   const std::int64_t offset = draw(0, 3) == 0 ? draw(1, 3) : 0;
   NormCall call;
@@ -73,7 +74,7 @@ void Norm::check_random_case() {
   if (draw(0, 1) == 0 || call.normed == nullptr) call.sum = sum.data();
   call.mean = mean.floats();
   call.scale = scale.floats();
-  const auto plan = plan_norm(call, shape());
+  const auto plan = plan_norm(call, shape(), draw_layout(call));
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
   SCOPED_TRACE(plan->front().kernel + " of " + std::to_string(rows) + "x" + std::to_string(width));
   run(plan);
@@ -100,6 +101,22 @@ void Norm::check_random_case() {
   }
 }
 
+// The one that is taken, or any that holds the row.
+NormLayout Norm::draw_layout(const NormCall& call) {
+  if (draw(0, 1) == 0) return norm_layout(call, shape());
+  const auto accesses = static_cast<int>(call.width / (16 / static_cast<int>(element_bytes(call.dtype))));
+  const int wave = shape().wave;
+  NormLayout layout;
+  do {
+    layout.accesses = pick({1, 2, 4});
+    layout.row_threads = wave * static_cast<int>(draw(1, 1024 / wave));
+  } while (layout.accesses * layout.row_threads < accesses);
+  layout.threads = layout.row_threads;
+  if (layout.accesses == 4 && layout.row_threads == wave) layout.threads *= static_cast<int>(draw(1, 3));
+  layout.blocks = static_cast<int>(draw(0, 2));
+  return layout;
+}
+
 TEST_P(Norm, RandomShapesTypesAndStrides) {
   for (int round = 0; round < 40; ++round) {
     check_random_case();
@@ -114,7 +131,7 @@ TEST_P(Norm, EveryKernelIsChosenSomewhere) {
   call.input = memory;
   for (const auto& [width, name] :
        std::vector<std::pair<std::int64_t, std::string>>{{4, "norm_wave_f32"},
-                                                         {4 * 4 * shape().wave + 4, "norm_block_f32"},
+                                                         {4 * 4 * shape().wave + 4, "norm_block4_f32"},
                                                          {16388, "norm_streamed_f32"},
                                                          {5, "norm_scalar_f32"}}) {
     call.width = call.input_stride = width;
@@ -122,6 +139,74 @@ TEST_P(Norm, EveryKernelIsChosenSomewhere) {
     ASSERT_TRUE(plan.ok());
     EXPECT_EQ(plan->front().kernel, name) << width;
     EXPECT_EQ(plan->front().threads % static_cast<unsigned>(shape().wave), 0U);
+  }
+}
+
+TEST_P(Norm, LayoutsThatDoNotFitAreRefused) {
+  alignas(16) static float memory[16];
+  NormCall call;
+  call.rows = 1;
+  call.input = memory;
+  call.width = call.input_stride = 2048;  // 512 accesses
+  const int wave = shape().wave;
+  EXPECT_TRUE(plan_norm(call, shape(), {2, 256, 256, 1}).ok());
+  for (const NormLayout& layout :
+       {NormLayout{3, 256, 256, 1}, NormLayout{1, 256, 256, 1}, NormLayout{2, 256 + wave / 2, 256 + wave / 2, 1},
+        NormLayout{2, 256, 512, 1}, NormLayout{4, 2048, 2048, 1}, NormLayout{2, 256, 256, -1}, NormLayout{}}) {
+    EXPECT_EQ(plan_norm(call, shape(), layout).status().message(), "norm: the layout does not fit");
+  }
+}
+
+// One element far from the others, at the row's begin or elsewhere: where a sum of squares is moved by a wrong origin,
+// it cancels.
+TEST_P(Norm, AnOutlierDoesNotSpoilTheDeviation) {
+  for (const std::int64_t place : {std::int64_t{0}, draw(1, 4095)}) {
+    const std::int64_t width = 4096;
+    Buffer input(*device_, DType::kFloat32, width);
+    Buffer scale(*device_, DType::kFloat32, 1);
+    Buffer normed(*device_, DType::kFloat32, width);
+    input.fill(random_, 0.01, 10);
+    input.set(place, 1000);
+    NormCall call;
+    call.input = input.data();
+    call.normed = normed.data();
+    call.scale = scale.floats();
+    call.rows = 1;
+    call.width = call.input_stride = width;
+    std::vector<double> values;
+    for (std::int64_t column = 0; column < width; ++column) values.push_back(input.get(column));
+    const Wanted wanted = reference(call, values, nullptr, nullptr);
+    for (const NormLayout& layout : {NormLayout{4, 256, 256, 1}, NormLayout{1, 1024, 1024, 1}}) {
+      run(plan_norm(call, shape(), layout));
+      ASSERT_TRUE(is_near(scale.get(0), wanted.scale, DType::kFloat32, 2e-6 * wanted.scale)) << place;
+    }
+  }
+}
+
+TEST_P(Norm, WeightAndBiasMayHaveDifferentTypes) {
+  const std::int64_t width = 264;
+  Buffer input(*device_, DType::kBFloat16, width), normed(*device_, DType::kBFloat16, width);
+  Buffer weight(*device_, DType::kBFloat16, width), bias(*device_, DType::kFloat32, width);
+  input.fill(random_);
+  weight.fill(random_);
+  bias.fill(random_);
+  NormCall call;
+  call.dtype = call.weight_dtype = DType::kBFloat16;
+  call.input = input.data();
+  call.bias = bias.data();
+  call.normed = normed.data();
+  call.rows = 1;
+  call.width = call.input_stride = width;
+  std::vector<double> values;
+  for (std::int64_t column = 0; column < width; ++column) values.push_back(input.get(column));
+  for (const void* given : {static_cast<const void*>(nullptr), static_cast<const void*>(weight.data())}) {
+    call.weight = given;
+    run(plan_norm(call, shape()));
+    const Wanted wanted = reference(call, values, given == nullptr ? nullptr : &weight, &bias);
+    for (std::int64_t column = 0; column < width; ++column) {
+      const double exact = wanted.normed[static_cast<std::size_t>(column)];
+      ASSERT_TRUE(is_near(normed.get(column), exact, DType::kBFloat16, 2e-5)) << column;
+    }
   }
 }
 

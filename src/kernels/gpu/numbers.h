@@ -231,6 +231,26 @@ KPT_DEVICE T from_float(float value) {
   return FromFloat<T>::convert(value);
 }
 
+// Two numbers of 16 bits in a word, the first in its lower half. One instruction converts both on NVIDIA.
+template <typename T>
+KPT_DEVICE UInt32 pack_pair(float first, float second) {
+  return static_cast<UInt32>(from_float<T>(first).bits) | (static_cast<UInt32>(from_float<T>(second).bits) << 16U);
+}
+#if defined(KPT_SIMT_CUDA) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+template <>
+KPT_DEVICE UInt32 pack_pair<BFloat>(float first, float second) {
+  UInt32 pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  return pair;
+}
+template <>
+KPT_DEVICE UInt32 pack_pair<Half>(float first, float second) {
+  UInt32 pair;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  return pair;
+}
+#endif
+
 // The largest number of a type that values are scaled into.
 template <typename T>
 KPT_DEVICE constexpr float largest_of() {

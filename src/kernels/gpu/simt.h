@@ -130,6 +130,23 @@ KPT_DEVICE float wave_sum(L& lane, float value) {
   return value;
 }
 
+struct Sums {
+  float first, second;
+};
+
+// Two sums in the time of one: their shuffles do not wait for each other.
+template <typename L>
+KPT_DEVICE Sums wave_sums(L& lane, Sums sums) {
+  KPT_UNROLL
+  for (Int32 mask = L::kWave / 2; mask > 0; mask /= 2) {
+    const float first = lane.shuffle_xor(sums.first, mask);
+    const float second = lane.shuffle_xor(sums.second, mask);
+    sums.first += first;
+    sums.second += second;
+  }
+  return sums;
+}
+
 // The greater one; NaN when one of them is.
 KPT_DEVICE float greater_of(float a, float b) { return (a >= b || a != a) ? a : b; }
 

@@ -79,6 +79,113 @@ KPT_DEVICE float load_parameter(const void* source, bool is_float, Int64 index) 
   return is_float ? static_cast<const float*>(source)[index] : to_float(static_cast<const T*>(source)[index]);
 }
 
+// Sixteen bytes as they lie in memory: kVector<T> elements that stay packed while they are held in registers.
+using Words = Pack<UInt32, 4>;
+
+// What is read once; on NVIDIA it leaves the first cache to what every row reads. Zeros where it is not wanted.
+KPT_DEVICE Words load_once(bool wanted, const void* source) {
+#if defined(KPT_SIMT_CUDA)
+  Words words;
+  asm volatile(
+      "{\n\t.reg .pred wanted;\n\tsetp.ne.u32 wanted, %5, 0;\n\t"
+      "mov.b32 %0, 0;\n\tmov.b32 %1, 0;\n\tmov.b32 %2, 0;\n\tmov.b32 %3, 0;\n\t"
+      "@wanted ld.global.L1::no_allocate.v4.b32 {%0, %1, %2, %3}, [%4];\n\t}"
+      : "=&r"(words.values[0]), "=&r"(words.values[1]), "=&r"(words.values[2]), "=&r"(words.values[3])
+      : "l"(source), "r"(static_cast<UInt32>(wanted)));
+  return words;
+#else
+  return wanted ? *static_cast<const Words*>(source) : Words{};
+#endif
+}
+
+// What every row reads. `otherwise` in each word where it is not wanted.
+KPT_DEVICE Words load_of_all_rows(bool wanted, const void* source, UInt32 otherwise) {
+#if defined(KPT_SIMT_CUDA)
+  Words words;
+  asm volatile(
+      "{\n\t.reg .pred wanted;\n\tsetp.ne.u32 wanted, %5, 0;\n\t"
+      "mov.b32 %0, %6;\n\tmov.b32 %1, %6;\n\tmov.b32 %2, %6;\n\tmov.b32 %3, %6;\n\t"
+      "@wanted ld.global.v4.b32 {%0, %1, %2, %3}, [%4];\n\t}"
+      : "=&r"(words.values[0]), "=&r"(words.values[1]), "=&r"(words.values[2]), "=&r"(words.values[3])
+      : "l"(source), "r"(static_cast<UInt32>(wanted)), "r"(otherwise));
+  return words;
+#else
+  return wanted ? *static_cast<const Words*>(source) : Words{{otherwise, otherwise, otherwise, otherwise}};
+#endif
+}
+
+// The same words, of which the compiler does not know it: elements that it unpacked from the old ones are unpacked
+// again and need not be kept, in twice the registers.
+KPT_DEVICE Words packed_again(Words words) {
+#if defined(KPT_SIMT_CUDA)
+  const UInt32 nothing = blockIdx.y;  // blocks have one dimension, which is not known here
+  KPT_UNROLL
+  for (int i = 0; i < 4; ++i) words.values[i] ^= nothing;
+#elif defined(KPT_SIMT_HIP)
+  asm volatile("" : "+v"(words.values[0]), "+v"(words.values[1]), "+v"(words.values[2]), "+v"(words.values[3]));
+#endif
+  return words;
+}
+
+template <typename T>
+struct PackedFloats {  // of 16 bits, two in a word
+  KPT_DEVICE static void unpack(const Words& words, float (&values)[8]) {
+    KPT_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      values[2 * i] = to_float(T{static_cast<UInt16>(words.values[i] & 0xffffU)});
+      values[2 * i + 1] = to_float(T{static_cast<UInt16>(words.values[i] >> 16U)});
+    }
+  }
+  KPT_DEVICE static Words pack(const float (&values)[8]) {
+    Words words;
+    KPT_UNROLL
+    for (int i = 0; i < 4; ++i) words.values[i] = pack_pair<T>(values[2 * i], values[2 * i + 1]);
+    return words;
+  }
+};
+
+template <>
+struct PackedFloats<float> {
+  KPT_DEVICE static void unpack(const Words& words, float (&values)[4]) {
+    KPT_UNROLL
+    for (int i = 0; i < 4; ++i) values[i] = float_of(words.values[i]);
+  }
+  KPT_DEVICE static Words pack(const float (&values)[4]) {
+    Words words;
+    KPT_UNROLL
+    for (int i = 0; i < 4; ++i) words.values[i] = bits_of(values[i]);
+    return words;
+  }
+};
+
+// Words of ones.
+KPT_DEVICE constexpr UInt32 word_of_ones(float) { return 0x3f800000U; }
+KPT_DEVICE constexpr UInt32 word_of_ones(Half) { return 0x3c003c00U; }
+KPT_DEVICE constexpr UInt32 word_of_ones(BFloat) { return 0x3f803f80U; }
+
+// Weights and biases of V elements, of type P; `otherwise` where they are not wanted.
+template <typename P, int V>
+KPT_DEVICE void load_of_all_rows(bool wanted, const P* source, UInt32 otherwise, float (&values)[V]) {
+  KPT_UNROLL
+  for (int part = 0; part < V / kVector<P>; ++part) {
+    float some[kVector<P>];
+    PackedFloats<P>::unpack(load_of_all_rows(wanted, source + part * kVector<P>, otherwise), some);
+    KPT_UNROLL
+    for (int i = 0; i < kVector<P>; ++i) values[part * kVector<P> + i] = some[i];
+  }
+}
+
+template <typename T>
+KPT_DEVICE void unpack(const Words& words, float (&values)[kVector<T>]) {
+  PackedFloats<T>::unpack(words, values);
+}
+
+template <typename T>
+KPT_DEVICE void store_packed(bool wanted, T* target, const float (&values)[kVector<T>]) {
+  const Words words = PackedFloats<T>::pack(values);
+  if (wanted) *reinterpret_cast<Words*>(target) = words;
+}
+
 // index / divisor, by the short division where the index allows it: the long one takes some hundred instructions.
 KPT_DEVICE Int64 divide(Int64 index, Int64 divisor) {
   if (((index | divisor) >> 32) == 0)
