@@ -443,22 +443,20 @@ def norm_cases(wave):
     for type in FLOATS:
         each = 16 // BYTES[SUFFIXES[type]]
         block = 4 * wave * each + each
-        for label, width, rows in (("wave", 3 * each, 5), ("wave", 4 * wave * each, 2), ("block4", block, 2),
-                                   ("streamed", 4096 * each + each, 1), ("scalar", 37, 3), ("scalar", 1, 2)):
-            kernel = f"norm_{label}_{type}"
-            yield Case(kernel, f"layer, {rows} x {width}", norm, type=type, rows=rows, width=width, kind=0,
-                       residual=False, parameters="own")
-            if label != "streamed" and width > 1:
-                if label != "scalar":
-                    kernel = f"norm_sum_{label}_{type}"
-                yield Case(kernel, f"rms, residual, {rows} x {width}", norm, type=type, rows=rows, width=width, kind=1,
-                           residual=True, parameters="float32", gap=each if label != "scalar" else 1)
+        for kernel, width, rows in (("wave", 3 * each, 5), ("wave", 4 * wave * each, 2), ("block4", block, 2),
+                                    ("streamed", 4096 * each + each, 1), ("scalar", 37, 3), ("scalar", 1, 2)):
+            yield Case(f"norm_{kernel}_{type}", f"layer, {rows} x {width}", norm, type=type, rows=rows, width=width,
+                       kind=0, residual=False, parameters="own")
+        for kernel, width, rows in (("sum_wave", 3 * each, 5), ("sum_wave", 4 * wave * each, 2),
+                                    ("sum_block2", block, 2), ("sum_block4", 2048 * each + each, 1), ("scalar", 37, 3)):
+            yield Case(f"norm_{kernel}_{type}", f"rms, residual, {rows} x {width}", norm, type=type, rows=rows,
+                       width=width, kind=1, residual=True, parameters="float32", gap=1 if kernel == "scalar" else each)
 
 
 def norm_backward_cases(_):
     for type in FLOATS:
         each = 16 // BYTES[SUFFIXES[type]]
-        for kernel in (f"norm_backward4_{type}", f"norm_backward_finish_{type}"):
+        for kernel in (f"norm_backward1_{type}", f"norm_backward_finish_{type}"):
             yield Case(kernel, "layer, 11 x 40", norm_backward, type=type, rows=11, width=40, kind=0, sum_gradient=True,
                        weight_type=type)
         yield Case(f"norm_backward4_{type}", "rms, several passes", norm_backward, type=type, rows=2, width=65 * each,

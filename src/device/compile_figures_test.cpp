@@ -52,7 +52,7 @@ TEST(CompileFigures, JsonGoesRoundTripAlsoWithHoles) {
   figures.device_kind = "TPU v5 lite";
   figures.flops = 4.25e18;
   figures.compiler_seconds = 1.5e-6;
-  figures.kernels = {{"norm_block_f32", 256, 40, 8, 32, 1, 2, 1024, 16, 5, 8}, {"copy_f32"}};
+  figures.kernels = {{"norm_block4_f32", 256, 40, 8, 32, 1, 2, 1024, 16, 5, 8}, {"copy_f32"}};
   const auto text = to_json(figures).dump();
   EXPECT_EQ(read_compile_figures(nlohmann::ordered_json::parse(text)).value(), figures) << text;
   EXPECT_EQ(to_json(figures).at("peak_bytes"), nullptr);

@@ -27,7 +27,7 @@ Result<std::vector<BoundLaunch>> bind_nowhere(const GraphPlan& plan, const gpu::
   return bind_plan(plan, blocks, shape);
 }
 
-// "own kernels: norm_block_f32, 2 x copy_f32".
+// "own kernels: norm_block4_f32, 2 x copy_f32".
 std::string describe(const std::vector<std::string>& kernels) {
   if (kernels.empty()) return "no launch";
   std::vector<std::string> words;

@@ -137,13 +137,13 @@ class Case {
   }
   double time(const What& what, const gpu::NormLayout& layout) {
     std::vector<Result<gpu::Plan>> plans;
-    for (const Set& set : sets_)
-      plans.push_back(what.backward ? backward(what, set, layout) : forward(what, set, layout));
+    for (const Set& set : sets_) plans.push_back(plan(what, set, layout));
     return measure(stream_, [&](std::size_t set) {
       const Status status = gpu::run_plan(launcher_, plans[set], stream_);
       if (!status.ok()) throw std::runtime_error(status.message());
     });
   }
+  bool takes(const What& what, const gpu::NormLayout& layout) { return plan(what, sets_[0], layout).ok(); }
   gpu::NormLayout layout(const What& what) {
     return what.backward ? gpu::norm_layout(backward_call(what, sets_[0]), launcher_.shape())
                          : gpu::norm_layout(forward_call(what, sets_[0]), launcher_.shape());
@@ -213,6 +213,10 @@ class Case {
     return gpu::plan_norm_backward(call, launcher_.shape(), layout);
   }
 
+  Result<gpu::Plan> plan(const What& what, const Set& set, const gpu::NormLayout& layout) {
+    return what.backward ? backward(what, set, layout) : forward(what, set, layout);
+  }
+
   gpu::Launcher& launcher_;
   cudaStream_t stream_;
   std::int64_t rows_;
@@ -234,26 +238,18 @@ void report(const Case& of, const char* what, double milliseconds, int parts) {
               of.gigabytes_a_second(milliseconds, parts));
 }
 
-// Layouts to try for rows of so many accesses. Threads that are resident with the registers of 1, 2 and 4 accesses say
-// how many blocks a multiprocessor holds.
-std::vector<gpu::NormLayout> layouts_to_try(const What& what, std::int64_t accesses) {
+// Layouts to try for rows of so many accesses: those that a plan takes.
+std::vector<gpu::NormLayout> layouts_to_try(Case& norms, const What& what) {
+  const std::int64_t accesses = norms.width() / 8;
   std::vector<gpu::NormLayout> layouts;
   for (const int each : {1, 2, 4}) {
     const auto row_threads = static_cast<int>((accesses + 32 * each - 1) / (32 * each) * 32);
-    const int resident = what.backward ? (each == 1 ? 1024 : (each == 2 ? 768 : 512)) : 1024;
-    if (row_threads > resident) continue;
-    const bool shared_block = what.backward ? accesses <= 512 : (each == 4 && row_threads == 32);
-    for (const int threads : {row_threads, 128, 256, 512}) {
-      if (threads > resident || threads % row_threads != 0) continue;
-      if (threads != row_threads && (!shared_block || threads < row_threads)) continue;
-      if (what.backward && threads < 96) continue;  // too many shares
+    const int resident = what.backward && each == 4 ? 512 : 1024;  // threads whose registers a multiprocessor has
+    for (int threads = row_threads; threads <= resident; threads *= 2) {
       const int full = resident / threads;
-      for (const int blocks : {0, full / 2, full, full + full / 4}) {
-        if (what.backward && (blocks == 0 || blocks > full)) continue;
-        const auto same = [&](const gpu::NormLayout& other) {
-          return other.accesses == each && other.threads == threads && other.blocks == blocks;
-        };
-        if (std::ranges::none_of(layouts, same)) layouts.push_back({each, row_threads, threads, blocks});
+      for (const int blocks : what.backward ? std::vector{full / 2, full} : std::vector{0}) {
+        const gpu::NormLayout layout{each, row_threads, threads, blocks};
+        if (norms.takes(what, layout)) layouts.push_back(layout);
       }
     }
   }
@@ -270,7 +266,7 @@ void sweep(Case& norms, double copy, std::string& summary) {
   for (const What& what : kWhats) {
     const gpu::NormLayout taken = norms.layout(what);
     std::vector<gpu::NormLayout> layouts = {taken};
-    for (const gpu::NormLayout& layout : layouts_to_try(what, norms.width() / 8)) layouts.push_back(layout);
+    for (const gpu::NormLayout& layout : layouts_to_try(norms, what)) layouts.push_back(layout);
     double best = 0;
     double of_taken = 0;
     gpu::NormLayout best_layout;
@@ -300,11 +296,16 @@ void run_all(bool with_sweep) {
   std::string summary =
       "| norm | rows x width | taken | share of copy | best | share of copy |\n|---|---|---|---|---|---|\n";
   if (with_sweep) {
-    std::puts("A layout: accesses x threads of a row, threads of a block, blocks on a multiprocessor (0: all rows).");
+    std::puts(
+        "A layout: accesses x threads of a row, threads of a block, blocks on a multiprocessor (0: one for each row).");
     std::puts("| norm | rows x width | layout | GB/s | share of copy |\n|---|---|---|---|---|");
   }
-  for (const auto& [rows, width] :
-       {std::pair<std::int64_t, std::int64_t>{65536, 768}, {32768, 1024}, {16384, 4096}, {8192, 8192}, {4096, 16384}}) {
+  for (const auto& [rows, width] : {std::pair<std::int64_t, std::int64_t>{524288, 128},
+                                    {65536, 768},
+                                    {32768, 1024},
+                                    {16384, 4096},
+                                    {8192, 8192},
+                                    {4096, 16384}}) {
     Case norms(*launcher, stream, rows, width);
     const double copy = norms.copy();
     if (with_sweep) {

@@ -34,10 +34,10 @@ struct NormCall {
 
 // How rows that are held in registers are given to threads.
 struct NormLayout {
-  int accesses = 4;     // of 16 bytes, that a thread has of its row: 1, 2 or 4
+  int accesses = 4;     // of 16 bytes, that a thread has of its row: 4, or 2 with a residual; backward 4 or 1
   int row_threads = 0;  // threads that share a row: a multiple of the wave
   int threads = 0;      // of a block: a multiple of row_threads; a block has threads / row_threads rows at once
-  int blocks = 0;       // on each multiprocessor, walking over the rows; 0: as many as have all rows at once
+  int blocks = 0;  // backward: on each multiprocessor, walking over the rows; forward 0: every row has its own threads
 };
 
 // What plan_norm() takes where rows fit registers and can be read by 16 bytes.
@@ -68,7 +68,7 @@ struct NormBackwardCall {
 NormLayout norm_layout(const NormBackwardCall& call, const DeviceShape& device);
 std::size_t norm_backward_workspace(const NormBackwardCall& call, const DeviceShape& device);
 Result<Plan> plan_norm_backward(const NormBackwardCall& call, const DeviceShape& device);
-// As for plan_norm(); here blocks must be given.
+// As for plan_norm().
 std::size_t norm_backward_workspace(const NormBackwardCall& call, const DeviceShape& device, const NormLayout& layout);
 Result<Plan> plan_norm_backward(const NormBackwardCall& call, const DeviceShape& device, const NormLayout& layout);
 

@@ -6,7 +6,8 @@
 // the same bits in every run. As in norm_kernels.h, all reads of a row are issued before the first is used, and the
 // next row is read into registers as the present one leaves them.
 //
-//   norm_backward1 …      a block has one to many rows at once: up to 1, 2 or 4 accesses a thread
+//   norm_backward4        a block has one to many rows at once: up to 4 accesses a thread
+//   norm_backward1        the same for 1 access a thread: more threads, for rows with a third tensor to read
 //   norm_backward_any     any width and alignment; shares are added up in memory
 //   norm_backward_finish  the sum over blocks
 #pragma once
@@ -123,7 +124,6 @@ KPT_DEVICE void norm_backward_finish(const NormFinishArgs& a, L& lane) {
 // X(name, arguments, most threads in a block, body). The number of threads bounds the registers: 128 for 512.
 #define KPT_NORM_BACKWARD_KERNELS_OF(X, T, type)                             \
   X(norm_backward1_##type, NormBackwardArgs, 1024, norm_backward_rows<T, 1>) \
-  X(norm_backward2_##type, NormBackwardArgs, 768, norm_backward_rows<T, 2>)  \
   X(norm_backward4_##type, NormBackwardArgs, 512, norm_backward_rows<T, 4>)  \
   X(norm_backward_any_##type, NormBackwardArgs, 512, norm_backward_any<T>)   \
   X(norm_backward_finish_##type, NormFinishArgs, 1024, norm_backward_finish<T>)

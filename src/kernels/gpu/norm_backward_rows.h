@@ -58,8 +58,8 @@ struct BackwardRow {
   float bias_share[C][kVector<T>];
 
   KPT_DEVICE void load(int pass, bool wanted, const NormBackwardArgs& a, Int64 place) {
-    gradient[pass] = load_once(wanted, static_cast<const T*>(a.gradient) + place);
-    input[pass] = load_once(wanted, static_cast<const T*>(a.input) + place);
+    gradient[pass] = load_once(wanted, static_cast<const T*>(a.gradient), place);
+    input[pass] = load_once(wanted, static_cast<const T*>(a.input), place);
   }
   KPT_DEVICE void load_statistics(bool wanted, const NormBackwardArgs& a, Int64 row) {
     mean = wanted && a.centered != 0 ? a.mean[row] : 0.0F;
@@ -69,14 +69,14 @@ struct BackwardRow {
 
 // The part of `pass` in the row's sums and in the shares. P: the weight's type.
 template <typename P, typename T, int C>
-KPT_DEVICE void add_terms(const NormBackwardArgs& a, int pass, bool wanted, const P* weights, BackwardRow<T, C>& r,
+KPT_DEVICE void add_terms(const NormBackwardArgs& a, int pass, bool wanted, Int64 column, BackwardRow<T, C>& r,
                           Sums& sums) {
   float gradient[kVector<T>];
   float y[kVector<T>];
   float g[kVector<T>];
   unpack<T>(r.gradient[pass], gradient);
   unpack<T>(r.input[pass], y);
-  load_of_all_rows(wanted && a.weight != nullptr, weights, word_of_ones(P{}), g);
+  load_of_all_rows(wanted && a.weight != nullptr, static_cast<const P*>(a.weight), column, word_of_ones(P{}), g);
   const float shift = -r.mean * r.scale;
   KPT_UNROLL
   for (int i = 0; i < kVector<T>; ++i) {  // zeros where the row has ended
@@ -95,14 +95,14 @@ struct GradientTerms {
 };
 
 template <typename P, typename T, int C>
-KPT_DEVICE void store_gradient(const NormBackwardArgs& a, int pass, bool wanted, const P* weights, Int64 place,
+KPT_DEVICE void store_gradient(const NormBackwardArgs& a, int pass, bool wanted, Int64 column, Int64 place,
                                const BackwardRow<T, C>& r, GradientTerms terms) {
   float gradient[kVector<T>];
   float input[kVector<T>];
   float weight[kVector<T>];
   float result[kVector<T>];
-  unpack<T>(load_once(wanted && a.sum_gradient != nullptr, static_cast<const T*>(a.sum_gradient) + place), result);
-  load_of_all_rows(wanted && a.weight != nullptr, weights, word_of_ones(P{}), weight);
+  unpack<T>(load_once(wanted && a.sum_gradient != nullptr, static_cast<const T*>(a.sum_gradient), place), result);
+  load_of_all_rows(wanted && a.weight != nullptr, static_cast<const P*>(a.weight), column, word_of_ones(P{}), weight);
   unpack<T>(packed_again(r.gradient[pass]), gradient);
   unpack<T>(packed_again(r.input[pass]), input);
   KPT_UNROLL
@@ -116,22 +116,23 @@ KPT_DEVICE void store_gradient(const NormBackwardArgs& a, int pass, bool wanted,
 template <typename P, typename T, int C, typename L>
 KPT_DEVICE void backward_row(const NormBackwardArgs& a, L& lane, const RowPart<C, L>& part, Int64 row, Int64 row_step,
                              float* scratch, BackwardRow<T, C>& r) {
-  constexpr int kStep = L::kWave * kVector<T>;
-  const P* weights = static_cast<const P*>(a.weight) + part.first * kVector<T>;
   Sums sums{0, 0};
   KPT_UNROLL
-  for (int pass = 0; pass < C; ++pass) add_terms(a, pass, part.has(pass), weights + pass * kStep, r, sums);
+  for (int pass = 0; pass < C; ++pass) {
+    add_terms<P>(a, pass, part.has(pass), part.access(pass) * kVector<T>, r, sums);
+  }
   const Int32 waves = a.row_threads / L::kWave;
   sums = row_sums(lane, sums, scratch, lane.wave() / waves * waves, waves);
   const float first = a.centered != 0 ? sums.first * a.per_element * r.scale : 0.0F;
   const float second = sums.second * a.per_element * r.scale;
   const GradientTerms terms{r.scale, -r.scale * second, r.mean * r.scale * second - first};
   const bool has_next = row + row_step < a.rows;
-  const Int64 place = row * a.width + part.first * kVector<T>;
   KPT_UNROLL
   for (int pass = 0; pass < C; ++pass) {
-    store_gradient(a, pass, row < a.rows && part.has(pass), weights + pass * kStep, place + pass * kStep, r, terms);
-    r.load(pass, has_next && part.has(pass), a, place + row_step * a.width + pass * kStep);
+    const Int64 column = part.access(pass) * kVector<T>;
+    const Int64 place = row * a.width + column;
+    store_gradient<P>(a, pass, row < a.rows && part.has(pass), column, place, r, terms);
+    r.load(pass, has_next && part.has(pass), a, place + row_step * a.width);
   }
   r.load_statistics(has_next, a, row + row_step);
 }
@@ -143,14 +144,12 @@ inline constexpr Int32 kShareTile = 4096;
 template <typename T, int C, typename L>
 KPT_DEVICE void store_share(const NormBackwardArgs& a, L& lane, const RowPart<C, L>& part, Int32 group, Int32 groups,
                             float* tile, const float (&share)[C][kVector<T>], float* shares) {
-  constexpr int kStep = L::kWave * kVector<T>;
   if (shares == nullptr) return;
   float* target = shares + lane.block() * a.width;
-  const Int32 first = part.first * kVector<T>;
   if (groups == 1) {
     KPT_UNROLL
     for (int pass = 0; pass < C; ++pass) {
-      if (part.has(pass)) store_floats<kVector<T>>(target + first + pass * kStep, share[pass]);
+      if (part.has(pass)) store_floats<kVector<T>>(target + part.access(pass) * kVector<T>, share[pass]);
     }
     return;
   }
@@ -159,14 +158,12 @@ KPT_DEVICE void store_share(const NormBackwardArgs& a, L& lane, const RowPart<C,
   lane.barrier();                            // the tile may still be read
   for (Int32 begin = 0; begin < groups; begin += at_once) {
     if (group >= begin && group < begin + at_once) {
-      float* place = tile + (group - begin) * width + first;
       KPT_UNROLL
       for (int pass = 0; pass < C; ++pass) {
         if (!part.has(pass)) continue;
+        float* place = tile + (group - begin) * width + part.access(pass) * kVector<T>;
         KPT_UNROLL
-        for (int i = 0; i < kVector<T>; ++i) {
-          place[pass * kStep + i] = share[pass][i] + (begin == 0 ? 0.0F : place[pass * kStep + i]);
-        }
+        for (int i = 0; i < kVector<T>; ++i) place[i] = share[pass][i] + (begin == 0 ? 0.0F : place[i]);
       }
     }
     lane.barrier();
@@ -184,11 +181,11 @@ KPT_DEVICE void backward_rows(const NormBackwardArgs& a, L& lane, const RowPart<
                               float* scratch, BackwardRow<T, C>& r) {
   const Int64 row_step = a.blocks * groups;
   const Int64 first = lane.block() * groups;
-  const Int64 place = (first + group) * a.width + part.first * kVector<T>;
-  r.load_statistics(first + group < a.rows, a, first + group);
+  const bool has_first = first + group < a.rows;
+  r.load_statistics(has_first, a, first + group);
   KPT_UNROLL
   for (int pass = 0; pass < C; ++pass) {
-    r.load(pass, first + group < a.rows && part.has(pass), a, place + pass * L::kWave * kVector<T>);
+    r.load(pass, has_first && part.has(pass), a, (first + group) * a.width + part.access(pass) * kVector<T>);
   }
   Int32 turn = 0;
   for (Int64 row = first; row < a.rows; row += row_step) {

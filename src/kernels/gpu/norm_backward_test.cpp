@@ -19,7 +19,7 @@ NormLayout NormBackward::draw_layout(const NormBackwardCall& call) {
   const int wave = shape().wave;
   NormLayout layout;
   do {
-    layout.accesses = pick({1, 2, 4});
+    layout.accesses = pick({1, 4});
     layout.row_threads = wave * static_cast<int>(draw(1, 512 / wave));
   } while (layout.accesses * layout.row_threads < accesses);
   layout.threads = layout.row_threads * static_cast<int>(draw(1, 512 / layout.row_threads));
@@ -126,12 +126,31 @@ TEST_P(NormBackward, LayoutsThatDoNotFitAreRefused) {
   call.width = 4800;  // 1200 accesses
   const int wave = shape().wave;
   EXPECT_TRUE(plan_norm_backward(call, shape(), {4, 320, 320, 1}).ok());
-  for (const NormLayout& layout : {NormLayout{4, 256, 256, 1}, NormLayout{4, 320 + wave / 2, 320 + wave / 2, 1},
-                                   NormLayout{2, 640, 1280, 1}, NormLayout{4, 320, 320, 0}, NormLayout{}}) {
+  for (const NormLayout& layout :
+       {NormLayout{4, 256, 256, 1}, NormLayout{4, 320 + wave / 2, 320 + wave / 2, 1}, NormLayout{2, 640, 640, 1},
+        NormLayout{1, 1216, 1216, 1}, NormLayout{4, 320, 320, 0}, NormLayout{}}) {
     EXPECT_EQ(plan_norm_backward(call, shape(), layout).status().message(), "norm_backward: the layout does not fit");
   }
   call.width = 6144;  // groups share a tile that holds no such row
   EXPECT_FALSE(plan_norm_backward(call, shape(), {4, 384, 768, 1}).ok());
+}
+
+TEST_P(NormBackward, AThirdTensorIsReadByMoreThreads) {
+  alignas(16) static float memory[16];
+  NormBackwardCall call;
+  call.kind = NormKind::kRms;
+  call.gradient = call.input = call.input_gradient = memory;
+  call.scale = memory;
+  call.rows = 1;
+  for (const auto& [width, name] : {std::pair(4, "norm_backward1_f32"), std::pair(2048, "norm_backward1_f32"),
+                                    std::pair(2052, "norm_backward4_f32"), std::pair(8196, "norm_backward_any_f32")}) {
+    call.width = width;
+    call.sum_gradient = memory;
+    EXPECT_EQ(plan_norm_backward(call, shape())->front().kernel, name) << width;
+    call.sum_gradient = nullptr;
+    if (width > 2052) continue;
+    EXPECT_EQ(plan_norm_backward(call, shape())->front().kernel, "norm_backward4_f32") << width;
+  }
 }
 
 TEST_P(NormBackward, OverNoRowsTheParametersGradientsAreZeros) {

@@ -6,13 +6,15 @@
 // first cache, which the rows themselves are kept out of.
 //
 // What decides the speed is how many bytes are under way (4 TB/s for 0.8 µs: 3 MB, 24 KB on each multiprocessor), so
-// all reads of a row are issued before the first is used, a row costs one barrier, and blocks walk over rows and read
-// the next one into registers as the present one leaves them.
+// all reads of a row are issued before the first is used, and a row costs one barrier. Every row has threads of its
+// own: blocks that walk over rows and read the next one ahead were measured and were slower.
 //
 //   wave      a wave for each row: rows of up to 4 accesses a lane (1024 elements of 16 bits with 32 lanes)
-//   block1 …  a block for each row: up to 1, 2 or 4 accesses a thread
+//   block4    a block for each row: up to 4 accesses a thread
 //   streamed  rows of any length, read again for each of the three passes (the later ones hit L2)
 //   scalar    like streamed for rows that cannot be read by 16 bytes: odd widths, strides and addresses
+//
+// With a residual, sum_wave, sum_block4, and sum_block2 for what 2 accesses a thread hold.
 #pragma once
 
 #include "kernels/gpu/device_math.h"
@@ -34,7 +36,6 @@ struct NormArgs {
   float* scale;  // [rows]: 1 / deviation
   Int64 rows, width;
   Int64 input_stride, residual_stride;  // elements between rows
-  Int64 blocks;
   float epsilon;
   float per_element;  // 1 / width
   Int32 centered;     // LayerNorm, else RMSNorm
@@ -79,46 +80,48 @@ KPT_DEVICE void store_statistics(const NormArgs& a, Int64 row, bool first, float
   if (a.scale != nullptr) a.scale[row] = scale;
 }
 
-// What a lane holds of a row: its accesses as they were read while they are under way, then their sums.
-template <typename T, int C, bool kResidual>
-struct NormRow {
-  Words input[C];
-  Words residual[kResidual ? C : 1];
-  float x[C][kVector<T>];
-
-  KPT_DEVICE void load(int pass, bool wanted, const T* from, const T* from_residual) {
-    input[pass] = load_once(wanted, from);
-    if constexpr (kResidual) residual[pass] = load_once(wanted, from_residual);
-  }
-  KPT_DEVICE void add() {
-    KPT_UNROLL
-    for (int pass = 0; pass < C; ++pass) {
-      unpack<T>(input[pass], x[pass]);
-      if constexpr (kResidual) {
-        float other[kVector<T>];
-        unpack<T>(residual[pass], other);
-        KPT_UNROLL
-        for (int i = 0; i < kVector<T>; ++i) x[pass][i] += other[i];
-      }
+// The accesses that a lane has of a row of `sum`. All are under way before the first is used.
+template <typename T, int C, bool kResidual, typename L>
+KPT_DEVICE void load_row(const NormArgs& a, Int64 row, const RowPart<C, L>& part, float (&x)[C][kVector<T>]) {
+  Words words[C];
+  Words more[C];
+  KPT_UNROLL
+  for (int pass = 0; pass < C; ++pass) {
+    const bool wanted = part.has(pass);
+    const Int64 column = part.access(pass) * kVector<T>;
+    words[pass] = load_once(wanted, static_cast<const T*>(a.input), row * a.input_stride + column);
+    if constexpr (kResidual) {
+      more[pass] = load_once(wanted, static_cast<const T*>(a.residual), row * a.residual_stride + column);
     }
   }
-};
+  KPT_UNROLL
+  for (int pass = 0; pass < C; ++pass) {
+    unpack<T>(words[pass], x[pass]);
+    if constexpr (kResidual) {
+      float other[kVector<T>];
+      unpack<T>(more[pass], other);
+      KPT_UNROLL
+      for (int i = 0; i < kVector<T>; ++i) x[pass][i] += other[i];
+    }
+  }
+}
 
 // Of some elements: their mean (0 for RMSNorm) and the sum of squared distances from it.
 struct Moments {
   float mean, squares;
 };
 
-template <typename T, int C, bool kResidual, typename L>
-KPT_DEVICE Moments wave_moments(const NormArgs& a, L& lane, const RowPart<C, L>& part,
-                                const NormRow<T, C, kResidual>& r, float per_count) {
+// Of the wave's part of a row; per_count: 1 / its elements.
+template <int C, int V, typename L>
+KPT_DEVICE Moments wave_moments(const NormArgs& a, L& lane, const RowPart<C, L>& part, const float (&x)[C][V],
+                                float per_count) {
   float mean = 0;
   if (a.centered != 0) {
     float total = 0;
     KPT_UNROLL
     for (int pass = 0; pass < C; ++pass) {
       KPT_UNROLL
-      for (int i = 0; i < kVector<T>; ++i) total += r.x[pass][i];  // zeros where the row has ended
+      for (int i = 0; i < V; ++i) total += x[pass][i];  // zeros where the row has ended
     }
     mean = wave_sum(lane, total) * per_count;
   }
@@ -127,16 +130,17 @@ KPT_DEVICE Moments wave_moments(const NormArgs& a, L& lane, const RowPart<C, L>&
   for (int pass = 0; pass < C; ++pass) {
     float more = 0;
     KPT_UNROLL
-    for (int i = 0; i < kVector<T>; ++i) more += (r.x[pass][i] - mean) * (r.x[pass][i] - mean);
+    for (int i = 0; i < V; ++i) more += (x[pass][i] - mean) * (x[pass][i] - mean);
     squares += part.has(pass) ? more : 0.0F;
   }
   return {mean, wave_sum(lane, squares)};
 }
 
-// Of the row, from those of the block's waves, by one barrier. Means are seen from the first wave's: it has its share
-// of the row, so what cancels is at most `waves` times the result. `scratch`: 3 · kMaxWaves floats.
+// Of the row, from those of the block's waves, by one barrier; count: elements of the own wave's part. Means are seen
+// from the first wave's: it has its share of the row, so what cancels is at most `waves` times the result.
 template <typename L>
-KPT_DEVICE Moments block_moments(const NormArgs& a, L& lane, Moments own, float count, float* scratch) {
+KPT_DEVICE Moments block_moments(const NormArgs& a, L& lane, Moments own, float count) {
+  KPT_SHARED(lane, float, scratch, 3 * kMaxWaves);
   const Int32 waves = a.threads / L::kWave;
   if (waves == 1) return own;
   if (lane.lane() == 0) {
@@ -159,86 +163,58 @@ KPT_DEVICE Moments block_moments(const NormArgs& a, L& lane, Moments own, float 
   return {origin + shift, squares < 0 ? 0.0F : squares};
 }
 
-// Where a lane's accesses of a row begin.
-template <typename T>
-struct NormPlace {
-  const T* input;
-  const T* residual;
-  Int64 result;  // in sum and normed
-};
-
-// The result of a row, with weight and bias of type P. r becomes the next row, whose input `place` has already, if
-// there is one: registers are filled as they are emptied.
-template <typename P, typename T, int C, bool kResidual, typename L>
-KPT_DEVICE void store_row(const NormArgs& a, const NormPlace<T>& place, bool has_next, const RowPart<C, L>& part,
-                          Moments moments, float scale, NormRow<T, C, kResidual>& r) {
-  const float shift = -moments.mean * scale;
-  T* normed = static_cast<T*>(a.normed) + place.result;
-  const P* weights = static_cast<const P*>(a.weight) + part.first * kVector<T>;
-  const P* biases = static_cast<const P*>(a.bias) + part.first * kVector<T>;
+// normed of a row, with weight and bias of type P.
+template <typename P, typename T, int C, typename L>
+KPT_DEVICE void store_normed_row(const NormArgs& a, Int64 row, const RowPart<C, L>& part,
+                                 const float (&x)[C][kVector<T>], float mean, float scale) {
+  const float shift = -mean * scale;
+  T* normed = static_cast<T*>(a.normed) + row * a.width;
   KPT_UNROLL
   for (int pass = 0; pass < C; ++pass) {
-    const bool wanted = a.normed != nullptr && part.has(pass);
-    const int step = pass * L::kWave * kVector<T>;
+    const Int64 column = part.access(pass) * kVector<T>;
+    const bool wanted = part.has(pass);
     float weight[kVector<T>];
     float bias[kVector<T>];
-    load_of_all_rows(wanted && a.weight != nullptr, weights + step, word_of_ones(P{}), weight);
-    load_of_all_rows(wanted && a.bias != nullptr, biases + step, 0U, bias);
+    load_of_all_rows(wanted && a.weight != nullptr, static_cast<const P*>(a.weight), column, word_of_ones(P{}), weight);
+    load_of_all_rows(wanted && a.bias != nullptr, static_cast<const P*>(a.bias), column, 0U, bias);
     float y[kVector<T>];
     KPT_UNROLL
-    for (int i = 0; i < kVector<T>; ++i) y[i] = (r.x[pass][i] * scale + shift) * weight[i] + bias[i];
-    store_packed<T>(wanted, normed + step, y);
-    r.load(pass, has_next && part.has(pass), place.input + step, place.residual + step);
+    for (int i = 0; i < kVector<T>; ++i) y[i] = (x[pass][i] * scale + shift) * weight[i] + bias[i];
+    store_packed<T>(wanted, normed + column, y);
   }
 }
 
-// Rows in registers: C accesses for each lane. kBlock: the whole block has one row, else each wave. Weight and bias are
-// of one type.
+// A row in registers: C accesses for each lane. kBlock: the whole block has one row, else each wave. Weight and bias
+// are of one type.
 template <typename T, int C, bool kBlock, bool kResidual, typename L>
 KPT_DEVICE void norm_in_registers(const NormArgs& a, L& lane) {
-  // Two in turn: the next row's moments are written while a slow wave still reads this row's.
-  KPT_SHARED(lane, float, scratch, kBlock ? 2 * 3 * kMaxWaves : 4);
-  const Int32 rows_at_once = kBlock ? 1 : a.threads / L::kWave;
+  const Int64 row = kBlock ? lane.block() : lane.block() * (a.threads / L::kWave) + lane.wave();
+  if (row >= a.rows) return;  // the same for all that share the row
   const RowPart<C, L> part(lane, kBlock ? lane.wave() : 0, a.width / kVector<T>);
-  const auto count = static_cast<float>(part.of_wave(lane) * kVector<T>);
-  const float per_count = kBlock ? (count > 0 ? 1.0F / count : 0.0F) : a.per_element;
-  const Int64 row_step = a.blocks * rows_at_once;
-  const Int64 first_row = lane.block() * rows_at_once + (kBlock ? 0 : lane.wave());
-  if (first_row >= a.rows) return;  // the same for all that share the row
-  const Int64 column = static_cast<Int64>(part.first) * kVector<T>;
-  NormPlace<T> place{static_cast<const T*>(a.input) + first_row * a.input_stride + column,
-                     static_cast<const T*>(a.residual) + first_row * a.residual_stride + column,
-                     first_row * a.width + column};
-  NormRow<T, C, kResidual> r;
-  KPT_UNROLL
-  for (int pass = 0; pass < C; ++pass) {
-    const int step = pass * L::kWave * kVector<T>;
-    r.load(pass, part.has(pass), place.input + step, place.residual + step);
+  float x[C][kVector<T>];
+  load_row<T, C, kResidual>(a, row, part, x);
+  if (a.sum != nullptr) {
+    T* sum = static_cast<T*>(a.sum) + row * a.width;
+    KPT_UNROLL
+    for (int pass = 0; pass < C; ++pass) {
+      store_packed<T>(part.has(pass), sum + part.access(pass) * kVector<T>, x[pass]);
+    }
   }
-  Int32 turn = 0;
-  for (Int64 row = first_row; row < a.rows; row += row_step) {
-    r.add();
-    if (a.sum != nullptr) {
-      KPT_UNROLL
-      for (int pass = 0; pass < C; ++pass) {
-        T* sum = static_cast<T*>(a.sum) + place.result + pass * L::kWave * kVector<T>;
-        store_packed<T>(part.has(pass), sum, r.x[pass]);
-      }
-    }
-    Moments moments = wave_moments(a, lane, part, r, per_count);
-    if constexpr (kBlock) moments = block_moments(a, lane, moments, count, scratch + turn * 3 * kMaxWaves);
-    turn ^= 1;
-    const float scale = inverse_root(moments.squares * a.per_element + a.epsilon);
-    store_statistics(a, row, part.first == 0, moments.mean, scale);
-    const bool has_next = row + row_step < a.rows;
-    place.input += row_step * a.input_stride;
-    place.residual += row_step * a.residual_stride;
-    if (a.weight_is_float != 0) {
-      store_row<float>(a, place, has_next, part, moments, scale, r);
-    } else {
-      store_row<T>(a, place, has_next, part, moments, scale, r);
-    }
-    place.result += row_step * a.width;
+  Moments moments;
+  if constexpr (kBlock) {
+    const auto count = static_cast<float>(part.of_wave(lane) * kVector<T>);
+    moments = wave_moments(a, lane, part, x, count > 0 ? 1.0F / count : 0.0F);
+    moments = block_moments(a, lane, moments, count);
+  } else {
+    moments = wave_moments(a, lane, part, x, a.per_element);
+  }
+  const float scale = inverse_root(moments.squares * a.per_element + a.epsilon);
+  store_statistics(a, row, part.first == 0, moments.mean, scale);
+  if (a.normed == nullptr) return;
+  if (a.weight_is_float != 0) {
+    store_normed_row<float, T>(a, row, part, x, moments.mean, scale);
+  } else {
+    store_normed_row<T, T>(a, row, part, x, moments.mean, scale);
   }
 }
 
@@ -279,11 +255,8 @@ KPT_DEVICE void norm_streamed(const NormArgs& a, L& lane) {
 // X(name, arguments, most threads in a block, body). The number of threads bounds the registers: 64 for 1024.
 #define KPT_NORM_KERNELS_OF(X, T, type)                                          \
   X(norm_wave_##type, NormArgs, 768, norm_in_registers<T, 4, false, false>)      \
-  X(norm_block1_##type, NormArgs, 1024, norm_in_registers<T, 1, true, false>)    \
-  X(norm_block2_##type, NormArgs, 1024, norm_in_registers<T, 2, true, false>)    \
   X(norm_block4_##type, NormArgs, 1024, norm_in_registers<T, 4, true, false>)    \
   X(norm_sum_wave_##type, NormArgs, 768, norm_in_registers<T, 4, false, true>)   \
-  X(norm_sum_block1_##type, NormArgs, 1024, norm_in_registers<T, 1, true, true>) \
   X(norm_sum_block2_##type, NormArgs, 1024, norm_in_registers<T, 2, true, true>) \
   X(norm_sum_block4_##type, NormArgs, 1024, norm_in_registers<T, 4, true, true>) \
   X(norm_streamed_##type, NormArgs, 512, norm_streamed<T, kVector<T>>)           \

@@ -8,11 +8,7 @@
 namespace kpt::gpu {
 namespace {
 
-// Most accesses a thread holds, and threads on a multiprocessor whose registers then fit: 64 each forward, 128 backward
-// (which keeps two sums for each element).
-constexpr int kAccesses = 4;
-constexpr int kResident = 1024;
-constexpr int kBackwardResident = 512;
+constexpr int kAccesses = 4;       // the most that a thread holds
 constexpr int kWaveThreads = 768;  // the most of a block whose waves have a row each
 
 bool is_parameter_type(DType dtype, DType own) { return dtype == own || dtype == DType::kFloat32; }
@@ -56,17 +52,10 @@ NormArgs args_of(const NormCall& call) {
 }
 
 // Whether a row can be held by the threads of the layout.
-bool fits(const NormLayout& layout, std::int64_t accesses, int wave, int most_threads) {
-  return (layout.accesses == 1 || layout.accesses == 2 || layout.accesses == 4) && layout.row_threads > 0 &&
-         layout.row_threads % wave == 0 && layout.threads % layout.row_threads == 0 && layout.threads > 0 &&
-         layout.threads <= most_threads && layout.blocks >= 0 &&
+bool holds(const NormLayout& layout, std::int64_t accesses, int wave, int most_threads) {
+  return layout.row_threads > 0 && layout.row_threads % wave == 0 && layout.threads > 0 &&
+         layout.threads % layout.row_threads == 0 && layout.threads <= most_threads &&
          accesses <= std::int64_t{layout.accesses} * layout.row_threads;
-}
-
-// Blocks that walk over the rows, `at_once` each.
-std::int64_t walking_blocks(std::int64_t rows, std::int64_t at_once, int blocks, const DeviceShape& device) {
-  const std::int64_t all = divide_up(rows, at_once);
-  return blocks == 0 ? all : std::min(all, std::int64_t{blocks} * std::max(device.multiprocessors, 1));
 }
 
 bool in_vectors(const NormCall& call) {
@@ -79,17 +68,30 @@ bool in_registers(const NormCall& call) {
          (call.weight == nullptr || call.bias == nullptr || call.weight_dtype == call.bias_dtype);
 }
 
+// Whether waves have a row each.
+bool is_by_waves(const NormLayout& layout, const DeviceShape& device) {
+  return layout.accesses == kAccesses && layout.row_threads == device.wave;
+}
+
+bool fits(const NormLayout& layout, const NormCall& call, const DeviceShape& device) {
+  const bool by_waves = is_by_waves(layout, device);
+  return (layout.accesses == 4 || (layout.accesses == 2 && call.residual != nullptr)) && layout.blocks == 0 &&
+         (by_waves || layout.threads == layout.row_threads) &&
+         holds(layout, call.width / vector_elements(call.dtype), device.wave, by_waves ? kWaveThreads : kMaxThreads);
+}
+
 }  // namespace
 
+// As measured on an H200 (docs/measurements/2026-11-16-nvidia-norms.md).
 NormLayout norm_layout(const NormCall& call, const DeviceShape& device) {
   const std::int64_t accesses = call.width / vector_elements(call.dtype);
   NormLayout layout;
-  layout.accesses = kAccesses;
-  layout.row_threads = row_threads(accesses, kAccesses, device.wave, kMaxThreads);
-  const bool by_waves = layout.row_threads == device.wave;
-  layout.threads = by_waves ? std::max(128, device.wave) : layout.row_threads;
-  // Waves that need no barrier are compiled with some more registers.
-  layout.blocks = by_waves ? 6 : std::max(1, kResident / layout.threads);
+  const bool by_waves = accesses <= std::int64_t{kAccesses} * device.wave;
+  const bool by_two = !by_waves && call.residual != nullptr && accesses <= std::int64_t{2} * kMaxThreads;
+  layout.accesses = by_two ? 2 : kAccesses;
+  layout.row_threads = layout.threads = row_threads(accesses, layout.accesses, device.wave, kMaxThreads);
+  // A multiprocessor has 32 blocks at most: of a wave with one access a lane, they have too little to read.
+  if (accesses <= device.wave) layout.threads = std::max(128, device.wave);
   return layout;
 }
 
@@ -103,25 +105,26 @@ Result<Plan> plan_norm(const NormCall& call, const DeviceShape& device, const No
   if (call.rows == 0 || call.width == 0) return Plan{};
   KPT_RETURN_IF_ERROR(check_blocks("norm", call.rows));
   const std::string type(type_suffix(call.dtype));
-  NormArgs args = args_of(call);
+  const NormArgs args = args_of(call);
   if (!in_vectors(call)) {
     return Plan{make_launch("norm_scalar_" + type, call.rows, args, row_threads(call.width, 4, device.wave, 512))};
   }
   if (!in_registers(call)) return Plan{make_launch("norm_streamed_" + type, call.rows, args, 512)};
-  const bool by_waves = layout.accesses == kAccesses && layout.row_threads == device.wave;
-  if (!fits(layout, call.width / vector_elements(call.dtype), device.wave, by_waves ? kWaveThreads : kMaxThreads) ||
-      (!by_waves && layout.threads != layout.row_threads)) {
-    return invalid_call("norm", "the layout does not fit");
-  }
-  args.blocks = walking_blocks(call.rows, layout.threads / layout.row_threads, layout.blocks, device);
+  if (!fits(layout, call, device)) return invalid_call("norm", "the layout does not fit");
   std::string name = call.residual == nullptr ? "norm_" : "norm_sum_";
-  name += by_waves ? "wave_" : fmt::format("block{}_", layout.accesses);
-  return Plan{make_launch(name + type, args.blocks, args, layout.threads)};
+  name += is_by_waves(layout, device) ? "wave_" : fmt::format("block{}_", layout.accesses);
+  const std::int64_t blocks = divide_up(call.rows, layout.threads / layout.row_threads);
+  return Plan{make_launch(name + type, blocks, args, layout.threads)};
 }
 
 namespace {
 
-// Blocks of the kernel that takes any row: enough to fill the device twice.
+// `blocks` on each multiprocessor that walk over the rows, `at_once` each; no more than have work.
+std::int64_t walking_blocks(std::int64_t rows, std::int64_t at_once, int blocks, const DeviceShape& device) {
+  return std::min(divide_up(rows, at_once), std::int64_t{blocks} * std::max(device.multiprocessors, 1));
+}
+
+// Blocks of the kernel that takes any row.
 std::int64_t any_blocks(const NormBackwardCall& call, const DeviceShape& device) {
   return walking_blocks(call.rows, 1, 2, device);
 }
@@ -131,7 +134,14 @@ std::int64_t backward_blocks(const NormBackwardCall& call, const DeviceShape& de
                         device);
 }
 
-int most_backward_threads(int accesses) { return accesses == 4 ? 512 : (accesses == 2 ? 768 : 1024); }
+// Threads on a multiprocessor whose registers fit, so also the most of a block: each keeps two sums for each element.
+int backward_resident(int accesses) { return accesses == 1 ? 1024 : 512; }
+
+bool fits(const NormLayout& layout, const NormBackwardCall& call, const DeviceShape& device) {
+  return (layout.accesses == 1 || layout.accesses == 4) && layout.blocks > 0 &&
+         (layout.threads == layout.row_threads || call.width <= kShareTile) &&
+         holds(layout, call.width / vector_elements(call.dtype), device.wave, backward_resident(layout.accesses));
+}
 
 Status check(const NormBackwardCall& call, const DeviceShape& device, const NormLayout& layout) {
   constexpr std::string_view kName = "norm_backward";
@@ -206,12 +216,12 @@ NormBackwardArgs args_of(const NormBackwardCall& call, const DeviceShape& device
 NormLayout norm_layout(const NormBackwardCall& call, const DeviceShape& device) {
   const std::int64_t accesses = call.width / vector_elements(call.dtype);
   NormLayout layout;
-  layout.accesses = kAccesses;
-  layout.row_threads = row_threads(accesses, kAccesses, device.wave, most_backward_threads(kAccesses));
+  layout.accesses = call.sum_gradient != nullptr && accesses <= 512 ? 1 : kAccesses;
+  const int resident = backward_resident(layout.accesses);
+  layout.row_threads = row_threads(accesses, layout.accesses, device.wave, resident);
   // Short rows share a block, so that there are few shares to add up.
-  const int at_once = call.width <= kShareTile ? std::max(1, kBackwardResident / 2 / layout.row_threads) : 1;
-  layout.threads = at_once * layout.row_threads;
-  layout.blocks = std::max(1, kBackwardResident / layout.threads);
+  layout.threads = layout.row_threads <= 64 ? 256 : layout.row_threads;
+  layout.blocks = resident / layout.threads;
   return layout;
 }
 
@@ -240,14 +250,10 @@ Result<Plan> plan_norm_backward(const NormBackwardCall& call, const DeviceShape&
   const std::int64_t each = vector_elements(call.dtype);
   NormBackwardArgs args = args_of(call, device, layout);
   const bool in_registers =
-      call.width % each == 0 && call.width / each <= std::int64_t{kAccesses} * most_backward_threads(kAccesses) &&
+      call.width % each == 0 && call.width / each <= std::int64_t{kAccesses} * backward_resident(kAccesses) &&
       are_aligned({call.gradient, call.input, call.weight, call.sum_gradient, call.input_gradient});
   if (in_registers) {
-    const int most = most_backward_threads(layout.accesses);
-    if (!fits(layout, call.width / each, device.wave, most) || layout.blocks == 0 ||
-        (layout.threads > layout.row_threads && call.width > kShareTile)) {
-      return invalid_call("norm_backward", "the layout does not fit");
-    }
+    if (!fits(layout, call, device)) return invalid_call("norm_backward", "the layout does not fit");
     args.blocks = backward_blocks(call, device, layout);
     args.row_threads = layout.row_threads;
     plan.push_back(

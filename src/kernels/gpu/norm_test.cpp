@@ -108,12 +108,11 @@ NormLayout Norm::draw_layout(const NormCall& call) {
   const int wave = shape().wave;
   NormLayout layout;
   do {
-    layout.accesses = pick({1, 2, 4});
+    layout.accesses = call.residual == nullptr ? 4 : pick({2, 4});
     layout.row_threads = wave * static_cast<int>(draw(1, 1024 / wave));
   } while (layout.accesses * layout.row_threads < accesses);
   layout.threads = layout.row_threads;
   if (layout.accesses == 4 && layout.row_threads == wave) layout.threads *= static_cast<int>(draw(1, 3));
-  layout.blocks = static_cast<int>(draw(0, 2));
   return layout;
 }
 
@@ -129,16 +128,30 @@ TEST_P(Norm, EveryKernelIsChosenSomewhere) {
   NormCall call;
   call.rows = 1;
   call.input = memory;
-  for (const auto& [width, name] :
-       std::vector<std::pair<std::int64_t, std::string>>{{4, "norm_wave_f32"},
-                                                         {4 * 4 * shape().wave + 4, "norm_block4_f32"},
-                                                         {16388, "norm_streamed_f32"},
-                                                         {5, "norm_scalar_f32"}}) {
-    call.width = call.input_stride = width;
-    const auto plan = plan_norm(call, shape());
-    ASSERT_TRUE(plan.ok());
-    EXPECT_EQ(plan->front().kernel, name) << width;
-    EXPECT_EQ(plan->front().threads % static_cast<unsigned>(shape().wave), 0U);
+  struct Choice {
+    std::int64_t width;
+    const char* plain;
+    const char* with_residual;
+    int row_threads_of_plain;
+  };
+  const int wave = shape().wave;
+  for (const Choice& choice : {Choice{4, "norm_wave_f32", "norm_sum_wave_f32", wave},
+                               Choice{16 * wave, "norm_wave_f32", "norm_sum_wave_f32", wave},
+                               Choice{16 * wave + 4, "norm_block4_f32", "norm_sum_block2_f32", 2 * wave},
+                               Choice{8192, "norm_block4_f32", "norm_sum_block2_f32", 512},
+                               Choice{8196, "norm_block4_f32", "norm_sum_block4_f32", 512 + wave},
+                               Choice{16388, "norm_streamed_f32", "norm_streamed_f32", 1024},
+                               Choice{5, "norm_scalar_f32", "norm_scalar_f32", wave}}) {
+    call.width = call.input_stride = call.residual_stride = choice.width;
+    call.residual = nullptr;
+    EXPECT_EQ(norm_layout(call, shape()).row_threads, choice.row_threads_of_plain) << choice.width;
+    for (const char* name : {choice.plain, choice.with_residual}) {
+      const auto plan = plan_norm(call, shape());
+      ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+      EXPECT_EQ(plan->front().kernel, name) << choice.width;
+      EXPECT_EQ(plan->front().threads % static_cast<unsigned>(wave), 0U);
+      call.residual = memory;
+    }
   }
 }
 
@@ -147,14 +160,19 @@ TEST_P(Norm, LayoutsThatDoNotFitAreRefused) {
   NormCall call;
   call.rows = 1;
   call.input = memory;
-  call.width = call.input_stride = 2048;  // 512 accesses
+  call.residual = memory;
+  call.width = call.input_stride = call.residual_stride = 2048;  // 512 accesses
   const int wave = shape().wave;
-  EXPECT_TRUE(plan_norm(call, shape(), {2, 256, 256, 1}).ok());
+  EXPECT_TRUE(plan_norm(call, shape(), {2, 256, 256, 0}).ok());
   for (const NormLayout& layout :
-       {NormLayout{3, 256, 256, 1}, NormLayout{1, 256, 256, 1}, NormLayout{2, 256 + wave / 2, 256 + wave / 2, 1},
-        NormLayout{2, 256, 512, 1}, NormLayout{4, 2048, 2048, 1}, NormLayout{2, 256, 256, -1}, NormLayout{}}) {
+       {NormLayout{3, 256, 256, 0}, NormLayout{1, 512, 512, 0}, NormLayout{2, 256 - wave, 256 - wave, 0},
+        NormLayout{2, 256 + wave / 2, 256 + wave / 2, 0}, NormLayout{2, 256, 512, 0}, NormLayout{4, 2048, 2048, 0},
+        NormLayout{2, 256, 256, 1}, NormLayout{}}) {
     EXPECT_EQ(plan_norm(call, shape(), layout).status().message(), "norm: the layout does not fit");
   }
+  call.residual = nullptr;
+  EXPECT_TRUE(plan_norm(call, shape(), {4, 256, 256, 0}).ok());
+  EXPECT_FALSE(plan_norm(call, shape(), {2, 256, 256, 0}).ok());
 }
 
 // One element far from the others, at the row's begin or elsewhere: where a sum of squares is moved by a wrong origin,
@@ -176,7 +194,7 @@ TEST_P(Norm, AnOutlierDoesNotSpoilTheDeviation) {
     std::vector<double> values;
     for (std::int64_t column = 0; column < width; ++column) values.push_back(input.get(column));
     const Wanted wanted = reference(call, values, nullptr, nullptr);
-    for (const NormLayout& layout : {NormLayout{4, 256, 256, 1}, NormLayout{1, 1024, 1024, 1}}) {
+    for (const NormLayout& layout : {NormLayout{4, 256, 256, 0}, NormLayout{4, 1024, 1024, 0}}) {
       run(plan_norm(call, shape(), layout));
       ASSERT_TRUE(is_near(scale.get(0), wanted.scale, DType::kFloat32, 2e-6 * wanted.scale)) << place;
     }

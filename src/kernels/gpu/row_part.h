@@ -12,6 +12,8 @@ struct RowPart {
   Int32 first, count;
   KPT_DEVICE RowPart(L& lane, Int32 wave_of_row, Int64 accesses)
       : first(wave_of_row * C * L::kWave + lane.lane()), count(static_cast<Int32>(accesses)) {}
+  // In 64 bits: addresses of all passes are then that of the first and a constant.
+  KPT_DEVICE Int64 access(int pass) const { return Int64{first} + pass * L::kWave; }
   KPT_DEVICE bool has(int pass) const { return first + pass * L::kWave < count; }
   // How many of the row's accesses the wave has.
   KPT_DEVICE Int32 of_wave(L& lane) const {

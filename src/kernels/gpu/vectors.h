@@ -82,8 +82,10 @@ KPT_DEVICE float load_parameter(const void* source, bool is_float, Int64 index) 
 // Sixteen bytes as they lie in memory: kVector<T> elements that stay packed while they are held in registers.
 using Words = Pack<UInt32, 4>;
 
-// What is read once; on NVIDIA it leaves the first cache to what every row reads. Zeros where it is not wanted.
-KPT_DEVICE Words load_once(bool wanted, const void* source) {
+// The words at source[index], which are read once; on NVIDIA they leave the first cache to what every row reads. Zeros
+// where they are not wanted; source may be null then.
+template <typename T>
+KPT_DEVICE Words load_once(bool wanted, const T* source, Int64 index) {
 #if defined(KPT_SIMT_CUDA)
   Words words;
   asm volatile(
@@ -91,15 +93,16 @@ KPT_DEVICE Words load_once(bool wanted, const void* source) {
       "mov.b32 %0, 0;\n\tmov.b32 %1, 0;\n\tmov.b32 %2, 0;\n\tmov.b32 %3, 0;\n\t"
       "@wanted ld.global.L1::no_allocate.v4.b32 {%0, %1, %2, %3}, [%4];\n\t}"
       : "=&r"(words.values[0]), "=&r"(words.values[1]), "=&r"(words.values[2]), "=&r"(words.values[3])
-      : "l"(source), "r"(static_cast<UInt32>(wanted)));
+      : "l"(source + index), "r"(static_cast<UInt32>(wanted)));
   return words;
 #else
-  return wanted ? *static_cast<const Words*>(source) : Words{};
+  return wanted ? *reinterpret_cast<const Words*>(source + index) : Words{};
 #endif
 }
 
-// What every row reads. `otherwise` in each word where it is not wanted.
-KPT_DEVICE Words load_of_all_rows(bool wanted, const void* source, UInt32 otherwise) {
+// Likewise what every row reads. `otherwise` in each word where it is not wanted.
+template <typename T>
+KPT_DEVICE Words load_of_all_rows(bool wanted, const T* source, Int64 index, UInt32 otherwise) {
 #if defined(KPT_SIMT_CUDA)
   Words words;
   asm volatile(
@@ -107,10 +110,10 @@ KPT_DEVICE Words load_of_all_rows(bool wanted, const void* source, UInt32 otherw
       "mov.b32 %0, %6;\n\tmov.b32 %1, %6;\n\tmov.b32 %2, %6;\n\tmov.b32 %3, %6;\n\t"
       "@wanted ld.global.v4.b32 {%0, %1, %2, %3}, [%4];\n\t}"
       : "=&r"(words.values[0]), "=&r"(words.values[1]), "=&r"(words.values[2]), "=&r"(words.values[3])
-      : "l"(source), "r"(static_cast<UInt32>(wanted)), "r"(otherwise));
+      : "l"(source + index), "r"(static_cast<UInt32>(wanted)), "r"(otherwise));
   return words;
 #else
-  return wanted ? *static_cast<const Words*>(source) : Words{{otherwise, otherwise, otherwise, otherwise}};
+  return wanted ? *reinterpret_cast<const Words*>(source + index) : Words{{otherwise, otherwise, otherwise, otherwise}};
 #endif
 }
 
@@ -165,11 +168,11 @@ KPT_DEVICE constexpr UInt32 word_of_ones(BFloat) { return 0x3f803f80U; }
 
 // Weights and biases of V elements, of type P; `otherwise` where they are not wanted.
 template <typename P, int V>
-KPT_DEVICE void load_of_all_rows(bool wanted, const P* source, UInt32 otherwise, float (&values)[V]) {
+KPT_DEVICE void load_of_all_rows(bool wanted, const P* source, Int64 index, UInt32 otherwise, float (&values)[V]) {
   KPT_UNROLL
   for (int part = 0; part < V / kVector<P>; ++part) {
     float some[kVector<P>];
-    PackedFloats<P>::unpack(load_of_all_rows(wanted, source + part * kVector<P>, otherwise), some);
+    PackedFloats<P>::unpack(load_of_all_rows(wanted, source, index + part * kVector<P>, otherwise), some);
     KPT_UNROLL
     for (int i = 0; i < kVector<P>; ++i) values[part * kVector<P> + i] = some[i];
   }
