@@ -372,7 +372,8 @@ def operand(random, type, shape):
 def matrix(device, random, type, rows, columns, depth, activation, bias):
     dtype, narrow = SUFFIXES[type], type not in FLOATS
     weight_type = "e4m3" if type in FP8 else type  # weights are of one kind, whatever the instruction takes
-    x, w = device.array(operand(random, type, (rows, depth))), device.array(operand(random, weight_type, (columns, depth)))
+    x = device.array(operand(random, type, (rows, depth)))
+    w = device.array(operand(random, weight_type, (columns, depth)))
     output_type = ("bfloat16" if bias == "own" else "float32") if narrow else dtype
     bias_type = "float32" if bias == "float32" else output_type
     b = device.array(normal(random, bias_type, columns)) if bias else None
