@@ -121,11 +121,25 @@ KPT_DEVICE void norm_backward_finish(const NormFinishArgs& a, L& lane) {
   }
 }
 
-// X(name, arguments, most threads in a block, body). The number of threads bounds the registers: 128 for 512.
-#define KPT_NORM_BACKWARD_KERNELS_OF(X, T, type)                             \
-  X(norm_backward1_##type, NormBackwardArgs, 1024, norm_backward_rows<T, 1>) \
-  X(norm_backward4_##type, NormBackwardArgs, 512, norm_backward_rows<T, 4>)  \
-  X(norm_backward_any_##type, NormBackwardArgs, 512, norm_backward_any<T>)   \
+// Registers are bounded by a block's most threads. norm_backward1: to 64 on NVIDIA, so that 1024 threads fit a
+// multiprocessor; plans take 512 of them. norm_backward4: to 128, which clang for RDNA exceeds twofold; there rows are
+// read twice and shares added up in memory.
+#if defined(KPT_SIMT_CUDA)
+#define KPT_NORM_BACKWARD1_THREADS 1024
+#else
+#define KPT_NORM_BACKWARD1_THREADS 512
+#endif
+#if defined(KPT_SIMT_HIP) && KPT_WAVE == 32
+#define KPT_NORM_BACKWARD4(T) norm_backward_any<T>
+#else
+#define KPT_NORM_BACKWARD4(T) norm_backward_rows<T, 4>
+#endif
+
+// X(name, arguments, most threads in a block, body).
+#define KPT_NORM_BACKWARD_KERNELS_OF(X, T, type)                                                   \
+  X(norm_backward1_##type, NormBackwardArgs, KPT_NORM_BACKWARD1_THREADS, norm_backward_rows<T, 1>) \
+  X(norm_backward4_##type, NormBackwardArgs, 512, KPT_NORM_BACKWARD4(T))                           \
+  X(norm_backward_any_##type, NormBackwardArgs, 512, norm_backward_any<T>)                         \
   X(norm_backward_finish_##type, NormFinishArgs, 1024, norm_backward_finish<T>)
 #define KPT_NORM_BACKWARD_KERNELS(X)          \
   KPT_NORM_BACKWARD_KERNELS_OF(X, float, f32) \

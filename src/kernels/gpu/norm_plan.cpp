@@ -134,13 +134,15 @@ std::int64_t backward_blocks(const NormBackwardCall& call, const DeviceShape& de
                         device);
 }
 
-// Threads on a multiprocessor whose registers fit, so also the most of a block: each keeps two sums for each element.
+constexpr int kBackwardThreads = 512;  // the most of a block
+
+// Threads on a multiprocessor whose registers fit: each keeps two sums for each element.
 int backward_resident(int accesses) { return accesses == 1 ? 1024 : 512; }
 
 bool fits(const NormLayout& layout, const NormBackwardCall& call, const DeviceShape& device) {
   return (layout.accesses == 1 || layout.accesses == 4) && layout.blocks > 0 &&
          (layout.threads == layout.row_threads || call.width <= kShareTile) &&
-         holds(layout, call.width / vector_elements(call.dtype), device.wave, backward_resident(layout.accesses));
+         holds(layout, call.width / vector_elements(call.dtype), device.wave, kBackwardThreads);
 }
 
 Status check(const NormBackwardCall& call, const DeviceShape& device, const NormLayout& layout) {
@@ -216,12 +218,11 @@ NormBackwardArgs args_of(const NormBackwardCall& call, const DeviceShape& device
 NormLayout norm_layout(const NormBackwardCall& call, const DeviceShape& device) {
   const std::int64_t accesses = call.width / vector_elements(call.dtype);
   NormLayout layout;
-  layout.accesses = call.sum_gradient != nullptr && accesses <= 512 ? 1 : kAccesses;
-  const int resident = backward_resident(layout.accesses);
-  layout.row_threads = row_threads(accesses, layout.accesses, device.wave, resident);
+  layout.accesses = call.sum_gradient != nullptr && accesses <= kBackwardThreads ? 1 : kAccesses;
+  layout.row_threads = row_threads(accesses, layout.accesses, device.wave, kBackwardThreads);
   // Short rows share a block, so that there are few shares to add up.
   layout.threads = layout.row_threads <= 64 ? 256 : layout.row_threads;
-  layout.blocks = resident / layout.threads;
+  layout.blocks = backward_resident(layout.accesses) / layout.threads;
   return layout;
 }
 
@@ -250,7 +251,7 @@ Result<Plan> plan_norm_backward(const NormBackwardCall& call, const DeviceShape&
   const std::int64_t each = vector_elements(call.dtype);
   NormBackwardArgs args = args_of(call, device, layout);
   const bool in_registers =
-      call.width % each == 0 && call.width / each <= std::int64_t{kAccesses} * backward_resident(kAccesses) &&
+      call.width % each == 0 && call.width / each <= std::int64_t{kAccesses} * kBackwardThreads &&
       are_aligned({call.gradient, call.input, call.weight, call.sum_gradient, call.input_gradient});
   if (in_registers) {
     if (!fits(layout, call, device)) return invalid_call("norm_backward", "the layout does not fit");
