@@ -320,7 +320,7 @@ def is_stable(wide, moved, rank):
 
 def add_rounding(value, dtype):
     signs = torch.randint(0, 2, value.shape, generator=torch.Generator().manual_seed(value.numel())) * 2 - 1
-    return value * (1 + signs * ROUNDING[dtype])
+    return torch.where(value == 0, -value, value * (1 + signs * ROUNDING[dtype]))  # a zero may have either sign
 
 
 def run_in_double(function, tensors):
