@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "passes/narrow_results.h"
 #include "validation/layers.h"
 
 namespace kpt {
@@ -21,6 +22,7 @@ bool has_wide_weights(const ImportedModel& model) {
 
 bool is_low(const ir::Graph& graph, const ir::Node& node, bool wide_model) {
   if (!node.target.starts_with("kpt.") && !node.target.starts_with("aten.")) return false;
+  if (only_moves_elements(node.target)) return false;
   bool low = false;
   const auto look = [&](ir::ValueId id) {
     if (id == ir::kNoValue || graph.at(id).kind != ir::ValueKind::kTensor) return;

@@ -9,26 +9,13 @@
 namespace kpt {
 namespace {
 
-// Operators whose result has the type of their first argument and is made of its elements alone.
-constexpr std::string_view kCarriers[] = {
-    "aten.view.default",
-    "aten.reshape.default",
-    "aten._unsafe_view.default",
-    "aten.transpose.int",
-    "aten.permute.default",
-    "aten.slice.Tensor",
-    "aten.select.int",
-    "aten.unsqueeze.default",
-    "aten.squeeze.dim",
-    "aten.squeeze.dims",
-    "aten.expand.default",
-    "aten.clone.default",
-    "aten.contiguous.default",
-    "aten.split.Tensor",
-    "aten.split_with_sizes.default",
+constexpr std::string_view kMoves[] = {
+    "aten.view.default",       "aten.reshape.default",   "aten._unsafe_view.default",
+    "aten.transpose.int",      "aten.permute.default",   "aten.slice.Tensor",
+    "aten.select.int",         "aten.unsqueeze.default", "aten.squeeze.dim",
+    "aten.squeeze.dims",       "aten.expand.default",    "aten.clone.default",
+    "aten.contiguous.default", "aten.split.Tensor",      "aten.split_with_sizes.default",
     "aten.chunk.default",
-    kGluTarget,
-    kRotaryTarget,
 };
 
 enum class Role : std::uint8_t {
@@ -65,7 +52,8 @@ class Narrowing {
       // Sums with a mask of float32 would leave bfloat16's range: the least float32 is minus infinity there.
       return mask == ir::kNoValue || edit_.type(mask).dtype == DType::kBool ? Role::kAttention : Role::kOther;
     }
-    return std::ranges::find(kCarriers, node.target) != std::end(kCarriers) ? Role::kCarrier : Role::kOther;
+    return only_moves_elements(node.target) || is_any(node, {kGluTarget, kRotaryTarget}) ? Role::kCarrier
+                                                                                         : Role::kOther;
   }
 
   bool is_wide(ir::ValueId id) const { return edit_.is_tensor(id) && edit_.type(id).dtype == DType::kFloat32; }
@@ -177,6 +165,8 @@ Support applies(const Capabilities& capabilities) {
 Result<PassStats> run(ir::Graph& graph, PassContext& context) { return Narrowing(graph, context).run(); }
 
 }  // namespace
+
+bool only_moves_elements(std::string_view target) { return std::ranges::find(kMoves, target) != std::end(kMoves); }
 
 const Pass kNarrowResults = {"narrow_results",
                              "what goes from one bfloat16 product to the next becomes bfloat16, attention too", false,

@@ -9,4 +9,7 @@ namespace kpt {
 
 extern const Pass kNarrowResults;
 
+// Views and copies: results are the elements of the first argument, in its type, and nothing is rounded.
+bool only_moves_elements(std::string_view target);
+
 }  // namespace kpt

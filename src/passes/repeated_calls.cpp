@@ -37,13 +37,16 @@ bool is_output(const GraphEdit& edit, const ir::Node& node) {
   return false;
 }
 
-bool has_same_results(const ir::Node& a, const ir::Node& b) {
+// The recorded element type is part of what a node of ours computes.
+bool has_same_results(const GraphEdit& edit, const ir::Node& a, const ir::Node& b) {
   if (a.outputs.size() != b.outputs.size()) return false;
   for (std::size_t place = 0; place < a.outputs.size(); ++place) {
     if (a.outputs[place].values.size() != b.outputs[place].values.size()) return false;
     for (std::size_t item = 0; item < a.outputs[place].values.size(); ++item) {
-      const bool none = a.outputs[place].values[item] == ir::kNoValue;
-      if (none != (b.outputs[place].values[item] == ir::kNoValue)) return false;
+      const ir::ValueId one = a.outputs[place].values[item];
+      const ir::ValueId other = b.outputs[place].values[item];
+      if ((one == ir::kNoValue) != (other == ir::kNoValue)) return false;
+      if (edit.is_tensor(one) && edit.is_tensor(other) && edit.type(one).dtype != edit.type(other).dtype) return false;
     }
   }
   return true;
@@ -59,7 +62,7 @@ Result<PassStats> run(ir::Graph& graph, PassContext& context) {
     const auto [first, inserted] = seen.emplace(key_of(graph, node), index);
     if (inserted || is_output(edit, node)) continue;
     const ir::Node& original = edit.node(first->second);
-    if (!has_same_results(original, node)) continue;
+    if (!has_same_results(edit, original, node)) continue;
     ++stats.changes;
     stats.details.push_back(node.name + " is " + original.name);
     for (std::size_t place = 0; place < node.outputs.size(); ++place) {
