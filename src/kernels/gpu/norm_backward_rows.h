@@ -89,9 +89,9 @@ KPT_DEVICE void add_terms(const NormBackwardArgs& a, int pass, bool wanted, Int6
   }
 }
 
-// The input's gradient is gradient · weight · scale + input · of_input + rest.
+// The input's gradient is gradient · weight · scale + (input - mean) · of_input + rest.
 struct GradientTerms {
-  float scale, of_input, rest;
+  float scale, mean, of_input, rest;
 };
 
 template <typename P, typename T, int C>
@@ -107,7 +107,7 @@ KPT_DEVICE void store_gradient(const NormBackwardArgs& a, int pass, bool wanted,
   unpack<T>(packed_again(r.input[pass]), input);
   KPT_UNROLL
   for (int i = 0; i < kVector<T>; ++i) {
-    result[i] += gradient[i] * (weight[i] * terms.scale) + (input[i] * terms.of_input + terms.rest);
+    result[i] += gradient[i] * (weight[i] * terms.scale) + ((input[i] - terms.mean) * terms.of_input + terms.rest);
   }
   store_packed<T>(wanted, static_cast<T*>(a.input_gradient) + place, result);
 }
@@ -125,7 +125,7 @@ KPT_DEVICE void backward_row(const NormBackwardArgs& a, L& lane, const RowPart<C
   sums = row_sums(lane, sums, scratch, lane.wave() / waves * waves, waves);
   const float first = a.centered != 0 ? sums.first * a.per_element * r.scale : 0.0F;
   const float second = sums.second * a.per_element * r.scale;
-  const GradientTerms terms{r.scale, -r.scale * second, r.mean * r.scale * second - first};
+  const GradientTerms terms{r.scale, r.mean, -r.scale * second, -first};
   const bool has_next = row + row_step < a.rows;
   KPT_UNROLL
   for (int pass = 0; pass < C; ++pass) {

@@ -37,8 +37,7 @@ struct NormArgs {
   Int64 rows, width;
   Int64 input_stride, residual_stride;  // elements between rows
   float epsilon;
-  float per_element;  // 1 / width
-  Int32 centered;     // LayerNorm, else RMSNorm
+  Int32 centered;  // LayerNorm, else RMSNorm
   Int32 weight_is_float, bias_is_float;
   Int32 threads;
 };
@@ -111,10 +110,10 @@ struct Moments {
   float mean, squares;
 };
 
-// Of the wave's part of a row; per_count: 1 / its elements.
+// Of the wave's part of a row, which has `count` elements.
 template <int C, int V, typename L>
 KPT_DEVICE Moments wave_moments(const NormArgs& a, L& lane, const RowPart<C, L>& part, const float (&x)[C][V],
-                                float per_count) {
+                                float count) {
   float mean = 0;
   if (a.centered != 0) {
     float total = 0;
@@ -123,7 +122,8 @@ KPT_DEVICE Moments wave_moments(const NormArgs& a, L& lane, const RowPart<C, L>&
       KPT_UNROLL
       for (int i = 0; i < V; ++i) total += x[pass][i];  // zeros where the row has ended
     }
-    mean = wave_sum(lane, total) * per_count;
+    total = wave_sum(lane, total);
+    mean = count > 0 ? total / count : 0.0F;  // not by the reciprocal: the mean of equal numbers is that number
   }
   float squares = 0;
   KPT_UNROLL
@@ -158,7 +158,7 @@ KPT_DEVICE Moments block_moments(const NormArgs& a, L& lane, Moments own, float 
     sums.second = of_wave[1] + sums.first * distance;
   }
   sums = wave_sums(lane, sums);
-  const float shift = sums.first * a.per_element;
+  const float shift = sums.first / static_cast<float>(a.width);
   const float squares = sums.second - sums.first * shift;
   return {origin + shift, squares < 0 ? 0.0F : squares};
 }
@@ -167,7 +167,6 @@ KPT_DEVICE Moments block_moments(const NormArgs& a, L& lane, Moments own, float 
 template <typename P, typename T, int C, typename L>
 KPT_DEVICE void store_normed_row(const NormArgs& a, Int64 row, const RowPart<C, L>& part,
                                  const float (&x)[C][kVector<T>], float mean, float scale) {
-  const float shift = -mean * scale;
   T* normed = static_cast<T*>(a.normed) + row * a.width;
   KPT_UNROLL
   for (int pass = 0; pass < C; ++pass) {
@@ -179,7 +178,7 @@ KPT_DEVICE void store_normed_row(const NormArgs& a, Int64 row, const RowPart<C, 
     load_of_all_rows(wanted && a.bias != nullptr, static_cast<const P*>(a.bias), column, 0U, bias);
     float y[kVector<T>];
     KPT_UNROLL
-    for (int i = 0; i < kVector<T>; ++i) y[i] = (x[pass][i] * scale + shift) * weight[i] + bias[i];
+    for (int i = 0; i < kVector<T>; ++i) y[i] = (x[pass][i] - mean) * scale * weight[i] + bias[i];
     store_packed<T>(wanted, normed + column, y);
   }
 }
@@ -203,12 +202,12 @@ KPT_DEVICE void norm_in_registers(const NormArgs& a, L& lane) {
   Moments moments;
   if constexpr (kBlock) {
     const auto count = static_cast<float>(part.of_wave(lane) * kVector<T>);
-    moments = wave_moments(a, lane, part, x, count > 0 ? 1.0F / count : 0.0F);
+    moments = wave_moments(a, lane, part, x, count);
     moments = block_moments(a, lane, moments, count);
   } else {
-    moments = wave_moments(a, lane, part, x, a.per_element);
+    moments = wave_moments(a, lane, part, x, static_cast<float>(a.width));
   }
-  const float scale = inverse_root(moments.squares * a.per_element + a.epsilon);
+  const float scale = inverse_root(moments.squares / static_cast<float>(a.width) + a.epsilon);
   store_statistics(a, row, part.first == 0, moments.mean, scale);
   if (a.normed == nullptr) return;
   if (a.weight_is_float != 0) {

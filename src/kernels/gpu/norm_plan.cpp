@@ -43,7 +43,6 @@ NormArgs args_of(const NormCall& call) {
   args.input_stride = call.input_stride;
   args.residual_stride = call.residual_stride;
   args.epsilon = call.epsilon;
-  args.per_element = 1.0F / static_cast<float>(call.width);
   args.centered = call.kind == NormKind::kLayer ? 1 : 0;
   // Where only one of them is given, its type is that of both.
   args.weight_is_float = (call.weight != nullptr ? call.weight_dtype : call.bias_dtype) == DType::kFloat32 ? 1 : 0;

@@ -201,6 +201,23 @@ TEST_P(Norm, AnOutlierDoesNotSpoilTheDeviation) {
   }
 }
 
+// Whatever the deviation is divided by: nothing is left of numbers that are all equal.
+TEST_P(Norm, EqualNumbersBecomeZeros) {
+  for (const std::int64_t width : {96, 1000, 4096, 10000}) {
+    Buffer input(*device_, DType::kFloat32, width);
+    Buffer normed(*device_, DType::kFloat32, width);
+    for (std::int64_t column = 0; column < width; ++column) input.set(column, 1000);
+    NormCall call;
+    call.input = input.data();
+    call.normed = normed.data();
+    call.rows = 1;
+    call.epsilon = 1e-5F;
+    call.width = call.input_stride = width;
+    run(plan_norm(call, shape()));
+    for (std::int64_t column = 0; column < width; ++column) ASSERT_EQ(normed.get(column), 0) << width;
+  }
+}
+
 TEST_P(Norm, WeightAndBiasMayHaveDifferentTypes) {
   const std::int64_t width = 264;
   Buffer input(*device_, DType::kBFloat16, width), normed(*device_, DType::kBFloat16, width);
