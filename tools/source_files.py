@@ -23,8 +23,8 @@ def usable_cores():
 
 
 def sources_of(path):
-    """The files, from the root, that an entry of compile_commands.json compiles: itself, or those that CMake joined into it.
-    None for files of others."""
+    """The files, from the root, that an entry of compile_commands.json compiles: itself, or those that CMake joined into it;
+    none for files of others."""
     path = Path(path)
     if path.is_relative_to(ROOT / "build"):
         if path.parent.name != "Unity":

@@ -2,11 +2,9 @@
 //
 // It exists so that a compilation can be stopped and a compiler may crash. Not for people: started by
 // compile_in_child() in src/engines/xla.
-#include <sys/prctl.h>
-
-#include <csignal>
 #include <iostream>
 
+#include "cli/end_with_parent.h"
 #include "cli/exit_code.h"
 #include "engines/xla/pjrt/compile_process.h"
 
@@ -15,7 +13,7 @@ int main(int argc, char** argv) {
     std::cerr << "usage: kpt-pjrt-compile REQUEST RESULT\n";
     return kpt::cli::kExitUsage;
   }
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // without who started it, nobody waits for the answer
+  if (!kpt::cli::end_with_parent()) return kpt::cli::kExitFailed;
   try {
     const kpt::Status status = kpt::pjrt::serve_compile_request(argv[1], argv[2]);
     if (status.ok()) return kpt::cli::kExitOk;

@@ -9,10 +9,7 @@
 // One line on standard output says how it went: "kpt-tpu-compile: " and JSON (engines/xla/pjrt/topology_compile.h).
 // Not for people: started by compile_topology_in_child() in src/engines/xla. Compiled for x86_64 on
 // every machine, so nothing of the tree is used beside that one file.
-#include <sys/prctl.h>
-
 #include <charconv>
-#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <fstream>
@@ -23,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/end_with_parent.h"
 #include "cli/exit_code.h"
 #include "engines/xla/pjrt/topology_compile.h"
 
@@ -87,7 +85,7 @@ int main(int argc, char** argv) {
     std::cerr << "usage: kpt-tpu-compile LIBRARY TOPOLOGY OPTIONS CHIPS CONFIG MODULE RESULT\n";
     return kpt::cli::kExitUsage;
   }
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // without who started it, nobody waits for the answer, and others are kept out
+  if (!kpt::cli::end_with_parent()) return kpt::cli::kExitFailed;
   try {
     // A plugin leaves threads behind that may trip over a process being taken down.
     const int code = compile(argv);

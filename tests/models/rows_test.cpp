@@ -115,10 +115,10 @@ class ZooRows : public testing::Test {
     for (std::size_t index = 0; index < plain.size(); ++index) {
       SCOPED_TRACE(plain[index].name);
       expect_right(take_rows(padded[index].tensor, 0, kRows), plain[index].tensor, exact[index].tensor);
-      arrives = arrives || are_other_values(take_rows(padded[index].tensor, kRows - 1, 1),
-                                            take_rows(padded[index].tensor, kRows, 1));
+      arrives = arrives ||
+                shows_poison(take_rows(padded[index].tensor, kRows, 1), take_rows(padded[index].tensor, kRows - 1, 1));
     }
-    EXPECT_TRUE(arrives) << "the further rows end as the row before them: this test shows nothing";
+    EXPECT_TRUE(arrives) << "the poison of the further rows is gone at the end: this test shows nothing";
   }
 
  private:
@@ -147,18 +147,20 @@ class ZooRows : public testing::Test {
     }
   }
 
-  static bool are_other_values(const Tensor& one, const Tensor& other) {
-    if (!is_floating(one.dtype())) return false;
-    const Tensor first = convert_floating(one, DType::kFloat64).value();
-    const Tensor second = convert_floating(other, DType::kFloat64).value();
-    return !std::ranges::equal(first.elements<double>(), second.elements<double>());
+  // NaN where that was the poison; else numbers that are not those of the row before.
+  static bool shows_poison(const Tensor& row, const Tensor& before) {
+    if (!is_floating(row.dtype())) return false;
+    const Tensor wide = convert_floating(row, DType::kFloat64).value();
+    const Tensor other = convert_floating(before, DType::kFloat64).value();
+    if (row.dtype() == DType::kBFloat16) return !std::ranges::equal(wide.elements<double>(), other.elements<double>());
+    return std::ranges::any_of(wide.elements<double>(), [](double value) { return std::isnan(value); });
   }
 
   std::string path_;
   std::uint64_t seed_;
 };
 
-// Otherwise the others would be skipped and show nothing.
+// Otherwise the others would be skipped and show nothing. 33 as PyTorch 2.15 exports them, 29 as 2.11 does.
 class ZooProofs : public testing::Test {
  public:
   explicit ZooProofs(std::vector<std::string> paths) : paths_(std::move(paths)) {}
