@@ -77,10 +77,9 @@ KPT_DEVICE void add_terms(const NormBackwardArgs& a, int pass, bool wanted, Int6
   unpack<T>(r.gradient[pass], gradient);
   unpack<T>(r.input[pass], y);
   load_of_all_rows(wanted && a.weight != nullptr, static_cast<const P*>(a.weight), column, word_of_ones(P{}), g);
-  const float shift = -r.mean * r.scale;
   KPT_UNROLL
   for (int i = 0; i < kVector<T>; ++i) {  // zeros where the row has ended
-    y[i] = y[i] * r.scale + shift;
+    y[i] = (y[i] - r.mean) * r.scale;
     g[i] *= gradient[i];
     sums.first += g[i];
     sums.second += g[i] * y[i];

@@ -134,15 +134,15 @@ template <typename T>
 struct PackedFloats {  // of 16 bits, two in a word
   KPT_DEVICE static void unpack(const Words& words, float (&values)[8]) {
     KPT_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      values[2 * i] = to_float(T{static_cast<UInt16>(words.values[i] & 0xffffU)});
-      values[2 * i + 1] = to_float(T{static_cast<UInt16>(words.values[i] >> 16U)});
+    for (int i = 0; i < 8; i += 2) {
+      values[i] = to_float(T{static_cast<UInt16>(words.values[i / 2] & 0xffffU)});
+      values[i + 1] = to_float(T{static_cast<UInt16>(words.values[i / 2] >> 16U)});
     }
   }
   KPT_DEVICE static Words pack(const float (&values)[8]) {
     Words words;
     KPT_UNROLL
-    for (int i = 0; i < 4; ++i) words.values[i] = pack_pair<T>(values[2 * i], values[2 * i + 1]);
+    for (int i = 0; i < 8; i += 2) words.values[i / 2] = pack_pair<T>(values[i], values[i + 1]);
     return words;
   }
 };
