@@ -1,5 +1,6 @@
 #include "kernels/gpu/gpu_testing.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -91,7 +92,7 @@ void Buffer::set(std::int64_t index, double value) {
     case DType::kFloat8E5M2FNUZ: return store(place, from_float<E5M2Fnuz>(number));
     case DType::kInt32: return store(place, static_cast<std::int32_t>(value));
     case DType::kInt64: return store(place, static_cast<std::int64_t>(value));
-    default: return store(place, static_cast<std::int8_t>(value));
+    default: return store(place, static_cast<std::int8_t>(std::clamp(value, -128.0, 127.0)));
   }
 }
 
