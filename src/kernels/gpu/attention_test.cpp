@@ -18,16 +18,6 @@ struct Case {
 
 class Attention : public KernelTest {
  protected:
-  DeviceShape with(MatrixUnit unit) {
-    DeviceShape result = shape();
-    result.matrix = unit;
-    return result;
-  }
-  std::vector<MatrixUnit> units() {
-    if (GetParam().starts_with("wave64")) return {MatrixUnit::kCdna2, MatrixUnit::kCdna3, MatrixUnit::kCdna4};
-    if (GetParam().starts_with("wave32")) return {MatrixUnit::kRdna3, MatrixUnit::kRdna4};
-    return {};
-  }
   struct Tensors {
     Buffer query, key, value, mask, output;  // [batch, row, head, width] in memory, as projections leave it
   };

@@ -71,6 +71,18 @@ class Buffer {
 // A fixture with a device and a seed that every failure shows.
 class KernelTest : public ::testing::TestWithParam<std::string> {
  protected:
+  // Matrix units with the device's waves; none on CUDA.
+  static std::vector<MatrixUnit> units() {
+    if (GetParam().starts_with("wave64")) return {MatrixUnit::kCdna2, MatrixUnit::kCdna3, MatrixUnit::kCdna4};
+    if (GetParam().starts_with("wave32")) return {MatrixUnit::kRdna3, MatrixUnit::kRdna4};
+    return {};
+  }
+  // The device with one of them.
+  DeviceShape with(MatrixUnit unit) {
+    DeviceShape result = shape();
+    result.matrix = unit;
+    return result;
+  }
   void SetUp() override;
   // Runs a plan to its end; a failure of either fails the test.
   void run(const Result<Plan>& plan);

@@ -12,18 +12,6 @@ namespace {
 
 class Matrix : public KernelTest {
  protected:
-  // The device with one of the matrix units that have waves of its size.
-  DeviceShape with(MatrixUnit unit) {
-    DeviceShape result = shape();
-    result.matrix = unit;
-    return result;
-  }
-  // Units with the device's waves; none on CUDA.
-  std::vector<MatrixUnit> units() {
-    if (GetParam().starts_with("wave64")) return {MatrixUnit::kCdna2, MatrixUnit::kCdna3, MatrixUnit::kCdna4};
-    if (GetParam().starts_with("wave32")) return {MatrixUnit::kRdna3, MatrixUnit::kRdna4};
-    return {};
-  }
   void check_case(MatrixUnit unit, DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t depth);
 };
 

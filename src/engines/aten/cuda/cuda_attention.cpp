@@ -1,5 +1,5 @@
-// kpt.attention(query, key, value, mask, scale, causal) -> result: the best of libtorch's attention kernels (cuDNN,
-// flash, memory-efficient) for the types and the mask.
+// kpt.attention(query, key, value, mask, scale, causal) -> result: the better of libtorch's flash and
+// memory-efficient kernels for the types and the mask.
 #include <limits>
 
 #include <ATen/Functions.h>
