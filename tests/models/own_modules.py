@@ -29,7 +29,9 @@ class NestedOutputs(nn.Module):
 
     def forward(self, x, mask):
         hidden = functional.gelu(self.first(x))
-        keys = [self.second(hidden), hidden.sum(-1)]
-        return {"hidden": hidden, "past": [{"key": key, "value": (key * 2, key.argmax(-1))} for key in keys],
+        # Places of the largest and smallest number are taken of an input: between computed numbers that all but tie,
+        # another order of additions may choose the other one.
+        keys = ((self.second(hidden), x.argmax(-1)), (hidden.sum(-1), x.argmin()))
+        return {"hidden": hidden, "past": [{"key": key, "value": (key * 2, place)} for key, place in keys],
                 "nothing": None, "again": hidden, "x": x, "bias": self.first.bias,
                 "masked": (torch.where(mask, hidden, -1.0),)}
