@@ -12,7 +12,10 @@ bool would_use_hidden_sve() { return pjrt::hides_sve(SystemFiles().read("/proc/c
 
 }  // namespace
 
-std::string cpu_plugin_path() { return would_use_hidden_sve() ? "" : KPT_CPU_PLUGIN; }
+std::string cpu_plugin_path() {
+  if (would_use_hidden_sve()) return "";
+  return KPT_CPU_PLUGIN;  // empty as well where there is none
+}
 std::string why_no_cpu_plugin() {
   if (!would_use_hidden_sve() || std::string(KPT_CPU_PLUGIN).empty()) return KPT_NO_CPU_PLUGIN;
   return "this machine hides SVE, which XLA's CPU compiler would use; start it by tools/with_plain_cpuinfo.sh";
