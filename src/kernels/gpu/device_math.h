@@ -2,7 +2,7 @@
 // written here; exp and sqrt are instructions or the compiler's own.
 #pragma once
 
-#include "kernels/gpu/simt.h"
+#include "kernels/gpu/numbers.h"
 
 namespace kpt::gpu {
 
@@ -50,6 +50,31 @@ KPT_DEVICE float hyperbolic_tangent(float x) {
   const float e = exponential(-2.0F * size);
   const float result = (1.0F - e) / (1.0F + e);
   return x < 0 ? -result : result;
+}
+
+// The series of atanh in double: x = 2^e · m, log(m) = 2 atanh(s), s = (m - 1) / (m + 1), |s| < 0.172.
+KPT_DEVICE float logarithm(float x) {
+  if (!(x > 0)) return x == 0 ? -infinity() : float_of(0x7fc00000U);
+  if (x == infinity()) return x;
+  Int32 exponent = 0;
+  if (x < 1.17549435e-38F) {  // below the normal numbers
+    x *= 16777216.0F;
+    exponent = -24;
+  }
+  const UInt32 bits = bits_of(x);
+  // The mantissa lies in [0.7, 1.4): the exponent changes at 0x3f3504f3, the root of a half.
+  const UInt32 above = bits - 0x3f3504f3U;
+  exponent += static_cast<Int32>(above) >> 23;
+  const double m = float_of((above & 0x007fffffU) + 0x3f3504f3U);
+  const double s = (m - 1.0) / (m + 1.0);
+  const double z = s * s;
+  double p = 1.0 / 13.0;
+  p = p * z + 1.0 / 11.0;
+  p = p * z + 1.0 / 9.0;
+  p = p * z + 1.0 / 7.0;
+  p = p * z + 1.0 / 5.0;
+  p = p * z + 1.0 / 3.0;
+  return static_cast<float>(static_cast<double>(exponent) * 0.69314718055994531 + 2.0 * s * (1.0 + z * p));
 }
 
 // In the order of ir::Activation, so that callers convert by value.

@@ -27,7 +27,8 @@ enum class ElementOp : Int32 {
   kDivide,  // float only
   kMinimum,
   kMaximum,
-  kSelect,  // a != 0 ? b : c
+  kSelect,       // a != 0 ? b : c
+  kMultiplyAdd,  // a · b + c
   kEqual,
   kNotEqual,
   kLess,
@@ -43,6 +44,7 @@ enum class ElementOp : Int32 {
   kNegate,
   kMagnitude,
   kExponential,  // float only, as all below
+  kLogarithm,
   kRoot,
   kInverseRoot,
   kSine,
@@ -162,6 +164,7 @@ KPT_DEVICE T apply_shared(ElementOp op, T a, T b, T c, T factor) {
     case ElementOp::kSubtract: return a - factor * b;
     case ElementOp::kMultiply: return a * b;
     case ElementOp::kSelect: return a != T{0} ? b : c;
+    case ElementOp::kMultiplyAdd: return a * b + c;
     case ElementOp::kEqual: return static_cast<T>(a == b);
     case ElementOp::kNotEqual: return static_cast<T>(a != b);
     case ElementOp::kLess: return static_cast<T>(a < b);
@@ -206,6 +209,7 @@ KPT_DEVICE float apply_number(const ElementwiseArgs& args, float a, float b, flo
     case ElementOp::kMaximum: return greater_of(a, b);
     case ElementOp::kMagnitude: return magnitude_of(a);
     case ElementOp::kExponential: return exponential(a);
+    case ElementOp::kLogarithm: return logarithm(a);
     case ElementOp::kRoot: return __builtin_sqrtf(a);
     case ElementOp::kInverseRoot: return inverse_root(a);
     case ElementOp::kSine: return sine_of(a, 0);

@@ -131,6 +131,7 @@ TEST_P(Elementwise, ArithmeticOfAllTypesAndStrides) {
       {ElementOp::kMinimum, [](double a, double b, double) { return std::min(a, b); }},
       {ElementOp::kMaximum, [](double a, double b, double) { return std::max(a, b); }},
       {ElementOp::kSelect, [](double a, double b, double c) { return a != 0 ? b : c; }},
+      {ElementOp::kMultiplyAdd, [](double a, double b, double c) { return a * b + c; }},
       {ElementOp::kNegate, [](double a, double, double) { return -a; }},
       {ElementOp::kMagnitude, [](double a, double, double) { return std::abs(a); }},
   };
@@ -180,6 +181,34 @@ TEST_P(Elementwise, ComparisonsAndLogicGiveBools) {
   }
 }
 
+TEST_P(Elementwise, LogarithmsOfAllSizes) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  std::vector<float> values = {0.0F,   -0.0F,  1.0F,      -1.0F,   infinity, std::numeric_limits<float>::quiet_NaN(),
+                               1e-45F, 3e-39F, 1.17e-38F, 3.4e38F, 0.7071F,  0.70711F};
+  while (values.size() < 500)
+    values.push_back(std::ldexp(static_cast<float>(draw(1, 1 << 24)), static_cast<int>(draw(-149, 103))));
+  Buffer input(*device_, DType::kFloat32, static_cast<std::int64_t>(values.size()));
+  Buffer output(*device_, DType::kFloat32, input.count());
+  std::ranges::copy(values, input.floats());
+  ElementwiseCall call;
+  call.op = ElementOp::kLogarithm;
+  call.dims = {input.count()};
+  call.a = {input.data(), DType::kFloat32, {1}, 0, 0};
+  call.output = output.data();
+  call.output_strides = {1};
+  run(plan_elementwise(call, shape()));
+  for (std::int64_t i = 0; i < input.count(); ++i) {
+    const double wanted = std::log(static_cast<double>(values[static_cast<std::size_t>(i)]));
+    const double given = output.get(i);
+    if (std::isnan(wanted) || std::isinf(wanted)) {
+      EXPECT_EQ(std::isnan(wanted), std::isnan(given)) << values[static_cast<std::size_t>(i)];
+      EXPECT_TRUE(std::isnan(wanted) || given == wanted) << values[static_cast<std::size_t>(i)];
+    } else {
+      EXPECT_NEAR(given, wanted, 1.2e-7 * std::abs(wanted)) << values[static_cast<std::size_t>(i)];
+    }
+  }
+}
+
 TEST_P(Elementwise, FunctionsBitsAndRanges) {
   ElementwiseCall call;
   call.dims = {3, 7};
@@ -192,6 +221,7 @@ TEST_P(Elementwise, FunctionsBitsAndRanges) {
   a.input.data = a.buffer->data();
   const Row rows[] = {
       {ElementOp::kExponential, [](double x, double, double) { return std::exp(x); }},
+      {ElementOp::kLogarithm, [](double x, double, double) { return std::log(x); }},
       {ElementOp::kRoot, [](double x, double, double) { return std::sqrt(x); }},
       {ElementOp::kInverseRoot, [](double x, double, double) { return 1 / std::sqrt(x); }},
       {ElementOp::kSine, [](double x, double, double) { return std::sin(x); }},

@@ -33,4 +33,8 @@ struct GatherCall {
 
 Result<Plan> plan_gather(const GatherCall& call, const DeviceShape& device);
 
+// The other way: output[Σ o · source_strides + Σ indices(o) · source_stride] = source[o], for a contiguous source.
+// Elements that no index names stay. What two items write at one place is the one or the other.
+Result<Plan> plan_scatter(const GatherCall& call, const DeviceShape& device);
+
 }  // namespace kpt::gpu

@@ -1,4 +1,4 @@
-// Elements chosen by tensors of indices: aten.index and aten.gather.
+// Elements chosen by tensors of indices: aten.index and aten.gather, and the other way aten.index_put.
 //
 // Intensity: a copy behind up to three reads of indices; memory and its latency are the limit. Elements are moved as
 // bytes, so that one kernel serves all types of a size.
@@ -21,7 +21,7 @@ struct GatherIndex {
 
 struct GatherArgs {
   const void* source;
-  void* output;         // without gaps
+  void* output;         // without gaps; of scatter_*, whose source has none, where the axes below are
   Int32* out_of_range;  // set to 1 when an index is outside its axis; the element becomes zero. Null: not wanted
   GatherIndex indices[kGatherIndices];
   Int64 source_strides[kGatherAxes];  // by axis of the output; 0 on those that come from indices
@@ -32,10 +32,8 @@ struct GatherArgs {
   Int32 threads;
 };
 
-template <typename Piece, typename L>
-KPT_DEVICE void gather_elements(const GatherArgs& a, L& lane) {
-  const Int64 item = lane.block() * a.threads + lane.thread();
-  if (item >= a.count) return;
+// Where the item's element lies among those that indices choose from; -1 when an index is outside its axis.
+KPT_DEVICE Int64 find_chosen(const GatherArgs& a, Int64 item) {
   Int64 place = 0;
   Int64 index_places[kGatherIndices] = {0, 0, 0};
   Int64 rest = item;
@@ -57,20 +55,36 @@ KPT_DEVICE void gather_elements(const GatherArgs& a, L& lane) {
     inside = inside && index >= 0 && index < a.indices[i].extent;
     if (inside) place += index * a.indices[i].source_stride;
   }
-  Piece* const target = static_cast<Piece*>(a.output) + item;
-  if (inside) {
-    *target = static_cast<const Piece*>(a.source)[place];
-    return;
-  }
-  *target = Piece{};
-  if (a.out_of_range != nullptr) *a.out_of_range = 1;
+  if (!inside && a.out_of_range != nullptr) *a.out_of_range = 1;
+  return inside ? place : -1;
+}
+
+template <typename Piece, typename L>
+KPT_DEVICE void gather_elements(const GatherArgs& a, L& lane) {
+  const Int64 item = lane.block() * a.threads + lane.thread();
+  if (item >= a.count) return;
+  const Int64 place = find_chosen(a, item);
+  static_cast<Piece*>(a.output)[item] = place >= 0 ? static_cast<const Piece*>(a.source)[place] : Piece{};
+}
+
+// The other way: the source has no gaps, and indices choose places of the output.
+template <typename Piece, typename L>
+KPT_DEVICE void scatter_elements(const GatherArgs& a, L& lane) {
+  const Int64 item = lane.block() * a.threads + lane.thread();
+  if (item >= a.count) return;
+  const Int64 place = find_chosen(a, item);
+  if (place >= 0) static_cast<Piece*>(a.output)[place] = static_cast<const Piece*>(a.source)[item];
 }
 
 // X(name, arguments, most threads in a block, body)
-#define KPT_GATHER_KERNELS(X)                             \
-  X(gather_b64, GatherArgs, 256, gather_elements<Int64>)  \
-  X(gather_b32, GatherArgs, 256, gather_elements<UInt32>) \
-  X(gather_b16, GatherArgs, 256, gather_elements<UInt16>) \
-  X(gather_b8, GatherArgs, 256, gather_elements<UInt8>)
+#define KPT_GATHER_KERNELS(X)                               \
+  X(gather_b64, GatherArgs, 256, gather_elements<Int64>)    \
+  X(gather_b32, GatherArgs, 256, gather_elements<UInt32>)   \
+  X(gather_b16, GatherArgs, 256, gather_elements<UInt16>)   \
+  X(gather_b8, GatherArgs, 256, gather_elements<UInt8>)     \
+  X(scatter_b64, GatherArgs, 256, scatter_elements<Int64>)  \
+  X(scatter_b32, GatherArgs, 256, scatter_elements<UInt32>) \
+  X(scatter_b16, GatherArgs, 256, scatter_elements<UInt16>) \
+  X(scatter_b8, GatherArgs, 256, scatter_elements<UInt8>)
 
 }  // namespace kpt::gpu

@@ -30,9 +30,7 @@ Status check(const GatherCall& call) {
   return given ? Status() : invalid_call(kName, "source, indices and output must be given");
 }
 
-}  // namespace
-
-Result<Plan> plan_gather(const GatherCall& call, const DeviceShape& /*device*/) {
+Result<Plan> plan(const GatherCall& call, std::string_view kernels) {
   KPT_RETURN_IF_ERROR(check(call));
   GatherArgs args{};
   args.source = call.source;
@@ -60,7 +58,12 @@ Result<Plan> plan_gather(const GatherCall& call, const DeviceShape& /*device*/) 
   args.wrap = call.wrap ? 1 : 0;
   const std::int64_t blocks = divide_up(args.count, kItemThreads);
   KPT_RETURN_IF_ERROR(check_blocks(kName, blocks));
-  return Plan{make_launch(fmt::format("gather_b{}", 8 * element_bytes(call.dtype)), blocks, args, kItemThreads)};
+  return Plan{make_launch(fmt::format("{}_b{}", kernels, 8 * element_bytes(call.dtype)), blocks, args, kItemThreads)};
 }
+
+}  // namespace
+
+Result<Plan> plan_gather(const GatherCall& call, const DeviceShape& /*device*/) { return plan(call, "gather"); }
+Result<Plan> plan_scatter(const GatherCall& call, const DeviceShape& /*device*/) { return plan(call, "scatter"); }
 
 }  // namespace kpt::gpu

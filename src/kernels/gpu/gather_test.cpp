@@ -1,5 +1,7 @@
 #include "kernels/gpu/gather.h"
 
+#include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "kernels/gpu/gpu_testing.h"
@@ -78,6 +80,48 @@ TEST_P(Gather, IndicesOutsideAreReportedAndReadNothing) {
     EXPECT_EQ(flag.code(0), 1U);
     EXPECT_EQ(output.get(0), 0.0);
     EXPECT_EQ(output.get(1), source.get(3));
+  }
+}
+
+// A scatter of what a gather by the same distinct indices took puts everything back; other places stay.
+TEST_P(Gather, ScatterPutsBackWhatWasTaken) {
+  for (int round = 0; round < 20; ++round) {
+    GatherCall call;
+    call.dtype = pick({DType::kFloat32, DType::kFloat16, DType::kInt8, DType::kInt64});
+    const auto bytes = static_cast<std::int64_t>(element_bytes(call.dtype));
+    const std::int64_t extents[] = {draw(1, 5), draw(1, 9), draw(1, 6)};
+    const std::int64_t chosen = draw(1, extents[1]);
+    std::vector<std::int64_t> order(static_cast<std::size_t>(extents[1]));
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::shuffle(order, random_);
+    Buffer source(*device_, DType::kInt8, extents[0] * extents[1] * extents[2] * bytes);
+    for (std::int64_t i = 0; i < source.count(); ++i) source.set(i, static_cast<double>(draw(-127, 126)));
+    Buffer target(*device_, DType::kInt8, source.count());
+    for (std::int64_t i = 0; i < target.count(); ++i) target.set(i, 127);
+    Buffer indices(*device_, DType::kInt64, chosen);
+    for (std::int64_t i = 0; i < chosen; ++i) indices.set(i, static_cast<double>(order[static_cast<std::size_t>(i)]));
+    Buffer taken(*device_, DType::kInt8, extents[0] * chosen * extents[2] * bytes);
+    Buffer flag(*device_, DType::kInt32, 1);
+    flag.set(0, 0);
+    call.dims = {extents[0], chosen, extents[2]};
+    call.source_strides = {extents[1] * extents[2], 0, 1};
+    call.axes = {{indices.data(), {0, 1, 0}, extents[1], extents[2]}};
+    call.out_of_range = static_cast<std::int32_t*>(flag.data());
+    call.source = source.data();
+    call.output = taken.data();
+    run(plan_gather(call, shape()));
+    call.source = taken.data();
+    call.output = target.data();
+    run(plan_scatter(call, shape()));
+    EXPECT_EQ(flag.code(0), 0U);
+    const auto end = order.begin() + chosen;
+    for (std::int64_t i = 0; i < target.count(); ++i) {
+      const bool named = std::find(order.begin(), end, i / bytes / extents[2] % extents[1]) != end;
+      ASSERT_EQ(target.get(i), named ? source.get(i) : 127) << i;
+    }
+    indices.set(0, static_cast<double>(extents[1]));
+    run(plan_scatter(call, shape()));
+    EXPECT_EQ(flag.code(0), 1U) << "an index outside writes nothing and is told";
   }
 }
 

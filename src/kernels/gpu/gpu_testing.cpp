@@ -77,7 +77,10 @@ std::uint32_t Buffer::code(std::int64_t index) const {
   return code;
 }
 
-double Buffer::get(std::int64_t index) const { return decode(dtype_, code(index)); }
+double Buffer::get(std::int64_t index) const {
+  if (dtype_ == DType::kInt64) return static_cast<double>(static_cast<const std::int64_t*>(data_)[index]);
+  return decode(dtype_, code(index));
+}
 
 void Buffer::set(std::int64_t index, double value) {
   const auto number = static_cast<float>(value);

@@ -8,7 +8,7 @@
 
 namespace kpt::gpu {
 
-enum class ReduceOp : std::int32_t;  // reduce_kernels.h: kSum, kMean, kMaximum, kMinimum, kLength, kAny, kAll
+enum class ReduceOp : std::int32_t;  // reduce_kernels.h
 
 struct ReduceAxis {
   std::int64_t extent = 0;
@@ -16,8 +16,9 @@ struct ReduceAxis {
 };
 
 // output[kept] = op over the reduced axes. float32, float16, bfloat16; kAny and kAll also of bool, and with a bool
-// output. Sums are in float32. NaN goes through kMaximum and kMinimum, which refuse axes without elements. Axes that
-// lie behind one another are joined; after that there may be four of each kind.
+// output; kPlaceOfMaximum and kPlaceOfMinimum also of int64, and with an int64 output: the first place, counted over
+// the reduced axes in order. Sums are in float32. NaN goes through extremes, which refuse axes without elements. Axes
+// that lie behind one another are joined; after that there may be four of each kind.
 struct ReduceCall {
   ReduceOp op{};
   DType dtype = DType::kFloat32;

@@ -12,10 +12,18 @@ constexpr int kThreads = 128;  // of blocks whose waves have a result each
 
 bool gives_truth(ReduceOp op) { return op == ReduceOp::kAny || op == ReduceOp::kAll; }
 
+bool gives_place(ReduceOp op) { return op == ReduceOp::kPlaceOfMaximum || op == ReduceOp::kPlaceOfMinimum; }
+
+bool needs_elements(ReduceOp op) { return op == ReduceOp::kMaximum || op == ReduceOp::kMinimum || gives_place(op); }
+
 Status check_types(const ReduceCall& call) {
-  if (call.op < ReduceOp::kSum || call.op > ReduceOp::kAll) return invalid_call(kName, "no such operation");
-  const bool known = is_kernel_type(call.dtype) || (call.dtype == DType::kBool && gives_truth(call.op));
+  if (call.op < ReduceOp::kSum || call.op > ReduceOp::kPlaceOfMinimum) return invalid_call(kName, "no such operation");
+  const bool known = is_kernel_type(call.dtype) || (call.dtype == DType::kBool && gives_truth(call.op)) ||
+                     (call.dtype == DType::kInt64 && gives_place(call.op));
   if (!known) return invalid_call(kName, fmt::format("no kernel for {}", to_string(call.dtype)));
+  if (gives_place(call.op)) {
+    return call.output_dtype == DType::kInt64 ? Status() : invalid_call(kName, "places are int64");
+  }
   const bool fits = gives_truth(call.op) ? call.output_dtype == DType::kBool
                                          : call.output_dtype == call.dtype || call.output_dtype == DType::kFloat32;
   return fits ? Status() : invalid_call(kName, "the output must be of the input's type or float32");
@@ -59,7 +67,7 @@ Result<Plan> plan_reduce(const ReduceCall& call, const DeviceShape& device) {
   KPT_ASSIGN_OR_RETURN(args.results, count_axes(call.kept));
   KPT_ASSIGN_OR_RETURN(args.count, count_axes(call.reduced));
   if (args.results == 0) return Plan{};
-  if (args.count == 0 && (call.op == ReduceOp::kMaximum || call.op == ReduceOp::kMinimum)) {
+  if (args.count == 0 && needs_elements(call.op)) {
     return invalid_call(kName, "there is no extreme of nothing");
   }
   if (call.output == nullptr || (call.input == nullptr && args.count > 0)) {
@@ -73,8 +81,10 @@ Result<Plan> plan_reduce(const ReduceCall& call, const DeviceShape& device) {
   args.output_is_float = call.output_dtype == DType::kFloat32 ? 1 : 0;
   const std::int64_t blocks = divide_up(args.results, kThreads / device.wave);
   KPT_RETURN_IF_ERROR(check_blocks(kName, blocks));
-  const std::string type(call.dtype == DType::kBool ? "bool" : type_suffix(call.dtype));
-  return Plan{make_launch("reduce_" + type, blocks, args, kThreads)};
+  std::string type = call.dtype == DType::kBool ? "bool" : "i64";
+  if (is_kernel_type(call.dtype)) type = type_suffix(call.dtype);
+  const std::string kind = gives_place(call.op) ? "extreme_" : "reduce_";
+  return Plan{make_launch(kind + type, blocks, args, kThreads)};
 }
 
 }  // namespace kpt::gpu

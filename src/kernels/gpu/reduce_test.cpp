@@ -31,6 +31,8 @@ double exact(ReduceOp op, const std::vector<double>& values) {
     case ReduceOp::kLength: return std::sqrt(squares);
     case ReduceOp::kAny: return any ? 1 : 0;
     case ReduceOp::kAll: return all ? 1 : 0;
+    case ReduceOp::kPlaceOfMaximum:
+    case ReduceOp::kPlaceOfMinimum: break;  // PlacesOfExtremes
   }
   return 0;
 }
@@ -111,6 +113,40 @@ TEST_P(Reduce, BoolsAndNan) {
   }
 }
 
+// Few different numbers, so that there are equals, and NaN now and then: the first one counts.
+TEST_P(Reduce, PlacesOfExtremes) {
+  for (int round = 0; round < 40; ++round) {
+    ReduceCall call;
+    const bool greatest = draw(0, 1) == 0;
+    call.op = greatest ? ReduceOp::kPlaceOfMaximum : ReduceOp::kPlaceOfMinimum;
+    call.dtype = pick({DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kInt64});
+    call.output_dtype = DType::kInt64;
+    const std::int64_t rows = draw(1, 9);
+    const std::int64_t width = draw(1, 200);
+    const std::int64_t stride = width + draw(0, 3);
+    Buffer input(*device_, call.dtype, rows * stride);
+    for (std::int64_t i = 0; i < input.count(); ++i) input.set(i, static_cast<double>(draw(-5, 5)));
+    if (call.dtype == DType::kFloat32 && draw(0, 1) == 0) {
+      input.floats()[draw(0, width - 1)] = std::numeric_limits<float>::quiet_NaN();
+    }
+    Buffer output(*device_, DType::kInt64, rows);
+    call.kept = {{rows, stride}};
+    call.reduced = {{width, 1}};
+    call.input = input.data();
+    call.output = output.data();
+    run(plan_reduce(call, shape()));
+    for (std::int64_t row = 0; row < rows; ++row) {
+      std::int64_t best = 0;
+      for (std::int64_t i = 1; i < width && !std::isnan(input.get(row * stride + best)); ++i) {
+        const double value = input.get(row * stride + i);
+        const double so_far = input.get(row * stride + best);
+        if (std::isnan(value) || (greatest ? value > so_far : value < so_far)) best = i;
+      }
+      ASSERT_EQ(output.get(row), static_cast<double>(best)) << "row " << row << " of " << to_string(call.dtype);
+    }
+  }
+}
+
 TEST_P(Reduce, BadCallsAreRefused) {
   ReduceCall call;
   EXPECT_EQ(plan_reduce(call, shape()).status().message(), "reduce: input and output must be given");
@@ -119,6 +155,11 @@ TEST_P(Reduce, BadCallsAreRefused) {
   EXPECT_EQ(plan_reduce(call, shape()).status().message(), "reduce: there is no extreme of nothing");
   call.dtype = DType::kInt64;
   EXPECT_EQ(plan_reduce(call, shape()).status().message(), "reduce: no kernel for int64");
+  call.op = ReduceOp::kPlaceOfMaximum;
+  EXPECT_EQ(plan_reduce(call, shape()).status().message(), "reduce: places are int64");
+  call.output_dtype = DType::kInt64;
+  EXPECT_EQ(plan_reduce(call, shape()).status().message(), "reduce: there is no extreme of nothing");
+  call.op = ReduceOp::kSum;
   call.dtype = DType::kFloat32;
   call.output_dtype = DType::kFloat16;
   EXPECT_EQ(plan_reduce(call, shape()).status().message(), "reduce: the output must be of the input's type or float32");

@@ -50,6 +50,7 @@ using UInt16 = __UINT16_TYPE__;
 using Int32 = __INT32_TYPE__;
 using UInt32 = __UINT32_TYPE__;
 using Int64 = __INT64_TYPE__;
+using UInt64 = __UINT64_TYPE__;
 
 // No block has more waves than this.
 inline constexpr int kMaxWaves = 32;
