@@ -65,11 +65,19 @@ struct PlannedOutput {
   std::int64_t number = 0;
 };
 
+// A buffer that the model writes. A run works on a copy in the arena.
+struct PlannedState {
+  std::uint32_t input = 0;  // index in the graph's inputs
+  View before;              // contiguous, as `after`
+  View after;               // what it holds when the run has ended
+};
+
 struct GraphPlan {
   std::vector<Block> blocks;
   std::vector<Step> steps;
   std::vector<PlannedInput> inputs;
   std::vector<PlannedOutput> outputs;
+  std::vector<PlannedState> states;
   // One int32 for each node that looks things up by index, zero before a run; afterwards not zero where an index was
   // outside its axis. In `flags`, which lie in block `flag_block`.
   std::vector<std::size_t> flags;  // nodes
@@ -78,7 +86,7 @@ struct GraphPlan {
   std::vector<std::string> families;  // of kernels, sorted: what must be loaded to run it
 };
 
-// Fails with kUnsupported and all nodes that no kernel covers, each with its reason, and for what is no node (buffers
+// Fails with kUnsupported and all nodes that no kernel covers, each with its reason, and for what is no node (inputs
 // that the model writes); with kInvalidArgument for a symbol without a value.
 Result<GraphPlan> plan_graph(const ir::Graph& graph, const ir::Bindings& sizes, const Traits& traits);
 
@@ -86,9 +94,12 @@ Result<GraphPlan> plan_graph(const ir::Graph& graph, const ir::Bindings& sizes, 
 std::vector<Support> check_nodes(const ir::Graph& graph, const Traits& traits);
 // All refusals in one message, up to a bound; ok when there is none.
 Status list_refused(const ir::Graph& graph, const std::vector<Support>& answers);
-// That of the graph as a whole which no node shows: written buffers, inputs that are no tensors, sizes that no input
-// has.
+// That of the graph as a whole which no node shows: written inputs and parameters, inputs that are no tensors, sizes
+// that no input has.
 Status check_graph(const ir::Graph& graph);
+
+// Buffers that the model writes, in place or by outputs of the graph: indices in the graph's inputs.
+std::vector<std::uint32_t> written_buffers(const ir::Graph& graph);
 
 // Targets of nodes that have a rule, sorted.
 std::vector<std::string_view> covered_targets();

@@ -79,17 +79,29 @@ input k: float32[1, 4, 8, 16]
   }
 }
 
-TEST(GraphPlan, WrittenBuffersAreRefused) {
-  const auto failed = plan(read(R"(kpt_graph 1
+TEST(GraphPlan, WrittenBuffersLieInTheArenaAndWrittenInputsAreRefused) {
+  const std::string text = R"(kpt_graph 1
 values b, x, sum
 buffer b: float32[2] "count"
 input x: float32[2]
 sum: float32[2] = aten.add.Tensor(self=%b, other=%x)
-buffer_mutation %sum "count"
+KIND_mutation %sum "NAME"
 output %sum "output"
-)"));
+)";
+  const auto with = [&text](const std::string& kind, const std::string& name) {
+    std::string changed = text;
+    changed.replace(changed.find("KIND"), 4, kind);
+    changed.replace(changed.find("NAME"), 4, name);
+    return plan(read(changed));
+  };
+  const auto planned = with("buffer", "count");
+  ASSERT_TRUE(planned.ok()) << planned.status().message();
+  ASSERT_EQ(planned->states.size(), 1U);
+  EXPECT_EQ(planned->states[0].input, 0U);
+  EXPECT_FALSE(planned->blocks[planned->states[0].before.block].weight);
+  const auto failed = with("input", "x");
   EXPECT_EQ(failed.status().code(), StatusCode::kUnsupported);
-  EXPECT_THAT(failed.status().message(), HasSubstr("writes 'count'"));
+  EXPECT_THAT(failed.status().message(), HasSubstr("writes 'x'"));
 }
 
 TEST(GraphPlan, ViewsAreNoLaunchesAndMemoryIsUsedAgain) {

@@ -1,23 +1,30 @@
 #include "engines/native/host_machine.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <new>
 #include <thread>
+#include <utility>
 
 namespace kpt::native::testing {
 namespace {
 
 class HostBuffer final : public Buffer {
  public:
-  explicit HostBuffer(std::size_t bytes) : bytes_(bytes) {
+  HostBuffer(std::size_t bytes, std::shared_ptr<std::atomic<std::size_t>> used)
+      : bytes_(bytes), used_(std::move(used)) {
+    *used_ += bytes;
     if (posix_memalign(&data_, kBlockAlignment, bytes) != 0) throw std::bad_alloc();
     std::memset(data_, 0xff, bytes);  // NaN: what nobody wrote shows
   }
   HostBuffer(const HostBuffer&) = delete;
   HostBuffer& operator=(const HostBuffer&) = delete;
-  ~HostBuffer() override { std::free(data_); }
+  ~HostBuffer() override {
+    std::free(data_);
+    *used_ -= bytes_;
+  }
   void* data() const override { return data_; }
   std::size_t bytes() const override { return bytes_; }
   std::string_view device() const override { return "host:0"; }
@@ -25,6 +32,7 @@ class HostBuffer final : public Buffer {
  private:
   void* data_ = nullptr;
   std::size_t bytes_;
+  std::shared_ptr<std::atomic<std::size_t>> used_;
 };
 
 class HostStream final : public Stream {
@@ -63,13 +71,26 @@ class HostStream final : public Stream {
 HostMachine::HostMachine(int wave, gpu::MatrixUnit matrix) : launcher_(wave) {
   traits_.shape = launcher_.shape();
   traits_.shape.matrix = matrix;
+  MemoryLimits limits;
+  limits.kept_bytes = 0;  // so that all memory is new, and what nobody wrote shows
+  pool_ = MemoryPool::make("host:0", Vendor::kNone, make_source(memory_), limits);
+}
+
+MemorySource HostMachine::make_source(std::shared_ptr<Memory> memory) {
+  const auto take = [memory](std::size_t bytes) -> Result<std::unique_ptr<Buffer>> {
+    if (memory->used + bytes > memory->most) return Status(StatusCode::kOutOfMemory, "told to have no more");
+    return std::unique_ptr<Buffer>(
+        std::make_unique<HostBuffer>(bytes, std::shared_ptr<std::atomic<std::size_t>>(memory, &memory->used)));
+  };
+  const auto ask = [memory]() -> Result<DeviceMemory> {
+    return DeviceMemory{memory->most - memory->used, memory->most};
+  };
+  return {take, ask};
 }
 
 Result<std::shared_ptr<Buffer>> HostMachine::allocate(std::size_t bytes) {
   ++allocations;
-  if (bytes > memory_left) return Status(StatusCode::kOutOfMemory, "told to have no more");
-  memory_left -= bytes;
-  return std::shared_ptr<Buffer>(std::make_shared<HostBuffer>(bytes));
+  return pool_->allocate(bytes);
 }
 
 Result<std::unique_ptr<Stream>> HostMachine::make_stream() {

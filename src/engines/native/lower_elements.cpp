@@ -121,11 +121,12 @@ Status lower_power(PlanBuilder& plan, const ir::Node& node) {
   return not_covered(fmt::format("there are powers of 2, 3, 0.5 and -0.5, not of {}", exponent.real));
 }
 
-Status lower_clamp(PlanBuilder& plan, const ir::Node& node) {
+// `least`, `most`: what the bounds are called.
+Status add_clamp(PlanBuilder& plan, const ir::Node& node, std::string_view least, std::string_view most) {
   KPT_ASSIGN_OR_RETURN(Element a, element(plan, node, "self"));
   KPT_ASSIGN_OR_RETURN(const View output, plan.make_result(node));
   bool copied = false;
-  for (const auto& [name, op] : {std::pair("min", ElementOp::kMaximum), std::pair("max", ElementOp::kMinimum)}) {
+  for (const auto& [name, op] : {std::pair(least, ElementOp::kMaximum), std::pair(most, ElementOp::kMinimum)}) {
     if (is_absent(node, name)) continue;
     KPT_ASSIGN_OR_RETURN(const Element bound, element(plan, node, name));
     ElementStep step{.op = op};
@@ -135,6 +136,22 @@ Status lower_clamp(PlanBuilder& plan, const ir::Node& node) {
     copied = true;
   }
   return copied ? Status() : not_covered("it has no bounds");
+}
+
+Status lower_clamp(PlanBuilder& plan, const ir::Node& node) { return add_clamp(plan, node, "min", "max"); }
+
+Status lower_hardtanh(PlanBuilder& plan, const ir::Node& node) {
+  if (is_absent(node, "min_val") || is_absent(node, "max_val")) return not_covered("it has no bounds");
+  return add_clamp(plan, node, "min_val", "max_val");
+}
+
+// What `src` holds, in the type and the extents of `self`.
+Status lower_copy(PlanBuilder& plan, const ir::Node& node) {
+  KPT_ASSIGN_OR_RETURN(const View source, plan.tensor(node, "src"));
+  KPT_ASSIGN_OR_RETURN(const View output, plan.make_result(node));
+  const auto wide = expanded(source, output.dims);
+  if (!wide) return not_covered("what is copied does not fit");
+  return copy_into(plan, *wide, output);
 }
 
 Status lower_where(PlanBuilder& plan, const ir::Node& node) {
@@ -157,6 +174,12 @@ Status lower_cast(PlanBuilder& plan, const ir::Node& node) {
   KPT_ASSIGN_OR_RETURN(const View input, plan.tensor(node, "self"));
   const ir::ValueId id = only_result(node);
   if (id == ir::kNoValue) return not_covered("the result is no tensor");
+  const bool copies = operator_name(node.target) == "_to_copy" || bool_argument(node, "copy", false).value_or(true);
+  if (copies && plan.is_written(input)) {
+    KPT_ASSIGN_OR_RETURN(const View copy, plan.make_result(node));
+    KPT_RETURN_IF_ERROR(check_result(copy, copy.dtype, input.dims));
+    return copy_into(plan, input, copy);
+  }
   KPT_ASSIGN_OR_RETURN(const View result, cast(plan, input, plan.dtype(id)));
   return plan.define_result(node, result);
 }
@@ -191,19 +214,56 @@ Status lower_arange(PlanBuilder& plan, const ir::Node& node) {
   return add_elements(plan, range, {{std::nullopt, start}}, output);
 }
 
-Status lower_cat(PlanBuilder& plan, const ir::Node& node) {
-  const std::vector<ir::ValueId> tensors = values_argument(node, "tensors");
-  if (tensors.empty()) return not_covered("it joins no tensors");
-  KPT_ASSIGN_OR_RETURN(const View output, plan.make_result(node));
-  KPT_ASSIGN_OR_RETURN(const std::size_t axis, plan.axis(node, "dim", output.dims.size(), 0));
+// Side by side along an axis.
+Status join(PlanBuilder& plan, const std::vector<View>& parts, std::size_t axis, const View& output) {
   std::int64_t start = 0;
-  for (const ir::ValueId id : tensors) {
-    KPT_ASSIGN_OR_RETURN(const View part, plan.value(id));
+  for (const View& part : parts) {
     if (part.dims.size() != output.dims.size()) return not_covered("a part has another number of axes");
     KPT_RETURN_IF_ERROR(copy_into(plan, part, sliced(output, axis, start, part.dims[axis], 1)));
     start += part.dims[axis];
   }
   return start == output.dims[axis] ? Status() : not_covered("the parts do not fill the result");
+}
+
+Status lower_cat(PlanBuilder& plan, const ir::Node& node) {
+  std::vector<View> parts;
+  for (const ir::ValueId id : values_argument(node, "tensors")) {
+    KPT_ASSIGN_OR_RETURN(const View part, plan.value(id));
+    parts.push_back(part);
+  }
+  if (parts.empty()) return not_covered("it joins no tensors");
+  KPT_ASSIGN_OR_RETURN(const View output, plan.make_result(node));
+  KPT_ASSIGN_OR_RETURN(const std::size_t axis, plan.axis(node, "dim", output.dims.size(), 0));
+  return join(plan, parts, axis, output);
+}
+
+// Differences of neighbours, with what is put before and behind.
+Status lower_diff(PlanBuilder& plan, const ir::Node& node) {
+  KPT_ASSIGN_OR_RETURN(View input, plan.tensor(node, "self"));
+  KPT_ASSIGN_OR_RETURN(const std::int64_t times, plan.integer(node, "n", 1));
+  if (times != 1) return not_covered("differences of differences");
+  KPT_ASSIGN_OR_RETURN(const std::size_t axis, plan.axis(node, "dim", input.dims.size(), -1));
+  std::vector<View> parts = {input};
+  KPT_ASSIGN_OR_RETURN(const auto before, plan.find_tensor(node, "prepend"));
+  KPT_ASSIGN_OR_RETURN(const auto behind, plan.find_tensor(node, "append"));
+  if (before) parts.insert(parts.begin(), *before);
+  if (behind) parts.push_back(*behind);
+  if (parts.size() > 1) {
+    Dims dims = input.dims;
+    dims[axis] = 0;
+    for (const View& part : parts) {
+      if (part.dims.size() != dims.size() || part.dtype != input.dtype) return not_covered("a part does not fit");
+      dims[axis] += part.dims[axis];
+    }
+    KPT_ASSIGN_OR_RETURN(const View joined, plan.make(input.dtype, dims));
+    KPT_RETURN_IF_ERROR(join(plan, parts, axis, joined));
+    input = joined;
+  }
+  const std::int64_t rest = std::max<std::int64_t>(input.dims[axis] - 1, 0);
+  const Element first{sliced(input, axis, 0, rest, 1), {}};
+  const Element second{sliced(input, axis, std::min<std::int64_t>(input.dims[axis], 1), rest, 1), {}};
+  const ElementOp op = input.dtype == DType::kBool ? ElementOp::kNotEqual : ElementOp::kSubtract;
+  return add_step(plan, node, {.op = op}, {second, first});
 }
 
 // Sums of the tensor with itself shifted by 1, 2, 4, …: each doubles how many elements a sum holds.
@@ -248,8 +308,10 @@ constexpr RuleRow kRules[] = {
     {"aten.clamp.default", lower_clamp},
     {"aten.clamp_max.default", lower_clamp},
     {"aten.clamp_min.default", lower_clamp},
+    {"aten.copy.default", lower_copy},
     {"aten.cos.default", lower_unary<ElementOp::kCosine>},
     {"aten.cumsum.default", lower_cumsum},
+    {"aten.diff.default", lower_diff},
     {"aten.div.Scalar", lower_divide},
     {"aten.div.Tensor", lower_divide},
     {"aten.eq.Scalar", lower_binary<ElementOp::kEqual>},
@@ -264,8 +326,10 @@ constexpr RuleRow kRules[] = {
     {"aten.gt.Tensor", lower_binary<ElementOp::kGreater>},
     {"aten.hardsigmoid.default", lower_activation<Activation::kHardsigmoid>},
     {"aten.hardswish.default", lower_activation<Activation::kHardswish>},
+    {"aten.hardtanh.default", lower_hardtanh},
     {"aten.le.Scalar", lower_binary<ElementOp::kLessEqual>},
     {"aten.le.Tensor", lower_binary<ElementOp::kLessEqual>},
+    {"aten.log.default", lower_unary<ElementOp::kLogarithm>},
     {"aten.logical_and.default", lower_binary<ElementOp::kLogicalAnd>},
     {"aten.logical_not.default", lower_unary<ElementOp::kLogicalNot>},
     {"aten.logical_or.default", lower_binary<ElementOp::kLogicalOr>},
@@ -290,6 +354,7 @@ constexpr RuleRow kRules[] = {
     {"aten.pow.Tensor_Scalar", lower_power},
     {"aten.reciprocal.default", lower_reciprocal},
     {"aten.relu.default", lower_activation<Activation::kRelu>},
+    {"aten.relu6.default", lower_activation<Activation::kRelu6>},
     {"aten.rsqrt.default", lower_unary<ElementOp::kInverseRoot>},
     {"aten.rsub.Scalar", lower_reverse_subtract},
     {"aten.scalar_tensor.default", lower_full},

@@ -1,18 +1,16 @@
-// Norms, softmax, reductions, gates, rotary positions, and what is looked up by index.
+// Norms, softmax, reductions, gates, rotary positions, and embeddings.
 #include <algorithm>
 #include <iterator>
 
 #include <fmt/format.h>
 
 #include "engines/native/elementwise_steps.h"
+#include "engines/native/reduce_steps.h"
 #include "engines/native/rules.h"
 #include "ir/own_operators.h"
 #include "kernels/gpu/activation.h"
 #include "kernels/gpu/embedding.h"
-#include "kernels/gpu/gather.h"
 #include "kernels/gpu/norm.h"
-#include "kernels/gpu/reduce.h"
-#include "kernels/gpu/reduce_kernels.h"
 #include "kernels/gpu/rotary.h"
 #include "kernels/gpu/softmax.h"
 #include "passes/node_arguments.h"
@@ -169,50 +167,69 @@ Status lower_softmax(PlanBuilder& plan, const ir::Node& node) {
   return {};
 }
 
-Status add_reduction(PlanBuilder& plan, const ir::Node& node, gpu::ReduceOp op, View input,
-                     const std::vector<std::size_t>& given) {
-  KPT_ASSIGN_OR_RETURN(const View output, plan.make_result(node));
-  const bool truth = op == gpu::ReduceOp::kAny || op == gpu::ReduceOp::kAll;
-  if (!truth && !is_floating(output.dtype)) {
-    return not_covered(fmt::format("there is no such reduction to {}", to_string(output.dtype)));
-  }
-  if (!truth && input.dtype != output.dtype) {
-    KPT_ASSIGN_OR_RETURN(input, cast(plan, input, DType::kFloat32));
-  } else if (truth && !is_floating(input.dtype)) {
-    KPT_ASSIGN_OR_RETURN(input, cast(plan, input, DType::kBool));
-  }
-  gpu::ReduceCall call;
-  call.op = op;
-  call.dtype = input.dtype;
-  call.output_dtype = output.dtype;
-  std::int64_t results = 1;
-  for (std::size_t axis = 0; axis < input.dims.size(); ++axis) {
-    const bool reduced = given.empty() || std::ranges::find(given, axis) != given.end();
-    (reduced ? call.reduced : call.kept).push_back({input.dims[axis], input.strides[axis]});
-    if (!reduced) results *= input.dims[axis];  // a part of the input's product
-  }
-  if (count_elements(output) != results) return not_covered("the result has another number of elements");
-  plan.add({input, output}, [=](const Addresses& at, const gpu::DeviceShape& shape) {
-    gpu::ReduceCall placed = call;
-    placed.input = at.of(input);
-    placed.output = at.of(output);
-    return gpu::plan_reduce(placed, shape);
-  });
-  return {};
-}
-
 // No axes: over all.
 template <gpu::ReduceOp kOp>
 Status lower_reduction(PlanBuilder& plan, const ir::Node& node) {
   KPT_ASSIGN_OR_RETURN(const View input, plan.tensor(node, "self"));
   KPT_ASSIGN_OR_RETURN(const auto axes, plan.axes(node, "dim", input.dims.size()));
-  return add_reduction(plan, node, kOp, input, axes);
+  KPT_ASSIGN_OR_RETURN(const View output, plan.make_result(node));
+  return add_reduction(plan, kOp, input, axes, output);
 }
 
 Status lower_vector_norm(PlanBuilder& plan, const ir::Node& node) {
   KPT_ASSIGN_OR_RETURN(const Number order, plan.number(node, "ord", 2));
   if (order.real != 2) return not_covered("there is the Euclidean length and no other norm");
   return lower_reduction<gpu::ReduceOp::kLength>(plan, node);
+}
+
+// The place of an extreme: over one axis, or over all elements in order.
+template <gpu::ReduceOp kOp>
+Status lower_place(PlanBuilder& plan, const ir::Node& node) {
+  KPT_ASSIGN_OR_RETURN(View input, plan.tensor(node, "self"));
+  if (!is_floating(input.dtype)) {
+    KPT_ASSIGN_OR_RETURN(input, cast(plan, input, DType::kInt64));
+  }
+  std::vector<std::size_t> axes;
+  if (!is_absent(node, "dim") && !input.dims.empty()) {
+    KPT_ASSIGN_OR_RETURN(const std::size_t axis, plan.axis(node, "dim", input.dims.size(), std::nullopt));
+    axes.push_back(axis);
+  }
+  KPT_ASSIGN_OR_RETURN(const View output, plan.make_result(node));
+  return add_reduction(plan, kOp, input, axes, output);
+}
+
+// By the statistics that the model has stored: one mean and variance for each channel, the second axis.
+Status lower_batch_norm(PlanBuilder& plan, const ir::Node& node) {
+  if (bool_argument(node, "training", false).value_or(true)) return not_covered("it takes statistics of its input");
+  KPT_ASSIGN_OR_RETURN(const View input, plan.tensor(node, "input"));
+  KPT_ASSIGN_OR_RETURN(const View mean, plan.tensor(node, "running_mean"));
+  KPT_ASSIGN_OR_RETURN(const View variance, plan.tensor(node, "running_var"));
+  KPT_ASSIGN_OR_RETURN(const auto weight, plan.find_tensor(node, "weight"));
+  KPT_ASSIGN_OR_RETURN(const auto bias, plan.find_tensor(node, "bias"));
+  KPT_ASSIGN_OR_RETURN(const Number epsilon, plan.number(node, "eps", 1e-5));
+  KPT_ASSIGN_OR_RETURN(const View output, plan.make_result(node));
+  KPT_RETURN_IF_ERROR(check_result(output, input.dtype, input.dims));
+  if (input.dims.size() < 2 || !is_floating(input.dtype)) return not_covered("its input has no channels");
+  const Dims channels = {input.dims[1]};
+  for (const View* parameter : {&mean, &variance, weight ? &*weight : &mean, bias ? &*bias : &mean}) {
+    if (!(parameter->dims == channels)) return not_covered("a parameter does not fit");
+  }
+  using gpu::ElementOp;
+  const auto number = [](double value) { return Element{std::nullopt, {value, 0, true}}; };
+  KPT_ASSIGN_OR_RETURN(const View scale, plan.make(DType::kFloat32, channels));
+  KPT_RETURN_IF_ERROR(add_elements(plan, {.op = ElementOp::kAdd}, {{variance, {}}, number(epsilon.real)}, scale));
+  KPT_RETURN_IF_ERROR(add_elements(plan, {.op = ElementOp::kInverseRoot}, {{scale, {}}}, scale));
+  if (weight) {
+    KPT_RETURN_IF_ERROR(add_elements(plan, {.op = ElementOp::kMultiply}, {{scale, {}}, {*weight, {}}}, scale));
+  }
+  const auto by_channel = [&](View view) {
+    for (std::size_t axis = 2; axis < input.dims.size(); ++axis) view = with_axis(view, view.dims.size());
+    return view;
+  };
+  KPT_ASSIGN_OR_RETURN(const View centred, plan.make(DType::kFloat32, input.dims));
+  KPT_RETURN_IF_ERROR(add_elements(plan, {.op = ElementOp::kSubtract}, {{input, {}}, {by_channel(mean), {}}}, centred));
+  const Element shift = bias ? Element{by_channel(*bias), {}} : number(0);
+  return add_elements(plan, {.op = ElementOp::kMultiplyAdd}, {{centred, {}}, {by_channel(scale), {}}, shift}, output);
 }
 
 Status lower_embedding(PlanBuilder& plan, const ir::Node& node) {
@@ -240,123 +257,6 @@ Status lower_embedding(PlanBuilder& plan, const ir::Node& node) {
     call.out_of_range = static_cast<std::int32_t*>(at.of(flag));
     return gpu::plan_embedding(call, shape);
   });
-  return {};
-}
-
-// The indices of one axis of the source, broadcast to the output.
-struct IndexedAxis {
-  View indices;  // of the output's extents
-  std::int64_t extent = 0;
-  std::int64_t stride = 0;
-};
-
-void add_gather(PlanBuilder& plan, const View& source, std::vector<std::int64_t> source_strides,
-                const std::vector<IndexedAxis>& axes, const View& output, bool wrap) {
-  gpu::GatherCall call;
-  call.dtype = output.dtype;
-  call.dims = {output.dims.begin(), output.dims.end()};
-  call.source_strides = std::move(source_strides);
-  call.wrap = wrap;
-  std::vector<View> used = {source, output};
-  for (const IndexedAxis& axis : axes) {
-    call.axes.push_back(
-        {nullptr, {axis.indices.strides.begin(), axis.indices.strides.end()}, axis.extent, axis.stride});
-    used.push_back(axis.indices);
-  }
-  const View flag = plan.add_flag();
-  plan.add(used, [=](const Addresses& at, const gpu::DeviceShape& shape) {
-    gpu::GatherCall placed = call;
-    placed.source = at.of(source);
-    placed.output = at.of(output);
-    placed.out_of_range = static_cast<std::int32_t*>(at.of(flag));
-    for (std::size_t i = 0; i < axes.size(); ++i) placed.axes[i].indices = at.of(axes[i].indices);
-    return gpu::plan_gather(placed, shape);
-  });
-}
-
-Result<View> index_view(PlanBuilder& plan, ir::ValueId id) {
-  KPT_ASSIGN_OR_RETURN(const View view, plan.value(id));
-  if (view.dtype == DType::kBool || view.dtype == DType::kUInt8) return not_covered("it chooses by a mask");
-  return cast(plan, view, DType::kInt64);
-}
-
-// aten.gather and aten.index_select: one axis by indices, the others as they are.
-template <bool kWholeRows>
-Status lower_gather(PlanBuilder& plan, const ir::Node& node) {
-  KPT_ASSIGN_OR_RETURN(const View source, plan.tensor(node, "self"));
-  KPT_ASSIGN_OR_RETURN(const std::size_t axis, plan.axis(node, "dim", source.dims.size(), std::nullopt));
-  const ir::ValueId id = value_argument(node, "index");
-  if (id == ir::kNoValue) return not_covered("argument 'index' is no tensor");
-  KPT_ASSIGN_OR_RETURN(View indices, index_view(plan, id));
-  KPT_ASSIGN_OR_RETURN(const View output, plan.make_result(node));
-  if (kWholeRows) {
-    if (indices.dims.size() != 1) return not_covered("its indices are no list");
-    while (indices.dims.size() + axis < source.dims.size()) indices = with_axis(indices, indices.dims.size());
-  }
-  const auto wide = expanded(indices, output.dims);
-  if (!wide || output.dims.size() != source.dims.size() || output.dtype != source.dtype) {
-    return not_covered("the indices do not fit");
-  }
-  for (std::size_t other = 0; other < source.dims.size(); ++other) {
-    if (other != axis && output.dims[other] > source.dims[other]) return not_covered("the indices do not fit");
-  }
-  std::vector<std::int64_t> strides(source.strides.begin(), source.strides.end());
-  strides[axis] = 0;
-  add_gather(plan, source, std::move(strides), {{*wide, source.dims[axis], source.strides[axis]}}, output, false);
-  return {};
-}
-
-// aten.index: tensors of indices take the place of axes; where they stand apart, in front of all others.
-Status lower_index(PlanBuilder& plan, const ir::Node& node) {
-  KPT_ASSIGN_OR_RETURN(const View source, plan.tensor(node, "self"));
-  const ir::Argument* argument = find_argument(node, "indices");
-  if (argument == nullptr || argument->list() == nullptr) return not_covered("its indices are no list");
-  std::vector<std::optional<View>> by_axis(source.dims.size());
-  const auto& items = argument->list()->items;
-  if (items.size() > by_axis.size()) return not_covered("there are more indices than axes");
-  std::size_t first = by_axis.size();
-  std::size_t last = 0;
-  std::size_t used = 0;
-  std::size_t rank = 0;  // of the indices together
-  for (std::size_t axis = 0; axis < items.size(); ++axis) {
-    const ir::ValueId* id = items[axis].value_id();
-    if (id == nullptr) continue;
-    KPT_ASSIGN_OR_RETURN(by_axis[axis], index_view(plan, *id));
-    first = std::min(first, axis);
-    last = axis;
-    ++used;
-    rank = std::max(rank, by_axis[axis]->dims.size());
-  }
-  if (used == 0) return not_covered("there are no indices");
-  KPT_ASSIGN_OR_RETURN(const View output, plan.make_result(node));
-  if (output.dims.size() + used != source.dims.size() + rank || output.dtype != source.dtype) {
-    return not_covered("the indices do not fit");
-  }
-  const std::size_t place = last - first + 1 == used ? first : 0;
-  Dims chosen;
-  for (std::size_t axis = 0; axis < rank; ++axis) chosen.push_back(output.dims[place + axis]);
-  std::vector<std::int64_t> strides(output.dims.size(), 0);
-  std::vector<IndexedAxis> axes;
-  std::size_t kept = 0;
-  for (std::size_t axis = 0; axis < source.dims.size(); ++axis) {
-    if (!by_axis[axis]) {
-      const std::size_t target = kept < place ? kept : kept + rank;
-      if (output.dims[target] != source.dims[axis]) return not_covered("the indices do not fit");
-      strides[target] = source.strides[axis];
-      ++kept;
-      continue;
-    }
-    const auto wide = expanded(*by_axis[axis], chosen);
-    if (!wide) return not_covered("the indices do not fit");
-    View indices = *wide;  // as axes of the output: what is not chosen by it has stride 0
-    indices.dims = output.dims;
-    indices.strides = output.dims;
-    for (std::size_t i = 0; i < output.dims.size(); ++i) {
-      indices.strides[i] = i >= place && i < place + rank ? wide->strides[i - place] : 0;
-    }
-    axes.push_back({indices, source.dims[axis], source.strides[axis]});
-  }
-  add_gather(plan, source, std::move(strides), axes, output, true);
   return {};
 }
 
@@ -438,10 +338,10 @@ constexpr RuleRow kRules[] = {
     {"aten.amin.default", lower_reduction<ReduceOp::kMinimum>},
     {"aten.any.default", lower_reduction<ReduceOp::kAny>},
     {"aten.any.dim", lower_reduction<ReduceOp::kAny>},
+    {"aten.argmax.default", lower_place<ReduceOp::kPlaceOfMaximum>},
+    {"aten.argmin.default", lower_place<ReduceOp::kPlaceOfMinimum>},
+    {"aten.batch_norm.default", lower_batch_norm},
     {"aten.embedding.default", lower_embedding},
-    {"aten.gather.default", lower_gather<false>},
-    {"aten.index.Tensor", lower_index},
-    {"aten.index_select.default", lower_gather<true>},
     {"aten.layer_norm.default", lower_layer_norm},
     {"aten.linalg_vector_norm.default", lower_vector_norm},
     {"aten.mean.default", lower_reduction<ReduceOp::kMean>},

@@ -110,9 +110,25 @@ Status lower_split(PlanBuilder& plan, const ir::Node& node) {
   return {};
 }
 
-// The same elements: nothing writes in place here, so a copy may be the original.
 Status lower_same(PlanBuilder& plan, const ir::Node& node) {
   KPT_ASSIGN_OR_RETURN(const View input, plan.tensor(node, "self"));
+  return plan.define_result(node, input);
+}
+
+// A copy may be the original where nobody writes it.
+Status lower_clone(PlanBuilder& plan, const ir::Node& node) {
+  KPT_ASSIGN_OR_RETURN(const View input, plan.tensor(node, "self"));
+  if (!plan.is_written(input)) return plan.define_result(node, input);
+  KPT_ASSIGN_OR_RETURN(const View output, plan.make_result(node));
+  KPT_RETURN_IF_ERROR(check_result(output, input.dtype, input.dims));
+  return copy_into(plan, input, output);
+}
+
+Status lower_contiguous(PlanBuilder& plan, const ir::Node& node) {
+  KPT_ASSIGN_OR_RETURN(View input, plan.tensor(node, "self"));
+  if (plan.is_written(input)) {
+    KPT_ASSIGN_OR_RETURN(input, contiguous(plan, input));
+  }
   return plan.define_result(node, input);
 }
 
@@ -130,10 +146,11 @@ constexpr RuleRow kRules[] = {
     {"aten._unsafe_view.default", lower_reshape},
     {"aten.alias.default", lower_same},
     {"aten.chunk.default", lower_split},
-    {"aten.clone.default", lower_same},
-    {"aten.contiguous.default", lower_same},
+    {"aten.clone.default", lower_clone},
+    {"aten.contiguous.default", lower_contiguous},
     {"aten.detach.default", lower_same},
     {"aten.dropout.default", lower_dropout},
+    {"aten.dropout_.default", lower_dropout},
     {"aten.expand.default", lower_expand},
     {"aten.expand_as.default", lower_expand},
     {"aten.flatten.using_ints", lower_reshape},

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string_view>
 
@@ -42,8 +43,11 @@ class Machine {
   virtual std::string_view name() const = 0;  // "amd:0", as its buffers say
   virtual Vendor vendor() const = 0;
   virtual const Traits& traits() const = 0;
-  // At an address that 16 divides; kernels read that much at once. Fails with kOutOfMemory.
+  // At an address that 16 divides; kernels read that much at once. Fails with kOutOfMemory when holders had nothing to
+  // let go of either.
   virtual Result<std::shared_ptr<Buffer>> allocate(std::size_t bytes) = 0;
+  // `let_go` is called when memory ends, by any thread, until the returned object goes; it must not allocate.
+  [[nodiscard]] virtual std::shared_ptr<void> add_holder(std::function<void()> let_go) = 0;
   virtual Result<std::unique_ptr<Stream>> make_stream() = 0;
   // Kernels of a family, made ready when first asked for. Lives as long as the machine.
   virtual Result<gpu::Launcher*> load_family(std::string_view family) = 0;

@@ -88,9 +88,12 @@ NativeExecutable::NativeExecutable(std::shared_ptr<const ir::Graph> graph, std::
     : graph_(std::move(graph)),
       kept_machine_(std::move(machine)),
       machine_(*kept_machine_),
-      weight_offsets_(graph_->inputs.size(), 0) {}
+      weight_offsets_(graph_->inputs.size(), 0),
+      written_(written_buffers(*graph_)),
+      holder_(machine_.add_holder([this] { drop_idle_frames(); })) {}
 
 NativeExecutable::~NativeExecutable() {
+  holder_.reset();  // nobody else looks at the frames from here on
   for (const auto& [key, shape] : shapes_) {
     for (std::unique_ptr<Frame>& frame : shape->restless) {
       if (frame->stream->synchronize(std::chrono::milliseconds(0)).ok()) continue;
@@ -108,7 +111,9 @@ Result<std::unique_ptr<Executable>> NativeExecutable::load(std::shared_ptr<const
   std::unique_ptr<NativeExecutable> made(new NativeExecutable(std::move(graph), std::move(machine)));
   KPT_RETURN_IF_ERROR(check_graph(*made->graph_));
   if (made->graph_->symbols.empty()) {
-    KPT_ASSIGN_OR_RETURN(made->shapes_[{}], made->make_shape({}));
+    KPT_ASSIGN_OR_RETURN(auto shape, made->make_shape({}));
+    const std::lock_guard lock(made->mutex_);
+    made->shapes_.emplace(Key(), std::move(shape));
   }
   KPT_RETURN_IF_ERROR(made->upload_weights(weights));
   return std::unique_ptr<Executable>(std::move(made));
@@ -247,25 +252,43 @@ Result<std::unique_ptr<NativeExecutable::Frame>> NativeExecutable::take_frame(Sh
       return frame;
     }
   }
-  auto frame = make_frame(shape);
-  if (frame.ok() || frame.status().code() != StatusCode::kOutOfMemory) return frame;
-  drop_idle_frames();
   return make_frame(shape);
 }
 
-void NativeExecutable::give_back(Shape& shape, std::unique_ptr<Frame> frame, bool failed) {
+bool NativeExecutable::give_back(Shape& shape, std::unique_ptr<Frame> frame, bool failed) {
   const bool rests = !failed || frame->stream->synchronize(kLongestRest).ok();
   const std::lock_guard lock(mutex_);
   if (!rests) {
     shape.restless.push_back(std::move(frame));
-    return;
+    return false;
   }
   frame->kept.clear();
   if (shape.idle.size() < kIdleFrames) shape.idle.push_back(std::move(frame));
+  return true;
 }
 
 Result<std::unique_ptr<State>> NativeExecutable::make_state() const {
-  return Status(StatusCode::kUnsupported, "the model writes no buffers");
+  if (!is_stateful()) return Status(StatusCode::kUnsupported, "the model writes no buffers");
+  std::vector<NativeState::Buffer> buffers;
+  for (const std::uint32_t input : written_) {
+    const ir::Value& value = graph_->at(graph_->inputs[input].value);
+    NativeState::Buffer buffer{graph_->inputs[input].name, input, value.tensor.dtype, {}, nullptr};
+    for (const ir::Expr& dim : value.tensor.dims) {
+      if (!dim.constant()) return Status(StatusCode::kUnsupported, "buffers of free sizes cannot be written");
+      buffer.dims.push_back(*dim.constant());
+    }
+    buffer.original = static_cast<const std::byte*>(weights_->data()) + weight_offsets_[input];
+    buffers.push_back(std::move(buffer));
+  }
+  KPT_ASSIGN_OR_RETURN(auto state, NativeState::make(this, kept_machine_, weights_, std::move(buffers)));
+  return std::unique_ptr<State>(std::move(state));
+}
+
+Result<NativeState*> NativeExecutable::find_state(const RunContext& context) const {
+  if (!is_stateful()) return static_cast<NativeState*>(nullptr);
+  auto* state = dynamic_cast<NativeState*>(context.state);
+  if (state != nullptr && state->owner() == this) return state;
+  return Status(StatusCode::kInvalidArgument, "the model writes buffers: a run needs a state made by this model");
 }
 
 std::vector<NodePlan> NativeExecutable::plan() const {
@@ -378,10 +401,19 @@ Status NativeExecutable::fetch_outputs(const Shape& shape, Frame& frame, RunCont
 }
 
 Status NativeExecutable::run_in(const Shape& shape, Frame& frame, RunContext& context, std::span<const Tensor> inputs,
-                                std::vector<Tensor>& outputs) {
+                                NativeState* state, std::vector<Tensor>& outputs) {
   KPT_RETURN_IF_ERROR(upload_inputs(shape, frame, inputs));
+  const Addresses at(frame.blocks);
+  for (const PlannedState& one : shape.plan.states) {
+    const Tensor& held = state->current(one.input);
+    KPT_RETURN_IF_ERROR(frame.stream->copy_on_device(at.of(one.before), held.data(), held.bytes()));
+  }
   KPT_RETURN_IF_ERROR(launch_all(shape, frame, context));
   KPT_RETURN_IF_ERROR(fetch_outputs(shape, frame, context, outputs));
+  for (const PlannedState& one : shape.plan.states) {
+    const Tensor& held = state->next(one.input);
+    KPT_RETURN_IF_ERROR(frame.stream->copy_on_device(held.data(), at.of(one.after), held.bytes()));
+  }
   frame.flags.assign(shape.plan.flags.size(), 0);
   if (!frame.flags.empty()) {
     KPT_RETURN_IF_ERROR(frame.stream->copy_to_host(frame.flags.data(), frame.blocks[shape.plan.flag_block],
@@ -398,15 +430,25 @@ Status NativeExecutable::run_in(const Shape& shape, Frame& frame, RunContext& co
 Status NativeExecutable::run(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
                              Event* event) {
   KPT_RETURN_IF_ERROR(check_limits(context));
+  KPT_ASSIGN_OR_RETURN(NativeState* const state, find_state(context));
   KPT_ASSIGN_OR_RETURN(const std::shared_ptr<Shape> shape, find_shape(inputs));
   KPT_ASSIGN_OR_RETURN(std::unique_ptr<Frame> frame, take_frame(*shape));
-  Status status = run_in(*shape, *frame, context, inputs, outputs);
+  Status status = run_in(*shape, *frame, context, inputs, state, outputs);
+  if (status.ok() && state != nullptr) state->advance();
   if (!status.ok()) {  // copies may still be on their way
     frame->kept.insert(frame->kept.end(), inputs.begin(), inputs.end());
     std::ranges::move(outputs, std::back_inserter(frame->kept));
     outputs.clear();
+    for (const std::uint32_t input : written_) {
+      frame->kept.insert(frame->kept.end(), {state->current(input), state->next(input)});
+    }
   }
-  give_back(*shape, std::move(frame), !status.ok());
+  const bool rests = give_back(*shape, std::move(frame), !status.ok());
+  if (!rests && state != nullptr) {
+    if (const Status replaced = state->replace_next(); !replaced.ok()) {
+      log::warn("a session cannot go on after a run that did not end", {{"reason", replaced.message()}});
+    }
+  }
   if (event != nullptr) *event = Event();
   return status;
 }

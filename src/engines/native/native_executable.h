@@ -14,6 +14,7 @@
 #include "device/weights.h"
 #include "engines/native/graph_plan.h"
 #include "engines/native/machine.h"
+#include "engines/native/native_state.h"
 
 namespace kpt::native {
 
@@ -21,7 +22,7 @@ namespace kpt::native {
 // each set of sizes at its first run, sixteen of them kept. A run takes a frame (an arena, a stream, the launches at
 // their addresses) that no other run uses; frames are kept for the next one. A run has ended when it returns.
 //
-// When memory for a frame ends, frames that nobody uses are given back and it is tried once more. After a run that
+// When the machine's memory ends, whoever asked for it, frames that nobody uses are given back. After a run that
 // failed, its frame is used again only when its stream has come to rest; one that never does is kept until the process
 // ends, since the device may still write there.
 class NativeExecutable final : public Executable {
@@ -35,7 +36,7 @@ class NativeExecutable final : public Executable {
   ~NativeExecutable() override;
 
   std::string_view device() const override { return machine_.name(); }
-  bool is_stateful() const override { return false; }
+  bool is_stateful() const override { return !written_.empty(); }
   Result<std::unique_ptr<State>> make_state() const override;
   std::vector<NodePlan> plan() const override;
   std::string describe_runs() const override;
@@ -58,10 +59,11 @@ class NativeExecutable final : public Executable {
   void drop_oldest_shape();          // likewise
   Result<std::unique_ptr<Frame>> make_frame(const Shape& shape);
   Result<std::unique_ptr<Frame>> take_frame(Shape& shape);
-  void give_back(Shape& shape, std::unique_ptr<Frame> frame, bool failed);
+  bool give_back(Shape& shape, std::unique_ptr<Frame> frame, bool failed);  // whether its stream has come to rest
   void drop_idle_frames();
+  Result<NativeState*> find_state(const RunContext& context) const;  // null for a model that writes nothing
   Status run_in(const Shape& shape, Frame& frame, RunContext& context, std::span<const Tensor> inputs,
-                std::vector<Tensor>& outputs);
+                NativeState* state, std::vector<Tensor>& outputs);
   Status upload_inputs(const Shape& shape, Frame& frame, std::span<const Tensor> inputs);
   Status launch_all(const Shape& shape, Frame& frame, RunContext& context);
   Status fetch_outputs(const Shape& shape, Frame& frame, RunContext& context, std::vector<Tensor>& outputs);
@@ -72,10 +74,12 @@ class NativeExecutable final : public Executable {
   Machine& machine_;
   std::shared_ptr<Buffer> weights_;
   std::vector<std::size_t> weight_offsets_;  // by graph input
+  std::vector<std::uint32_t> written_;       // buffers, as graph inputs
   mutable std::mutex mutex_;
   std::map<Key, std::shared_ptr<Shape>> shapes_;
   std::uint64_t uses_ = 0;
   SharedWork<Key, std::shared_ptr<Shape>> making_;
+  std::shared_ptr<void> holder_;  // last: what it calls needs all of the above
 };
 
 }  // namespace kpt::native

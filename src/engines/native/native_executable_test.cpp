@@ -222,6 +222,35 @@ TEST_P(NativeExecutableTest, AfterALaunchThatFailedTheNextRunIsRight) {
   EXPECT_EQ(machine_.allocations, allocations) << "a steady run takes no memory";
 }
 
+// Memory is just enough for two sets of weights and one arena: what one model keeps for its next run serves the other.
+TEST_P(NativeExecutableTest, AModelLetsGoOfWhatAnotherNeeds) {
+  const Tensor weights[] = {floats({5, 4}), floats({5, 4})};
+  const std::unique_ptr<Executable> models[] = {load(kLookup, {{"w", weights[0]}}).value(),
+                                                load(kLookup, {{"w", weights[1]}}).value()};
+  const std::vector<Tensor> inputs = {integers({3}, {2, 4, 1})};
+  const auto check = [&](int which) {
+    RunContext context;
+    std::vector<Tensor> outputs;
+    const Status status = models[which]->run(context, inputs, outputs, nullptr);
+    ASSERT_TRUE(status.ok()) << status.to_string();
+    EXPECT_EQ(outputs[0].elements<float>()[0], std::max(weights[which].elements<float>()[8], 0.0F));
+  };
+  check(0);
+  machine_.limit_memory(*machine_.memory().reserved_bytes);
+  for (const int which : {1, 0, 0, 1}) check(which);
+  EXPECT_EQ(machine_.memory().out_of_memory_count, 0U);
+  EXPECT_EQ(machine_.memory().retries, 3U);
+  machine_.limit_memory(0);
+  check(1);  // its arena is still there
+  RunContext context;
+  std::vector<Tensor> outputs;
+  const Status status = models[0]->run(context, inputs, outputs, nullptr);
+  EXPECT_EQ(status.code(), StatusCode::kOutOfMemory);
+  EXPECT_THAT(status.to_string(), HasSubstr("needed_bytes="));
+  machine_.limit_memory(~std::size_t{0});
+  check(0);
+}
+
 // Memory that a run without end uses is not given to the next one.
 TEST_P(NativeExecutableTest, ARunWithoutEndKeepsItsMemory) {
   const auto executable = load(kLookup, {{"w", floats({5, 4})}});

@@ -44,7 +44,7 @@ Status check_result(const View& result, DType dtype, const Dims& dims) {
 }
 
 PlanBuilder::PlanBuilder(const ir::Graph& graph, const ir::Bindings& sizes, const Traits& traits)
-    : graph_(graph), sizes_(sizes), traits_(traits), values_(graph.values.size()) {
+    : graph_(graph), sizes_(sizes), traits_(traits), values_(graph.values.size()), facts_(graph, {}) {
   plan_.flag_block = make_block(0, std::nullopt);
 }
 
@@ -189,8 +189,13 @@ View PlanBuilder::add_flag() {
   return flag;
 }
 
+bool PlanBuilder::is_written(const View& view) const {
+  return std::ranges::find(written_blocks_, view.block) != written_blocks_.end();
+}
+
 Status PlanBuilder::plan_inputs() {
   std::size_t position = 0;
+  const std::vector<std::uint32_t> written = written_buffers(graph_);
   for (std::uint32_t index = 0; index < graph_.inputs.size(); ++index) {
     const ir::GraphInput& input = graph_.inputs[index];
     const bool given = input.kind == ir::InputKind::kUser;
@@ -199,10 +204,15 @@ Status PlanBuilder::plan_inputs() {
     KPT_ASSIGN_OR_RETURN(const Dims extents, dims(input.value));
     const auto count = static_cast<std::size_t>(kpt::count_elements(extents).value_or(0));
     const std::size_t bytes = count * element_bytes(dtype(input.value));
-    const std::uint32_t block = make_block(bytes, is_weight(input) ? std::optional(index) : std::nullopt);
+    const bool is_state = std::ranges::find(written, index) != written.end();
+    const bool stays = is_weight(input) && !is_state;
+    const std::uint32_t block = make_block(bytes, stays ? std::optional(index) : std::nullopt);
     const View view = contiguous_view(block, dtype(input.value), extents);
     define(input.value, view);
     if (given) plan_.inputs.push_back({position - 1, view});
+    if (!is_state) continue;
+    plan_.states.push_back({index, view, view});
+    if (facts_.is_written(input.value)) written_blocks_.push_back(block);
   }
   return {};
 }
@@ -235,6 +245,57 @@ Status PlanBuilder::check_steps(std::size_t first) {
   return {};
 }
 
+// Memory of its own that nobody looks at behind the current node, nor through a view.
+bool PlanBuilder::is_private(ir::ValueId id) const {
+  const auto uses = [id](const ir::Node& node) {
+    std::size_t count = 0;
+    for (const ir::NamedArgument& argument : node.arguments) {
+      ir::for_each_value(argument.value, [&](ir::ValueId used) { count += used == id ? 1U : 0U; });
+    }
+    return count;
+  };
+  bool is_made = false;
+  for (std::size_t index = 0; index < graph_.nodes.size(); ++index) {
+    const ir::Node& node = graph_.nodes[index];
+    for (const ir::Output& output : node.outputs) {
+      const bool makes = std::ranges::find(output.values, id) != output.values.end();
+      if (makes && !gives_fresh_memory(node)) return false;
+      is_made = is_made || makes;
+    }
+    const std::size_t count = uses(node);
+    if (index == node_ ? count != 1 : count > 0 && (index > node_ || !gives_fresh_memory(node))) return false;
+  }
+  return is_made && std::ranges::none_of(graph_.outputs, [id](const ir::GraphOutput& output) {
+           return output.value.value_id() != nullptr && *output.value.value_id() == id;
+         });
+}
+
+// add_ and the like by the rule of add. What may be written is a buffer of the model and, as if it were add, what
+// nobody sees any more.
+Status PlanBuilder::plan_in_place(const ir::Node& node) {
+  std::string functional = node.target;
+  if (const std::size_t mark = functional.rfind("_."); mark != std::string::npos) functional.erase(mark, 1);
+  const Rule rule = find_rule(functional);
+  if (rule == nullptr) return not_covered("no kernel of ours computes it");
+  const ir::ValueId* id = node.arguments.empty() ? nullptr : node.arguments[0].value.value_id();
+  const ir::ValueId result = only_result(node);
+  if (id == nullptr || result == ir::kNoValue) return not_covered("it writes no tensor");
+  KPT_ASSIGN_OR_RETURN(const View written, value(*id));
+  if (!is_written(written)) {
+    return is_private(*id) ? rule(*this, node) : not_covered("it writes memory that other values may share");
+  }
+  target_ = written;
+  const Status status = rule(*this, node);
+  target_.reset();
+  KPT_RETURN_IF_ERROR(status);
+  KPT_ASSIGN_OR_RETURN(const View made, value(result));
+  if (made.block == written.block) return {};
+  KPT_RETURN_IF_ERROR(check_extents(made.dtype, made.dims, written.dtype, written.dims));
+  KPT_RETURN_IF_ERROR(copy_into(*this, made, written));
+  define(result, written);
+  return {};
+}
+
 Status PlanBuilder::plan_node(std::size_t index) {
   node_ = index;
   const ir::Node& node = graph_.nodes[index];
@@ -255,6 +316,8 @@ Status PlanBuilder::plan_node(std::size_t index) {
   }
   if (const Rule rule = find_rule(node.target); rule != nullptr && status.ok()) {
     status = rule(*this, node);
+  } else if (status.ok() && is_in_place(node)) {
+    status = plan_in_place(node);
   } else if (status.ok() && (has_tensors || node.outputs.empty())) {
     status = not_covered("no kernel of ours computes it");
   }
@@ -276,7 +339,15 @@ Status PlanBuilder::plan_outputs() {
     }
     KPT_ASSIGN_OR_RETURN(const View view, value(*id));
     KPT_ASSIGN_OR_RETURN(const View dense, contiguous(*this, view));
-    plan_.outputs.push_back({dense, 0});
+    if (output.kind == ir::OutputKind::kUser) {
+      plan_.outputs.push_back({dense, 0});
+      continue;
+    }
+    const auto state = std::ranges::find_if(
+        plan_.states, [&](const PlannedState& one) { return graph_.inputs[one.input].name == output.name; });
+    if (state == plan_.states.end()) return not_covered(fmt::format("the model has no buffer '{}'", output.name));
+    KPT_RETURN_IF_ERROR(check_extents(dense.dtype, dense.dims, state->before.dtype, state->before.dims));
+    state->after = dense;
   }
   return check_steps(first);
 }
@@ -284,6 +355,10 @@ Status PlanBuilder::plan_outputs() {
 Result<GraphPlan> PlanBuilder::finish() {
   for (const PlannedOutput& output : plan_.outputs) {
     if (output.view) use(*output.view);
+  }
+  for (const PlannedState& state : plan_.states) {
+    use(state.after);
+    lives_[state.before.block] = {0, now()};
   }
   Block& flags = plan_.blocks[plan_.flag_block];
   flags.bytes = plan_.flags.size() * sizeof(std::int32_t);
@@ -302,6 +377,20 @@ Result<GraphPlan> PlanBuilder::finish() {
   for (const std::string_view family : families_) plan_.families.emplace_back(family);
   std::ranges::sort(plan_.families);
   return std::move(plan_);
+}
+
+std::vector<std::uint32_t> written_buffers(const ir::Graph& graph) {
+  const MemoryFacts facts(graph, {});
+  std::vector<std::uint32_t> written;
+  for (std::uint32_t index = 0; index < graph.inputs.size(); ++index) {
+    const ir::GraphInput& input = graph.inputs[index];
+    if (input.kind != ir::InputKind::kBuffer || input.value == ir::kNoValue) continue;
+    const bool replaced = std::ranges::any_of(graph.outputs, [&input](const ir::GraphOutput& output) {
+      return output.kind == ir::OutputKind::kBufferMutation && output.name == input.name;
+    });
+    if (replaced || facts.is_written(input.value)) written.push_back(index);
+  }
+  return written;
 }
 
 Result<std::vector<BoundLaunch>> bind_plan(const GraphPlan& plan, std::span<std::byte* const> blocks,

@@ -13,6 +13,7 @@
 #include "engines/native/graph_plan.h"
 #include "ir/graph.h"
 #include "kpt/status.h"
+#include "passes/memory_facts.h"
 
 namespace kpt::native {
 
@@ -61,6 +62,11 @@ class PlanBuilder {
   // Defines the node's only result, which must have these extents and this type.
   Status define_result(const ir::Node& node, const View& view);
 
+  // Whether nodes of the graph write the view's memory in place: what PyTorch copies must then be a copy here too.
+  bool is_written(const View& view) const;
+  // The memory that the current node writes in place; nothing for nodes that write none.
+  const std::optional<View>& target() const { return target_; }
+
   // `used`: every view that the step reads or writes; their memory stays theirs until then.
   void add(std::initializer_list<View> used, Emit emit);
   void add(const std::vector<View>& used, Emit emit);
@@ -84,6 +90,8 @@ class PlanBuilder {
   void use(const View& view);
   void define_unknown(const ir::Node& node);
   Status check_steps(std::size_t first);
+  Status plan_in_place(const ir::Node& node);
+  bool is_private(ir::ValueId id) const;
   std::uint32_t now() const { return static_cast<std::uint32_t>(plan_.steps.size()); }
 
   const ir::Graph& graph_;
@@ -93,6 +101,9 @@ class PlanBuilder {
   std::vector<Life> lives_;                  // by block
   std::vector<std::optional<View>> values_;  // by value
   std::vector<std::string_view> families_;
+  MemoryFacts facts_;
+  std::vector<std::uint32_t> written_blocks_;  // in place
+  std::optional<View> target_;
   std::size_t node_ = 0;
 };
 

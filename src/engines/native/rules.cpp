@@ -5,14 +5,16 @@
 
 #include <fmt/format.h>
 
+#include "passes/memory_facts.h"
+
 namespace kpt::native {
 namespace {
 
 const std::vector<RuleRow>& all_rules() {
   static const std::vector<RuleRow> kRows = [] {
     std::vector<RuleRow> all;
-    for (const auto& rules :
-         {view_rules(), element_rules(), product_rules(), attention_rules(), row_rules(), convolution_rules()}) {
+    for (const auto& rules : {view_rules(), element_rules(), product_rules(), attention_rules(), row_rules(),
+                              convolution_rules(), index_rules(), window_rules()}) {
       all.insert(all.end(), rules.begin(), rules.end());
     }
     std::ranges::sort(all, {}, &RuleRow::target);
@@ -107,10 +109,16 @@ Status list_refused(const ir::Graph& graph, const std::vector<Support>& answers)
 }
 
 Status check_graph(const ir::Graph& graph) {
+  const MemoryFacts facts(graph, {});
+  for (const ir::GraphInput& input : graph.inputs) {
+    if (input.kind == ir::InputKind::kBuffer || input.value == ir::kNoValue || !facts.is_written(input.value)) continue;
+    return {StatusCode::kUnsupported,
+            fmt::format("the model writes '{}', and planned launches write buffers only", input.name)};
+  }
   for (const ir::GraphOutput& output : graph.outputs) {
-    if (output.kind != ir::OutputKind::kUser) {
+    if (output.kind != ir::OutputKind::kUser && output.kind != ir::OutputKind::kBufferMutation) {
       return {StatusCode::kUnsupported,
-              fmt::format("the model writes '{}', and planned launches keep no state", output.name)};
+              fmt::format("the model writes '{}', and planned launches write buffers only", output.name)};
     }
     const ir::ValueId* id = output.value.value_id();
     if (id == nullptr) continue;

@@ -14,6 +14,8 @@ std::span<const RuleRow> product_rules();
 std::span<const RuleRow> attention_rules();
 std::span<const RuleRow> row_rules();
 std::span<const RuleRow> convolution_rules();
+std::span<const RuleRow> index_rules();
+std::span<const RuleRow> window_rules();
 
 // Sizes within the symbols' ranges: `first` for the first of them, `step` more for each further one, so that none is
 // like another where that is possible.

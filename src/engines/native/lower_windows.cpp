@@ -1,0 +1,165 @@
+// Padding, and pools: windows of the input are views, over whose last axes a reduction goes.
+#include <algorithm>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "engines/native/elementwise_steps.h"
+#include "engines/native/reduce_steps.h"
+#include "engines/native/rules.h"
+#include "passes/node_arguments.h"
+
+namespace kpt::native {
+namespace {
+
+// By how many elements an axis grows in front and behind; what is negative is cut off.
+struct Margins {
+  std::int64_t before = 0, behind = 0;
+};
+
+// `margins`: of the last axes. `output` has the extents that come of it.
+Status add_padding(PlanBuilder& plan, const View& input, const std::vector<Margins>& margins, const Number& fill,
+                   const View& output) {
+  View source = input;
+  View target = output;
+  const std::size_t skipped = input.dims.size() - margins.size();
+  for (std::size_t i = 0; i < margins.size(); ++i) {
+    const std::size_t axis = skipped + i;
+    const auto [before, behind] = margins[i];
+    const std::int64_t cut = std::max<std::int64_t>(-before, 0);
+    const std::int64_t kept = input.dims[axis] - cut - std::max<std::int64_t>(-behind, 0);
+    if (kept < 0 || output.dims[axis] != input.dims[axis] + before + behind) return not_covered("it cuts off too much");
+    source = sliced(source, axis, cut, kept, 1);
+    target = sliced(target, axis, std::max<std::int64_t>(before, 0), kept, 1);
+  }
+  ElementStep step;
+  step.in_integers = !is_floating(output.dtype) && !fill.is_real;
+  KPT_RETURN_IF_ERROR(add_elements(plan, step, {{std::nullopt, fill}}, output));
+  return copy_into(plan, source, target);
+}
+
+Status lower_pad(PlanBuilder& plan, const ir::Node& node) {
+  if (string_argument(node, "mode", "constant") != "constant") return not_covered("it pads with more than a number");
+  KPT_ASSIGN_OR_RETURN(const View input, plan.tensor(node, "self"));
+  KPT_ASSIGN_OR_RETURN(const Number fill, plan.number(node, "value", 0));
+  const auto pad = ints_argument(node, "pad");
+  if (!pad) return not_covered("argument 'pad' is computed by the model");
+  if (pad->size() % 2 != 0 || pad->size() / 2 > input.dims.size()) return not_covered("argument 'pad' does not fit");
+  std::vector<Margins> margins;  // the last axis comes first in the argument
+  for (std::size_t i = pad->size(); i > 0; i -= 2) margins.push_back({(*pad)[i - 2], (*pad)[i - 1]});
+  constexpr std::int64_t kMost = std::int64_t{1} << 31U;
+  for (const auto& [before, behind] : margins) {
+    if (std::max(before, behind) > kMost || std::min(before, behind) < -kMost) {
+      return not_covered("argument 'pad' is out of range");
+    }
+  }
+  KPT_ASSIGN_OR_RETURN(const View output, plan.make_result(node));
+  KPT_RETURN_IF_ERROR(check_result(output, input.dtype, output.dims));
+  if (output.dims.size() != input.dims.size()) return not_covered("the result has another number of axes");
+  for (std::size_t axis = 0; axis + margins.size() < input.dims.size(); ++axis) {
+    if (output.dims[axis] != input.dims[axis]) return not_covered("the result does not fit");
+  }
+  return add_padding(plan, input, margins, fill, output);
+}
+
+constexpr std::size_t kPlane = 2;  // axes that windows move along
+
+struct Windows {
+  std::int64_t size[kPlane] = {1, 1};
+  std::int64_t stride[kPlane] = {1, 1};
+  std::int64_t dilation[kPlane] = {1, 1};
+};
+
+// The last two axes of the input as places of windows, and two more behind them as what a window holds.
+View windowed(const View& input, const Windows& windows, const Dims& places) {
+  View view = input;
+  const std::size_t first = input.dims.size() - kPlane;
+  for (std::size_t axis = 0; axis < kPlane; ++axis) {
+    view.dims[first + axis] = places[first + axis];
+    view.strides[first + axis] = input.strides[first + axis] * windows.stride[axis];
+    view.dims.push_back(windows.size[axis]);
+    view.strides.push_back(input.strides[first + axis] * windows.dilation[axis]);
+  }
+  return view;
+}
+
+Status read_pair(const ir::Node& node, std::string_view name, std::int64_t least, std::int64_t (&values)[kPlane]) {
+  const auto given = ints_argument(node, name, std::vector<std::int64_t>{});
+  if (!given) return not_covered(fmt::format("argument '{}' is computed by the model", name));
+  if (given->empty()) return {};
+  if (given->size() > kPlane) return not_covered(fmt::format("argument '{}' has too many numbers", name));
+  for (std::size_t axis = 0; axis < kPlane; ++axis) {
+    values[axis] = given->size() == 1 ? given->front() : (*given)[axis];
+    constexpr std::int64_t kMost = std::int64_t{1} << 24U;
+    if (values[axis] < least || values[axis] > kMost) {
+      return not_covered(fmt::format("argument '{}' is out of range", name));
+    }
+  }
+  return {};
+}
+
+Status lower_max_pool(PlanBuilder& plan, const ir::Node& node) {
+  KPT_ASSIGN_OR_RETURN(const View input, plan.tensor(node, "self"));
+  const std::size_t rank = input.dims.size();
+  if (rank < kPlane + 1 || rank + kPlane > kMaxRank) return not_covered("pools take batches of two axes");
+  if (!is_floating(input.dtype)) return not_covered("its input is no floating-point number");
+  Windows windows;
+  std::int64_t padding[kPlane] = {0, 0};
+  KPT_RETURN_IF_ERROR(read_pair(node, "kernel_size", 1, windows.size));
+  std::ranges::copy(windows.size, windows.stride);
+  KPT_RETURN_IF_ERROR(read_pair(node, "stride", 1, windows.stride));
+  KPT_RETURN_IF_ERROR(read_pair(node, "dilation", 1, windows.dilation));
+  KPT_RETURN_IF_ERROR(read_pair(node, "padding", 0, padding));
+  KPT_ASSIGN_OR_RETURN(const View output, plan.make_result(node));
+  Dims wanted = input.dims;
+  Dims padded = input.dims;
+  std::vector<Margins> margins;
+  for (std::size_t axis = 0; axis < kPlane; ++axis) {
+    const std::size_t at = rank - kPlane + axis;
+    padded[at] += 2 * padding[axis];
+    margins.push_back({padding[axis], padding[axis]});
+    const std::int64_t room = padded[at] - windows.dilation[axis] * (windows.size[axis] - 1) - 1;
+    if (room < 0) return not_covered("the window is larger than the input");
+    wanted[at] = room / windows.stride[axis] + 1;
+  }
+  KPT_RETURN_IF_ERROR(check_result(output, input.dtype, wanted));  // not so where windows reach beyond the end
+  View wide = input;
+  if (padding[0] > 0 || padding[1] > 0) {
+    KPT_ASSIGN_OR_RETURN(wide, plan.make(input.dtype, padded));
+    const Number least{-std::numeric_limits<double>::infinity(), 0, true};
+    KPT_RETURN_IF_ERROR(add_padding(plan, input, margins, least, wide));
+  }
+  return add_reduction(plan, gpu::ReduceOp::kMaximum, windowed(wide, windows, wanted), {rank, rank + 1}, output);
+}
+
+// Into a number of equal parts, where the input has such.
+Status lower_adaptive_mean(PlanBuilder& plan, const ir::Node& node) {
+  KPT_ASSIGN_OR_RETURN(const View input, plan.tensor(node, "self"));
+  const std::size_t rank = input.dims.size();
+  if (rank < kPlane + 1 || rank + kPlane > kMaxRank) return not_covered("pools take batches of two axes");
+  KPT_ASSIGN_OR_RETURN(const View output, plan.make_result(node));
+  if (output.dims.size() != rank) return not_covered("the result has another number of axes");
+  Windows windows;
+  Dims wanted = input.dims;
+  for (std::size_t axis = 0; axis < kPlane; ++axis) {
+    const std::size_t at = rank - kPlane + axis;
+    wanted[at] = output.dims[at];
+    if (wanted[at] < 1 || input.dims[at] % wanted[at] != 0) return not_covered("the parts are not of one size");
+    windows.size[axis] = windows.stride[axis] = input.dims[at] / wanted[at];
+  }
+  KPT_RETURN_IF_ERROR(check_result(output, input.dtype, wanted));
+  return add_reduction(plan, gpu::ReduceOp::kMean, windowed(input, windows, wanted), {rank, rank + 1}, output);
+}
+
+constexpr RuleRow kRules[] = {
+    {"aten.adaptive_avg_pool2d.default", lower_adaptive_mean},
+    {"aten.constant_pad_nd.default", lower_pad},
+    {"aten.max_pool2d.default", lower_max_pool},
+    {"aten.pad.default", lower_pad},
+};
+
+}  // namespace
+
+std::span<const RuleRow> window_rules() { return kRules; }
+
+}  // namespace kpt::native

@@ -1,0 +1,171 @@
+// Models that write buffers: in place, and by outputs of the graph.
+#include "engines/native/native_state.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engines/native/host_machine.h"
+#include "engines/native/native_executable.h"
+#include "ir/text.h"
+
+namespace kpt::native {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::HostMachine;
+
+// A cache of four rows: row `i` becomes x, a view of it is read behind, a copy was taken before; a counter counts runs.
+constexpr const char* kInPlace = R"(kpt_graph 1
+buffer cache: float32[4, 2] "cache"
+buffer count: int64[] "count"
+input i: int64[1]
+input x: float32[1, 2]
+old: float32[4, 2] = aten.clone.default(self=%cache)
+turned: float32[2, 4]{strides=[1, 2]} = aten.t.default(self=%cache)
+dense: float32[2, 4] = aten.contiguous.default(self=%turned)
+written: float32[4, 2] = aten.index_copy_.default(self=%cache, dim=0, index=%i, source=%x)
+more: int64[] = aten.add_.Tensor(self=%count, other=1)
+sums: float32[4] = aten.sum.dim_IntList(self=%written, dim=[1])
+seen: float32[4] = aten.sum.dim_IntList(self=%turned, dim=[0])
+before: float32[4] = aten.sum.dim_IntList(self=%old, dim=[1])
+first: float32[4] = aten.sum.dim_IntList(self=%dense, dim=[0])
+output %sums "sums"
+output %seen "seen"
+output %before "before"
+output %first "first"
+output %more "more"
+)";
+
+constexpr const char* kByOutputs = R"(kpt_graph 1
+buffer cache: float32[4, 2] "cache"
+buffer count: int64[] "count"
+input i: int64[1]
+input x: float32[1, 2]
+written: float32[4, 2] = aten.index_put.default(self=%cache, indices=[%i], values=%x)
+more: int64[] = aten.add.Tensor(self=%count, other=1)
+sums: float32[4] = aten.sum.dim_IntList(self=%written, dim=[1])
+before: float32[4] = aten.sum.dim_IntList(self=%cache, dim=[1])
+buffer_mutation %written "cache"
+buffer_mutation %more "count"
+output %sums "sums"
+output %sums "seen"
+output %before "before"
+output %before "first"
+output %more "more"
+)";
+
+class NativeStateTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  static Tensor floats(const Dims& dims, const std::vector<float>& values) {
+    return Tensor::from_bytes(DType::kFloat32, dims, std::as_bytes(std::span(values))).value();
+  }
+  static Tensor whole(const Dims& dims, const std::vector<std::int64_t>& values) {
+    return Tensor::from_bytes(DType::kInt64, dims, std::as_bytes(std::span(values))).value();
+  }
+  void SetUp() override {
+    const std::shared_ptr<Machine> machine(std::shared_ptr<void>(), &machine_);
+    const Weights weights = {{"cache", floats({4, 2}, {0, 1, 2, 3, 4, 5, 6, 7})}, {"count", whole({}, {10})}};
+    auto graph = std::make_shared<const ir::Graph>(ir::read_graph(GetParam()).value());
+    auto loaded = NativeExecutable::load(std::move(graph), weights, machine);
+    ASSERT_TRUE(loaded.ok()) << loaded.status().to_string();
+    executable_ = std::move(loaded).value();
+    ASSERT_TRUE(executable_->is_stateful());
+  }
+  Status run(State* state, std::int64_t row, float value) {
+    RunContext context;
+    context.state = state;
+    return executable_->run(context, std::vector<Tensor>{whole({1}, {row}), floats({1, 2}, {value, value})}, outputs_,
+                            nullptr);
+  }
+  std::vector<float> output(std::size_t index) const {
+    const auto elements = outputs_[index].elements<float>();
+    return {elements.begin(), elements.end()};
+  }
+
+  HostMachine machine_{32};
+  std::unique_ptr<Executable> executable_;
+  std::vector<Tensor> outputs_;
+};
+
+TEST_P(NativeStateTest, RunsBuildOnEachOther) {
+  const auto first = executable_->make_state().value();
+  const auto second = executable_->make_state().value();
+  EXPECT_THAT(first->names(), ElementsAre("cache", "count"));
+  Status status = run(first.get(), 1, 10);
+  ASSERT_TRUE(status.ok()) << status.to_string();
+  EXPECT_THAT(output(0), ElementsAre(1, 20, 9, 13));
+  EXPECT_THAT(output(1), ElementsAre(1, 20, 9, 13)) << "a view sees what is written";
+  EXPECT_THAT(output(2), ElementsAre(1, 5, 9, 13)) << "a copy does not";
+  EXPECT_THAT(output(3), ElementsAre(1, 5, 9, 13)) << "nor what was put into another order before";
+  EXPECT_EQ(outputs_[4].elements<std::int64_t>()[0], 11);
+  ASSERT_TRUE(run(first.get(), 3, 0).ok());
+  EXPECT_THAT(output(0), ElementsAre(1, 20, 9, 0));
+  EXPECT_THAT(output(2), ElementsAre(1, 20, 9, 13));
+  EXPECT_EQ(outputs_[4].elements<std::int64_t>()[0], 12);
+  ASSERT_TRUE(run(second.get(), 0, 0).ok());
+  EXPECT_THAT(output(0), ElementsAre(0, 5, 9, 13)) << "states know nothing of each other";
+  EXPECT_THAT(first->read("cache").value().elements<float>(), ElementsAre(0, 1, 10, 10, 4, 5, 0, 0));
+
+  ASSERT_TRUE(first->write("cache", floats({4, 2}, {1, 1, 1, 1, 1, 1, 1, 1})).ok());
+  ASSERT_TRUE(run(first.get(), 0, 3).ok());
+  EXPECT_THAT(output(0), ElementsAre(6, 2, 2, 2));
+  ASSERT_TRUE(first->reset().ok());
+  ASSERT_TRUE(run(first.get(), 1, 10).ok());
+  EXPECT_THAT(output(0), ElementsAre(1, 20, 9, 13));
+  EXPECT_EQ(outputs_[4].elements<std::int64_t>()[0], 11);
+}
+
+TEST_P(NativeStateTest, ARunThatFailedChangesNothing) {
+  const auto state = executable_->make_state().value();
+  ASSERT_TRUE(run(state.get(), 1, 10).ok());
+  const Status outside = run(state.get(), 4, 7);
+  EXPECT_EQ(outside.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(outside.message(), HasSubstr("node 'written'"));
+  machine_.fail_launch = machine_.launches + 2;
+  EXPECT_EQ(run(state.get(), 2, 7).code(), StatusCode::kKernelLaunch);
+  machine_.fail_launch = 0;
+  EXPECT_THAT(state->read("cache").value().elements<float>(), ElementsAre(0, 1, 10, 10, 4, 5, 6, 7));
+  EXPECT_THAT(state->read("count").value().elements<std::int64_t>(), ElementsAre(11));
+  machine_.hangs = true;
+  EXPECT_EQ(run(state.get(), 2, 7).code(), StatusCode::kDeadlineExceeded);
+  machine_.hangs = false;
+  ASSERT_TRUE(run(state.get(), 3, 0).ok());
+  EXPECT_THAT(output(0), ElementsAre(1, 20, 9, 0));
+}
+
+TEST_P(NativeStateTest, WhatDoesNotFitIsRefused) {
+  EXPECT_EQ(run(nullptr, 0, 0).message(), "the model writes buffers: a run needs a state made by this model");
+  const auto state = executable_->make_state().value();
+  EXPECT_EQ(state->read("nothing").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(state->write("nothing", floats({1}, {1})).code(), StatusCode::kNotFound);
+  EXPECT_EQ(state->write("cache", floats({1}, {1})).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(state->write("cache", Tensor()).code(), StatusCode::kInvalidArgument);
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, NativeStateTest, ::testing::Values(kInPlace, kByOutputs),
+                         [](const auto& form) { return form.index == 0 ? "in_place" : "by_outputs"; });
+
+TEST(NativeWrites, OnlyBuffersAndWhatNobodySees) {
+  HostMachine machine(32);
+  const auto load = [&](const std::string& nodes) {
+    const std::string text = "kpt_graph 1\ninput x: float32[4]\nparameter p: float32[4] \"p\"\n" + nodes;
+    const auto graph = std::make_shared<const ir::Graph>(ir::read_graph(text).value());
+    const Weights weights = {{"p", Tensor::empty(DType::kFloat32, Dims{4}).value()}};
+    return NativeExecutable::load(graph, weights, std::shared_ptr<Machine>(std::shared_ptr<void>(), &machine)).status();
+  };
+  EXPECT_TRUE(load("a: float32[4] = aten.add.Tensor(self=%x, other=1)\nb: float32[4] = aten.relu_.default(self=%a)\n"
+                   "output %b \"output\"\n")
+                  .ok());
+  EXPECT_THAT(load("b: float32[4] = aten.relu_.default(self=%x)\noutput %b \"output\"\n").message(),
+              HasSubstr("the model writes 'x'"));
+  EXPECT_THAT(load("b: float32[4] = aten.relu_.default(self=%p)\noutput %b \"output\"\n").message(),
+              HasSubstr("the model writes 'p'"));
+  EXPECT_THAT(load("a: float32[4] = aten.add.Tensor(self=%x, other=1)\nv: float32[4] = aten.view.default(self=%a, "
+                   "size=[4])\nb: float32[4] = aten.relu_.default(self=%a)\noutput %b \"output\"\noutput %v \"v\"\n")
+                  .message(),
+              HasSubstr("it writes memory that other values may share"));
+}
+
+}  // namespace
+}  // namespace kpt::native
