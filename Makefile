@@ -85,6 +85,11 @@ gpu-test: | build ## build with the CUDA parts and run all tests, those for GPUs
 	@build/cuda-release$(SUFFIX)/bin/kpt doctor | tee build/gpu-doctor.txt
 	@grep -q 'cuda:0 float32' build/gpu-doctor.txt || { echo "gpu-test: no GPU computed anything here" >&2; exit 1; }
 
+.PHONY: amd-test
+amd-test: | build ## on a machine with an AMD GPU: its runtime, our kernels compiled and run on it, models against fp64
+	$(call configure_and_build,cpu-release,-DKPT_TORCH=ON)
+	@python=$$(tools/setup_python.sh) && tools/amd_test.sh $(BUILD) "$$python"
+
 .PHONY: cuda-compile
 cuda-compile: | build ## compile the CUDA parts and open them; needs no GPU, and nvcc only for our own kernels
 	$(call configure_and_build,cuda-release,-DKPT_BENCHMARKS=OFF,kpt_engines_aten_test kpt_cuda_kernels)

@@ -2,6 +2,7 @@
 # Makes sure that the system packages of packages_debian.txt are installed.
 # As root (or with sudo that asks no password) it installs what is missing; otherwise it prints the one line to run.
 # A line with ? at its end is a wish: installed where that is possible and the system has such a package, else left out.
+# Arguments are further wishes.
 # With KPT_PYTHON set it installs nothing: the machine is taken as it is, and CMake names what it misses.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -9,6 +10,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 [ -n "${KPT_PYTHON:-}" ] && exit 0
 mapfile -t packages < <(grep -v '?$' "$here/packages_debian.txt")
 mapfile -t wishes < <(sed -n 's/?$//p' "$here/packages_debian.txt")
+wishes+=("$@")
 
 if ! command -v dpkg-query >/dev/null; then
   echo "setup: no Debian package manager here; these (by their Debian names) must be installed: ${packages[*]}" >&2

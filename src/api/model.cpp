@@ -62,6 +62,9 @@ Result<BackendContext> make_backend_context(const Config& config, const Environm
   context.nvidia_graph_bytes = static_cast<std::uint64_t>(config.get(options::kNvidiaGraphMemoryBytes));
   context.nvidia_margin_bytes = static_cast<std::uint64_t>(config.get(options::kNvidiaMemoryMarginBytes));
   context.nvidia_memory_percent = static_cast<int>(config.get(options::kNvidiaMemoryPercent));
+  context.amd_margin_bytes = static_cast<std::uint64_t>(config.get(options::kAmdMemoryMarginBytes));
+  context.amd_kept_bytes = static_cast<std::uint64_t>(config.get(options::kAmdMemoryKeptBytes));
+  context.amd_memory_percent = static_cast<int>(config.get(options::kAmdMemoryPercent));
   context.split_batches = config.get(options::kMemorySplitBatches);
   context.batch_buckets = config.get(options::kMemoryBatchBuckets);
   context.detection = make_detection_context(config, environment, std::move(files));

@@ -104,6 +104,14 @@ inline constexpr OptionDomain named_paths() { return {OptionKind::kNamedPaths}; 
   X(kMemoryBatchBuckets, bool, "memory.batch_buckets", "true", domain::truth(), "KPT_MEMORY_BATCH_BUCKETS",           \
     "batches are padded to a few sizes (1, 2, 3, 4, 6, 8, 12, …) on devices where each new size costs a compile or "  \
     "a capture, where the model's rows are independent")                                                              \
+  X(kAmdMemoryKeptBytes, std::int64_t, "amd.memory_kept_bytes", "1125899906842624",                                   \
+    domain::range(0, kMaxCacheBudgetBytes), "KPT_AMD_MEMORY_KEPT_BYTES",                                              \
+    "memory of an AMD GPU that nobody uses and that this process keeps for its next request; 0 keeps none")           \
+  X(kAmdMemoryMarginBytes, std::int64_t, "amd.memory_margin_bytes", "33554432",                                       \
+    domain::range(0, kMaxCacheBudgetBytes), "KPT_AMD_MEMORY_MARGIN_BYTES",                                            \
+    "memory of an AMD GPU that taking more must leave; a model or run that would not is refused")                     \
+  X(kAmdMemoryPercent, std::int64_t, "amd.memory_percent", "100", domain::range(1, 100), "KPT_AMD_MEMORY_PERCENT",    \
+    "part of an AMD GPU's memory, in per cent, that this process may take")                                           \
   X(kNvidiaGraphMemoryBytes, std::int64_t, "nvidia.graph_memory_bytes", "0", domain::range(0, kMaxCacheBudgetBytes),  \
     "KPT_NVIDIA_GRAPH_MEMORY_BYTES",                                                                                  \
     "memory that one model's captured runs may keep on an NVIDIA GPU; 0 means an eighth of the device's")             \

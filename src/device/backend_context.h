@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <string>
 
 #include "device/detection_context.h"
@@ -33,6 +34,10 @@ struct BackendContext {
   std::uint64_t nvidia_graph_bytes = 0;
   std::uint64_t nvidia_margin_bytes = 0;
   int nvidia_memory_percent = 100;
+  // Options amd.memory_margin_bytes, amd.memory_kept_bytes, amd.memory_percent.
+  std::uint64_t amd_margin_bytes = 0;
+  std::uint64_t amd_kept_bytes = std::numeric_limits<std::uint64_t>::max();
+  int amd_memory_percent = 100;
   bool split_batches = false;  // option memory.split_batches
   bool batch_buckets = true;   // option memory.batch_buckets
 };

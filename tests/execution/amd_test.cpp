@@ -1,6 +1,9 @@
-// A small BERT on "amd:0" of the test libamdhip64, as exported and after the passes of two levels, judged by the
+// A small BERT on "amd:0" of the test libamdhip64, as exported and after the passes of each level, judged by the
 // accuracy gate: the plain run and fp64 are libtorch's on the CPU.
 #include <random>
+#include <set>
+#include <string>
+#include <string_view>
 
 #include <gmock/gmock.h>
 
@@ -37,6 +40,14 @@ class AmdModel : public ::testing::TestWithParam<const char*> {
     return gate.judge(*run).value();
   }
 
+  // What aggressive makes of products: FP8 where the target multiplies it, int8 where it has matrix cores at all.
+  static std::set<std::string> eight_bit_products() {
+    const std::string_view target = GetParam();
+    if (target == "gfx942" || target == "gfx1201") return {"kpt.linear_fp8.default"};
+    if (target == "gfx1100") return {"kpt.linear_int8.default"};
+    return {};
+  }
+
   testing::TestGpu gpu_;
   std::shared_ptr<Backend> backend_;
   std::uint64_t seed_;
@@ -59,15 +70,22 @@ TEST_P(AmdModel, PassesTheGateAsExported) {
 TEST_P(AmdModel, PassesTheGateAfterThePassesOfEachLevel) {
   SCOPED_TRACE(seed_);
   const ImportedModel model = make_bert(seed_);
-  for (const Level level : {Level::kConservative, Level::kBalanced}) {
+  for (const Level level : {Level::kConservative, Level::kBalanced, Level::kAggressive}) {
     SCOPED_TRACE(level_name(level));
     ImportedModel candidate = model;
     PassContext context{candidate.weights, device().device->target().capabilities(), {}, {}};
     const auto records = run_passes(level_passes(level), candidate.graph, context);
     ASSERT_TRUE(records.ok()) << records.status().to_string();
     std::size_t own = 0;
-    for (const ir::Node& node : candidate.graph.nodes) own += node.target.starts_with("kpt.") ? 1U : 0U;
+    std::set<std::string> quantized;
+    for (const ir::Node& node : candidate.graph.nodes) {
+      own += node.target.starts_with("kpt.") ? 1U : 0U;
+      if (node.target == "kpt.linear_fp8.default" || node.target == "kpt.linear_int8.default") {
+        quantized.insert(node.target);
+      }
+    }
     EXPECT_GT(own, 0U) << "no pass put a node of ours into the graph";
+    EXPECT_EQ(quantized, level == Level::kAggressive ? eight_bit_products() : std::set<std::string>());
     const GateReport report = judge(model, std::move(candidate), level);
     EXPECT_TRUE(report.passed()) << failures(report);
   }

@@ -240,6 +240,7 @@ KPT_FAKE_EXPORT int hipEventRecord(void* event, void* stream) {
   auto* known = static_cast<fake::Event*>(event);
   if (!is_stream(stream) || !device().events.contains(known)) return fake::kInvalidHandle;
   known->recorded = true;
+  known->tick = ++device().ticks;
   return 0;
 }
 
@@ -254,7 +255,7 @@ KPT_FAKE_EXPORT int hipEventElapsedTime(float* milliseconds, void* begin, void* 
   auto* last = static_cast<fake::Event*>(end);
   if (!device().events.contains(first) || !device().events.contains(last)) return fake::kInvalidHandle;
   if (!first->recorded || !last->recorded) return fake::kInvalidHandle;
-  *milliseconds = 0.25F;
+  *milliseconds = 0.25F * static_cast<float>(last->tick - first->tick);
   return 0;
 }
 

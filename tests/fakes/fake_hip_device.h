@@ -32,6 +32,7 @@ struct Stream {
 };
 struct Event {
   bool recorded = false;
+  int tick = 0;  // when: each event that is recorded takes one
 };
 struct Module;
 struct Function {
@@ -66,6 +67,7 @@ class HipDevice {
   std::map<Event*, std::unique_ptr<Event>> events;
   std::map<Module*, std::unique_ptr<Module>> modules;
   int fault = 0;  // of a kernel that ran: all later calls that wait return it
+  int ticks = 0;  // of events
 
  private:
   struct Block {

@@ -50,9 +50,12 @@ class AmdTarget final : public Target {
       if (dtype == DType::kFloat16 || dtype == DType::kBFloat16) {
         capabilities_.matrix_dtypes.push_back(dtype);
       } else if (dtype == DType::kInt8) {
+        capabilities_.matrix_dtypes.push_back(dtype);
         capabilities_.own_operators.emplace_back("kpt.linear_int8.default");
       } else {
-        capabilities_.dtypes.push_back(DType::kFloat8E4M3FN);  // of weights, whichever kind the instructions take
+        // Weights are stored in this kind, whichever the instructions take.
+        capabilities_.dtypes.push_back(DType::kFloat8E4M3FN);
+        capabilities_.matrix_dtypes.push_back(DType::kFloat8E4M3FN);
         capabilities_.own_operators.emplace_back("kpt.linear_fp8.default");
       }
     }
@@ -91,10 +94,15 @@ class AmdTarget final : public Target {
 
 class AmdDevice final : public Device {
  public:
-  AmdDevice(const Target& target, DeviceInfo info, HipDevice device, int compute_units, const KernelSource& kernels)
+  AmdDevice(const Target& target, DeviceInfo info, HipDevice device, int compute_units, const KernelSource& kernels,
+            MemoryLimits limits)
       : target_(target),
         info_(std::move(info)),
-        machine_(std::make_shared<HipMachine>(info_.name, std::move(device), compute_units, kernels)) {}
+        rates_(find_amd_rates(info_.description)),
+        machine_(std::make_shared<HipMachine>(info_.name, std::move(device), compute_units, kernels, limits)) {}
+  AmdDevice(const AmdDevice&) = delete;
+  AmdDevice& operator=(const AmdDevice&) = delete;
+  ~AmdDevice() override { machine_->pool().empty(); }  // nobody asks for it any more
 
   const DeviceInfo& info() const override { return info_; }
   const Target& target() const override { return target_; }
@@ -143,16 +151,39 @@ class AmdDevice final : public Device {
     return host;
   }
 
+  Result<std::vector<Activity>> record(const std::function<Status()>& work) override {
+    KPT_RETURN_IF_ERROR(machine_->recorder().start());
+    const Status status = work();
+    auto activities = machine_->recorder().finish();
+    KPT_RETURN_IF_ERROR(status);
+    return activities;
+  }
+  Result<MemoryStatistics> memory() override { return machine_->pool().statistics(); }
+  Status reset_peak_memory() override {
+    machine_->pool().reset_peak();
+    return {};
+  }
+  Status empty_cache() override {
+    machine_->pool().empty();
+    return {};
+  }
+  const HardwareRates* rates() const override { return rates_; }
+
  private:
   const Target& target_;
   DeviceInfo info_;
+  const HardwareRates* rates_;
   std::shared_ptr<HipMachine> machine_;
 };
 
 class AmdBackend final : public Backend {
  public:
   AmdBackend(const BackendContext& context, AmdBackendParts parts)
-      : detection_(context.detection), parts_(std::move(parts)) {
+      : detection_(context.detection),
+        parts_(std::move(parts)),
+        margin_bytes_(context.amd_margin_bytes),
+        kept_bytes_(context.amd_kept_bytes),
+        memory_percent_(context.amd_memory_percent) {
     if (!parts_.detect) parts_.detect = detect_amd;
     supply_ = {parts_.kernels, nullptr, context.threads};
     if (!supply_.kernels) {
@@ -228,13 +259,25 @@ class AmdBackend final : public Backend {
       devices_.emplace_back(*target,
                             DeviceInfo{fmt::format("amd:{}", gpu.index), gpu.name,
                                        gpu.gfx_target + " " + gpu.architecture, gpu.memory_total_bytes, true, ""},
-                            std::move(device).value(), gpu.compute_units, supply_.kernels);
+                            std::move(device).value(), gpu.compute_units, supply_.kernels,
+                            limits_of(gpu.memory_total_bytes));
     }
     return devices_.empty() ? refused : Status();
   }
 
+  MemoryLimits limits_of(std::uint64_t total_bytes) const {
+    MemoryLimits limits;
+    limits.margin_bytes = margin_bytes_;
+    limits.kept_bytes = kept_bytes_;
+    if (memory_percent_ < 100) limits.most_bytes = total_bytes / 100 * static_cast<std::uint64_t>(memory_percent_);
+    return limits;
+  }
+
   DetectionContext detection_;
   AmdBackendParts parts_;
+  std::uint64_t margin_bytes_;
+  std::uint64_t kept_bytes_;
+  int memory_percent_;
   KernelSupply supply_;
   std::deque<AmdTarget> targets_;  // a deque, because targets and devices do not move
   std::mutex mutex_;

@@ -19,9 +19,9 @@ namespace kpt {
 namespace {
 
 using ::testing::Contains;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::IsSupersetOf;
 using ::testing::Not;
 
 constexpr std::size_t kModules = 6;  // families of kernels that the transformer launches
@@ -172,17 +172,20 @@ TEST_F(AmdBackendTest, CapabilitiesFollowTheMatrixCores) {
     return Capabilities{};
   };
   for (const char* name : {"amd:gfx90a", "amd:gfx942", "amd:gfx950", "amd:gfx1100", "amd:gfx1151", "amd:gfx1201"}) {
-    EXPECT_THAT(capabilities(name).matrix_dtypes, ElementsAre(DType::kFloat16, DType::kBFloat16)) << name;
+    EXPECT_THAT(capabilities(name).matrix_dtypes, IsSupersetOf({DType::kFloat16, DType::kBFloat16, DType::kInt8}))
+        << name;
     EXPECT_THAT(capabilities(name).own_operators, Contains("kpt.linear_int8.default")) << name;
   }
   for (const char* name : {"amd:gfx942", "amd:gfx950", "amd:gfx1201"}) {
     EXPECT_THAT(capabilities(name).own_operators, Contains("kpt.linear_fp8.default")) << name;
+    EXPECT_THAT(capabilities(name).matrix_dtypes, Contains(DType::kFloat8E4M3FN)) << name;
   }
   for (const char* name : {"amd:gfx908", "amd:gfx1030"}) {
     EXPECT_THAT(capabilities(name).matrix_dtypes, IsEmpty()) << name;
     EXPECT_THAT(capabilities(name).own_operators, Not(Contains("kpt.linear_int8.default"))) << name;
   }
   EXPECT_THAT(capabilities("amd:gfx1100").own_operators, Not(Contains("kpt.linear_fp8.default")));
+  EXPECT_THAT(capabilities("amd:gfx1100").matrix_dtypes, Not(Contains(DType::kFloat8E4M3FN)));
 }
 
 TEST_F(AmdBackendTest, ProgramsComeBackFromTheirBytes) {
@@ -251,6 +254,128 @@ TEST_F(AmdBackendTest, MemoryThatEndsSaysWhatIsNeededAndFree) {
   EXPECT_EQ(status.vendor(), Vendor::kAmd);
   order();
   EXPECT_TRUE(load_and_run(outputs).ok());
+}
+
+TEST_F(AmdBackendTest, MemoryIsCountedKeptAndGivenBack) {
+  Device& device = *backend_->devices().value().front();
+  std::vector<Tensor> wanted;
+  {
+    const auto executable = load();
+    ASSERT_TRUE(executable.ok()) << executable.status().to_string();
+    ASSERT_TRUE(run(**executable, wanted).ok());
+    const MemoryStatistics used = device.memory().value();
+    EXPECT_EQ(used.total_bytes, 64U << 20U);
+    EXPECT_GT(*used.allocated_bytes, 2000U);
+    EXPECT_GE(*used.reserved_bytes, *used.allocated_bytes);
+    EXPECT_EQ(*used.free_bytes, *used.total_bytes - *used.reserved_bytes);
+    EXPECT_EQ(used.out_of_memory_count, 0U);
+    const std::string before = calls_();
+    std::vector<Tensor> outputs;
+    ASSERT_TRUE(run(**executable, outputs).ok());
+    EXPECT_THAT(std::string(calls_()).substr(before.size()), Not(HasSubstr("hipMalloc"))) << "a steady run takes none";
+    EXPECT_EQ(device.memory()->allocations, used.allocations);
+  }
+  const MemoryStatistics kept = device.memory().value();
+  EXPECT_EQ(kept.allocated_bytes, 0U);
+  EXPECT_GT(*kept.reserved_bytes, 0U) << "kept for the next";
+  EXPECT_GT(*kept.peak_bytes, 2000U);
+  ASSERT_TRUE(device.empty_cache().ok());
+  ASSERT_TRUE(device.reset_peak_memory().ok());
+  EXPECT_EQ(device.memory()->reserved_bytes, 0U);
+  EXPECT_EQ(device.memory()->peak_bytes, 0U);
+  EXPECT_EQ(device.memory()->free_bytes, device.memory()->total_bytes);
+}
+
+TEST_F(AmdBackendTest, MemoryThatOneModelCouldDoWithoutServesAnother) {
+  std::vector<Tensor> wanted;
+  const auto first = load();
+  ASSERT_TRUE(first.ok()) << first.status().to_string();
+  ASSERT_TRUE(run(**first, wanted).ok());
+  Device& device = *backend_->devices().value().front();
+  const auto second = load();
+  ASSERT_TRUE(second.ok()) << second.status().to_string();
+  order("", *device.memory()->reserved_bytes);  // the device is full: the first one's idle arena is part of it
+  std::vector<Tensor> outputs;
+  const Status status = run(**second, outputs);
+  ASSERT_TRUE(status.ok()) << status.to_string();
+  EXPECT_TRUE(same(outputs, wanted));
+  EXPECT_EQ(device.memory()->out_of_memory_count, 0U);
+  ASSERT_TRUE(run(**first, outputs).ok()) << "and back";
+  EXPECT_TRUE(same(outputs, wanted));
+}
+
+TEST_F(AmdBackendTest, OptionsBoundWhatItTakesLeavesAndKeeps) {
+  BackendContext context;
+  context.amd_memory_percent = 1;  // of 64 MiB
+  backend_ = gpu_.make_backend(context);
+  Device* device = backend_->devices().value().front();
+  EXPECT_EQ(device->memory()->limit_bytes, (64U << 20U) / 100);
+  const std::int64_t half[] = {400 << 10};
+  const std::int64_t more[] = {700 << 10};
+  EXPECT_TRUE(device->allocate(DType::kUInt8, half).ok());
+  const Status limited = device->allocate(DType::kUInt8, more).status();
+  EXPECT_EQ(limited.code(), StatusCode::kOutOfMemory);
+  EXPECT_THAT(limited.message(), HasSubstr("this process may take"));
+
+  context = BackendContext();
+  context.amd_margin_bytes = 63U << 20U;
+  backend_ = gpu_.make_backend(context);
+  device = backend_->devices().value().front();
+  EXPECT_TRUE(device->allocate(DType::kUInt8, half).ok());
+  const std::int64_t much[] = {2 << 20};
+  const Status left = device->allocate(DType::kUInt8, much).status();
+  EXPECT_EQ(left.code(), StatusCode::kOutOfMemory);
+  EXPECT_THAT(left.message(), HasSubstr("would leave less than"));
+
+  context = BackendContext();
+  context.amd_kept_bytes = 0;
+  backend_ = gpu_.make_backend(context);
+  device = backend_->devices().value().front();
+  EXPECT_TRUE(device->allocate(DType::kUInt8, half).ok());
+  EXPECT_EQ(device->memory()->reserved_bytes, 0U);
+}
+
+TEST_F(AmdBackendTest, WhatTheGpuDoesIsRecorded) {
+  Device& device = *backend_->devices().value().front();
+  const auto executable = load();
+  ASSERT_TRUE(executable.ok()) << executable.status().to_string();
+  std::vector<Tensor> wanted;
+  ASSERT_TRUE(run(**executable, wanted).ok());
+  std::vector<Tensor> outputs;
+  const auto activities = device.record([&] { return run(**executable, outputs); });
+  ASSERT_TRUE(activities.ok()) << activities.status().to_string();
+  EXPECT_TRUE(same(outputs, wanted));
+  std::size_t kernels = 0;
+  std::size_t copies = 0;
+  std::size_t calls = 0;
+  std::int64_t last = 0;
+  for (const Activity& activity : *activities) {
+    EXPECT_GT(activity.correlation, 0U);
+    if (activity.kind == Activity::Kind::kCall) {
+      ++calls;
+      EXPECT_THAT(activity.name, ::testing::AnyOf("hipModuleLaunchKernel", "hipMemcpyAsync", "hipMemsetAsync"));
+      continue;
+    }
+    (activity.kind == Activity::Kind::kKernel ? kernels : copies) += 1;
+    EXPECT_EQ(activity.duration_ns, 250000) << "as the test runtime has it";
+    EXPECT_GT(activity.begin_ns, last) << "in the order of the work";
+    last = activity.begin_ns;
+  }
+  EXPECT_GT(kernels, 10U);
+  EXPECT_EQ(copies, 5U) << "two inputs, flags cleared, one output, flags";
+  EXPECT_EQ(calls, kernels + copies);
+  // Work that fails is reported, and afterwards nobody listens.
+  EXPECT_EQ(device.record([] { return Status(StatusCode::kCancelled, "stop"); }).status().code(),
+            StatusCode::kCancelled);
+  EXPECT_EQ(device.record([&] { return device.record([] { return Status(); }).status(); }).status().code(),
+            StatusCode::kAlreadyExists);
+  for (const char* call : {"hipEventCreateWithFlags", "hipEventRecord", "hipEventSynchronize", "hipEventElapsedTime"}) {
+    order(fmt::format(R"("calls": {{"{}": 1}},)", call));
+    expect_failure_of(device.record([&] { return run(**executable, outputs); }).status(), call);
+    order();
+    ASSERT_TRUE(run(**executable, outputs).ok());
+    EXPECT_TRUE(same(outputs, wanted));
+  }
 }
 
 TEST_F(AmdBackendTest, ARunThatDoesNotEndMeetsItsLimitAndTheNextIsRight) {

@@ -148,9 +148,37 @@ constexpr std::array kTable = {
     rdna4("gfx1201"),
 };
 
+struct ProductRates {
+  std::string_view product;  // a part of the driver's name
+  HardwareRates rates;
+};
+
+constexpr std::uint64_t kGigabyte = 1'000'000'000;
+
+// Memory, its bandwidth, dense bfloat16 products, float32 arithmetic without matrix cores, from the data sheets. An
+// MI250X is two devices: these are of one.
+constexpr auto kProducts = std::to_array<ProductRates>({
+    {"MI355X", {288 * kGigabyte, 8.0e12, 2516.6e12, 157.3e12}},
+    {"MI350X", {288 * kGigabyte, 8.0e12, 2306.9e12, 144.2e12}},
+    {"MI325X", {256 * kGigabyte, 6.0e12, 1307.4e12, 163.4e12}},
+    {"MI300X", {192 * kGigabyte, 5.3e12, 1307.4e12, 163.4e12}},
+    {"MI300A", {128 * kGigabyte, 5.3e12, 980.6e12, 122.6e12}},
+    {"MI250X", {64 * kGigabyte, 1.6e12, 191.5e12, 23.9e12}},
+    {"MI210", {64 * kGigabyte, 1.6e12, 181.0e12, 22.6e12}},
+    {"MI100", {32 * kGigabyte, 1.2e12, 92.3e12, 23.1e12}},
+    {"RX 7900 XTX", {24 * kGigabyte, 0.96e12, 122.8e12, 61.4e12}},
+    {"RX 9070 XT", {16 * kGigabyte, 0.64e12, 194.6e12, 48.7e12}},
+});
+
 }  // namespace
 
 std::span<const AmdArchitecture> amd_architectures() { return kTable; }
+
+const HardwareRates* find_amd_rates(std::string_view product) {
+  const auto* row = std::ranges::find_if(
+      kProducts, [=](const ProductRates& entry) { return product.find(entry.product) != std::string_view::npos; });
+  return row == kProducts.end() ? nullptr : &row->rates;
+}
 
 const AmdArchitecture* find_amd_architecture(std::string_view gfx_target) {
   const auto* row = std::ranges::find(kTable, gfx_target, &AmdArchitecture::gfx_target);

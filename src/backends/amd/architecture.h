@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "device/compile_figures.h"
 #include "device/hardware.h"
 
 namespace kpt {
@@ -49,6 +50,9 @@ struct AmdArchitecture {
 // The row of a target ("gfx942"); nullptr when this release does not know it. A neighbour's row is never given instead.
 const AmdArchitecture* find_amd_architecture(std::string_view gfx_target);
 std::span<const AmdArchitecture> amd_architectures();
+
+// Published rates by the name that the driver gives a product ("AMD Instinct MI300X"); null where this tree has none.
+const HardwareRates* find_amd_rates(std::string_view product);
 
 // The kernel's number (major·10000 + minor·100 + stepping) as a name: 90402 → "gfx942", 90010 → "gfx90a". Nothing if
 // the number cannot be one.

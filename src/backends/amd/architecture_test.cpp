@@ -110,5 +110,14 @@ TEST(AmdPciIds, EveryIdNamesATargetOfTheTable) {
   EXPECT_EQ(find_amd_pci_id(0xffff), nullptr);
 }
 
+TEST(AmdArchitecture, RatesAreThoseOfTheProduct) {
+  const HardwareRates* const rates = find_amd_rates("AMD Instinct MI300X OAM");
+  ASSERT_NE(rates, nullptr);
+  EXPECT_EQ(rates->memory_bytes, 192'000'000'000U);
+  EXPECT_EQ(rates->matrix_flops_per_second, 1307.4e12);
+  EXPECT_EQ(find_amd_rates("AMD Radeon RX 7900 XT"), nullptr) << "not those of a neighbour";
+  EXPECT_EQ(find_amd_rates(""), nullptr);
+}
+
 }  // namespace
 }  // namespace kpt

@@ -1,9 +1,7 @@
 #include "backends/amd/hip_machine.h"
 
-#include <algorithm>
 #include <array>
-
-#include <fmt/format.h>
+#include <utility>
 
 #include "backends/amd/target_traits.h"
 #include "base/log.h"
@@ -25,52 +23,61 @@ class HipBuffer final : public Buffer {
 
 class MachineStream final : public native::Stream {
  public:
-  explicit MachineStream(HipStream stream) : stream_(std::move(stream)) {}
+  MachineStream(HipStream stream, std::shared_ptr<HipRecorder> recorder)
+      : stream_(std::move(stream)), recorder_(std::move(recorder)) {}
   Status copy_to_device(void* target, const void* source, std::size_t bytes) override {
-    return stream_.copy_to_device(target, source, bytes);
+    return around_copy("copy to the device", [&] { return stream_.copy_to_device(target, source, bytes); });
   }
   Status copy_to_host(void* target, const void* source, std::size_t bytes) override {
-    return stream_.copy_to_host(target, source, bytes);
+    return around_copy("copy to the host", [&] { return stream_.copy_to_host(target, source, bytes); });
   }
   Status copy_on_device(void* target, const void* source, std::size_t bytes) override {
-    return stream_.copy_on_device(target, source, bytes);
+    return around_copy("copy on the device", [&] { return stream_.copy_on_device(target, source, bytes); });
   }
-  Status clear(void* target, std::size_t bytes) override { return stream_.fill(target, 0, bytes); }
+  Status clear(void* target, std::size_t bytes) override {
+    return recorder_->around(Activity::Kind::kCopy, "fill", "hipMemsetAsync", stream_,
+                             [&] { return stream_.fill(target, 0, bytes); });
+  }
   Status launch(gpu::Launcher& launcher, const gpu::Launch& launch) override {
-    return launcher.launch(launch, stream_.get());
+    return recorder_->around(Activity::Kind::kKernel, launch.kernel, "hipModuleLaunchKernel", stream_,
+                             [&] { return launcher.launch(launch, stream_.get()); });
   }
   Status synchronize(std::chrono::milliseconds limit) override { return stream_.synchronize(limit); }
 
  private:
+  Status around_copy(std::string_view name, const std::function<Status()>& copy) {
+    return recorder_->around(Activity::Kind::kCopy, name, "hipMemcpyAsync", stream_, copy);
+  }
+
   HipStream stream_;
+  std::shared_ptr<HipRecorder> recorder_;
 };
+
+MemorySource make_source(const std::string& name, const HipDevice& device) {
+  const auto take = [name, device](std::size_t bytes) -> Result<std::unique_ptr<Buffer>> {
+    KPT_ASSIGN_OR_RETURN(HipMemory memory, device.allocate(bytes));
+    return std::unique_ptr<Buffer>(std::make_unique<HipBuffer>(name, std::move(memory)));
+  };
+  const auto ask = [device]() -> Result<DeviceMemory> {
+    KPT_ASSIGN_OR_RETURN(const HipMemoryInfo info, device.memory_info());
+    return DeviceMemory{info.free_bytes, info.total_bytes};
+  };
+  return {take, ask};
+}
 
 }  // namespace
 
-HipMachine::HipMachine(std::string name, HipDevice device, int compute_units, KernelSource kernels)
+HipMachine::HipMachine(std::string name, HipDevice device, int compute_units, KernelSource kernels, MemoryLimits limits)
     : name_(std::move(name)),
       device_(std::move(device)),
       traits_(native_traits(device_.architecture(), compute_units)),
-      kernels_(std::move(kernels)) {}
-
-Result<std::shared_ptr<Buffer>> HipMachine::allocate(std::size_t bytes) {
-  auto memory = device_.allocate(bytes);
-  if (memory.ok()) return std::shared_ptr<Buffer>(std::make_shared<HipBuffer>(name_, std::move(memory).value()));
-  Status status = memory.status();
-  if (status.code() != StatusCode::kOutOfMemory) return status;
-  status.with("needed_bytes", std::to_string(bytes));
-  const auto info = device_.memory_info();
-  if (!info.ok()) return status;
-  return Status(StatusCode::kOutOfMemory,
-                fmt::format("{}; {} of {} bytes are free", status.message(), info->free_bytes, info->total_bytes),
-                Vendor::kAmd)
-      .with("needed_bytes", std::to_string(bytes))
-      .with("free_bytes", std::to_string(info->free_bytes));
-}
+      kernels_(std::move(kernels)),
+      pool_(MemoryPool::make(name_, Vendor::kAmd, make_source(name_, device_), limits)),
+      recorder_(std::make_shared<HipRecorder>(device_)) {}
 
 Result<std::unique_ptr<native::Stream>> HipMachine::make_stream() {
   KPT_ASSIGN_OR_RETURN(HipStream stream, device_.make_stream());
-  return std::unique_ptr<native::Stream>(std::make_unique<MachineStream>(std::move(stream)));
+  return std::unique_ptr<native::Stream>(std::make_unique<MachineStream>(std::move(stream), recorder_));
 }
 
 Result<std::unique_ptr<HipLauncher>> HipMachine::make_launcher(const std::string& code) const {

@@ -46,7 +46,7 @@ class TestGpu {
     ::setenv("KPT_FAKE_HIP", path.c_str(), 1);
   }
 
-  std::unique_ptr<Backend> make_backend() const {
+  std::unique_ptr<Backend> make_backend(BackendContext context = BackendContext()) const {
     AmdBackendParts parts;
     parts.libraries = {KPT_BUILD_DIR "/fakes/amd/libamdhip64.so.6"};
     parts.detect = [target = gfx_target_](const DetectionContext&) {
@@ -56,11 +56,11 @@ class TestGpu {
       gpu.name = "test";
       gpu.gfx_target = target;
       gpu.compute_units = 4;
+      gpu.memory_total_bytes = 64U << 20U;
       report.gpus = {gpu};
       return report;
     };
     parts.kernels = forge_family;
-    BackendContext context;
     context.detection.environment = Environment({});
     return make_amd_backend(context, std::move(parts));
   }

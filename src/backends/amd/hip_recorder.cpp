@@ -1,0 +1,88 @@
+#include "backends/amd/hip_recorder.h"
+
+#include <chrono>
+#include <functional>
+#include <thread>
+#include <utility>
+
+namespace kpt {
+namespace {
+
+std::int64_t now_ns() {
+  const auto since = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
+}
+
+std::int64_t this_lane() { return static_cast<std::int64_t>(std::hash<std::thread::id>{}(std::this_thread::get_id())); }
+
+// HIP tells milliseconds as a float: a microsecond's part is lost after some seconds.
+std::int64_t to_ns(std::chrono::duration<float, std::milli> time) {
+  return static_cast<std::int64_t>(static_cast<double>(time.count()) * 1e6);
+}
+
+}  // namespace
+
+Result<HipRecorder::Origin> HipRecorder::make_origin() const {
+  KPT_ASSIGN_OR_RETURN(const HipStream stream, device_.make_stream());
+  KPT_ASSIGN_OR_RETURN(HipEvent event, device_.make_event());
+  KPT_RETURN_IF_ERROR(stream.record(event));
+  KPT_RETURN_IF_ERROR(event.synchronize());
+  return Origin{std::move(event), now_ns()};
+}
+
+Status HipRecorder::start() {
+  KPT_ASSIGN_OR_RETURN(Origin origin, make_origin());
+  const std::lock_guard lock(mutex_);
+  if (origin_) return {StatusCode::kAlreadyExists, "what this device does is being recorded already", Vendor::kAmd};
+  origin_.emplace(std::move(origin));
+  work_.clear();
+  listens_ = true;
+  return {};
+}
+
+Result<std::vector<Activity>> HipRecorder::finish() {
+  std::optional<Origin> origin;
+  std::deque<Work> work;
+  {
+    const std::lock_guard lock(mutex_);
+    listens_ = false;
+    origin = std::exchange(origin_, std::nullopt);
+    work.swap(work_);
+  }
+  if (!origin) return std::vector<Activity>();
+  return read(*origin, work);
+}
+
+Result<std::vector<Activity>> HipRecorder::read(const Origin& origin, const std::deque<Work>& work) const {
+  std::vector<Activity> activities;
+  std::uint64_t correlation = 0;
+  for (const Work& one : work) {
+    KPT_RETURN_IF_ERROR(one.end.synchronize());
+    KPT_ASSIGN_OR_RETURN(const auto begin, one.begin.since(origin.event));
+    KPT_ASSIGN_OR_RETURN(const auto taken, one.end.since(one.begin));
+    Activity call = one.call;
+    call.correlation = ++correlation;
+    activities.push_back(std::move(call));
+    activities.push_back({one.kind, one.name, origin.at_ns + to_ns(begin), to_ns(taken), one.stream, correlation});
+  }
+  return activities;
+}
+
+Status HipRecorder::around(Activity::Kind kind, std::string_view name, std::string_view call, const HipStream& stream,
+                           const std::function<Status()>& queue) {
+  if (!listens_.load(std::memory_order_relaxed)) return queue();
+  KPT_ASSIGN_OR_RETURN(HipEvent begin, device_.make_event());
+  KPT_ASSIGN_OR_RETURN(HipEvent end, device_.make_event());
+  KPT_RETURN_IF_ERROR(stream.record(begin));
+  const std::int64_t called = now_ns();
+  KPT_RETURN_IF_ERROR(queue());
+  const Activity host{Activity::Kind::kCall, std::string(call), called, now_ns() - called, this_lane(), 0};
+  KPT_RETURN_IF_ERROR(stream.record(end));
+  const std::lock_guard lock(mutex_);
+  if (!origin_) return {};  // nobody listens any more
+  const auto lane = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(stream.get()));
+  work_.push_back({kind, std::string(name), host, std::move(begin), std::move(end), lane});
+  return {};
+}
+
+}  // namespace kpt

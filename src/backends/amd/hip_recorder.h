@@ -1,0 +1,61 @@
+// What a GPU did while somebody listened: kernels and copies between events of their streams, and the calls that queued
+// them.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backends/amd/hip_runtime.h"
+#include "device/activity.h"
+#include "kpt/status.h"
+
+namespace kpt {
+
+// Thread safe. Listens from start() to finish(), one at a time.
+class HipRecorder {
+ public:
+  explicit HipRecorder(HipDevice device) : device_(std::move(device)) {}
+
+  // Fails with kAlreadyExists when somebody listens already.
+  Status start();
+  // Waits for the device. Fails as HIP's events do; listens no more in any case.
+  Result<std::vector<Activity>> finish();
+
+  // `queue` puts work on the stream by `call` of HIP's. Without a listener it is just called. Fails as it does, and as
+  // recording events does.
+  Status around(Activity::Kind kind, std::string_view name, std::string_view call, const HipStream& stream,
+                const std::function<Status()>& queue);
+
+ private:
+  struct Work {
+    Activity::Kind kind;
+    std::string name;
+    Activity call;
+    HipEvent begin;
+    HipEvent end;
+    std::int64_t stream;
+  };
+  // A moment that is known by both clocks.
+  struct Origin {
+    HipEvent event;
+    std::int64_t at_ns = 0;
+  };
+
+  Result<Origin> make_origin() const;
+  Result<std::vector<Activity>> read(const Origin& origin, const std::deque<Work>& work) const;
+
+  HipDevice device_;
+  std::atomic<bool> listens_ = false;
+  std::mutex mutex_;
+  std::optional<Origin> origin_;  // set while somebody listens
+  std::deque<Work> work_;
+};
+
+}  // namespace kpt
