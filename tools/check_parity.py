@@ -11,12 +11,13 @@ and is in order when
   * every test in back quotes under "shown by" exists: `Suite.Name` or `Suite.*` as a GoogleTest case in the sources,
     `ctest NAME` as a test registered in a CMake file, `make TARGET` in the Makefile, `kpt VERB …` as a command file;
   * "verified" begins with one of the allowed words, and then there is at least one path and one piece of evidence, or
-    with "not yet: " and the name of a piece of work that the page's own list defines.
+    with "not yet: " and the name of a piece of work that the page's own list defines and does not call done.
 """
 
 import argparse
 import re
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +25,7 @@ ROW_ID = re.compile(r"[A-Z]+-[A-Z0-9]+")
 # An unescaped pipe; table cells write a literal one as \|.
 CELL_SEPARATOR = re.compile(r"(?<!\\)\|")
 CODE = re.compile(r"`([^`]+)`")
-WORK = re.compile(r"^- \*\*(?P<name>[^*]+)\*\*")
+WORK = re.compile(r"^- \*\*(?P<name>[^*]+)\*\*(?P<done> \(done\))?:")
 NOT_YET = re.compile(r"not yet: (?P<work>[^;(]+?)\s*(?:\(.*\))?$")
 
 GTEST_CASE = re.compile(r"^\s*(?:TYPED_)?TEST(?:_F|_P)?\(\s*(\w+)\s*,\s*(\w+)\s*\)", re.MULTILINE)
@@ -127,7 +128,7 @@ def check_evidence(tree: Tree, text: str) -> tuple[bool, str | None]:
     return False, f"'{text}' is neither a path, a test, `ctest …`, `make …` nor `kpt …`"
 
 
-def check_row(tree: Tree, row: Row, works: set[str]) -> list[str]:
+def check_row(tree: Tree, row: Row, works: dict[str, bool]) -> list[str]:
     if len(row.cells) != 5:
         return [f"{len(row.cells)} cells instead of 5"]
     problems: list[str] = []
@@ -146,6 +147,8 @@ def check_row(tree: Tree, row: Row, works: set[str]) -> list[str]:
     not_yet = NOT_YET.search(verified)
     if not_yet and not_yet["work"] not in works:
         problems.append(f"'{not_yet['work']}' is not in the page's list of works")
+    elif not_yet and works[not_yet["work"]]:
+        problems.append(f"'{not_yet['work']}' is done, so nothing of it is 'not yet'")
     if verified.startswith("not yet"):
         if not not_yet:
             problems.append("'not yet' names no work; write 'not yet: <work>'")
@@ -156,12 +159,13 @@ def check_row(tree: Tree, row: Row, works: set[str]) -> list[str]:
     return problems
 
 
-def read_page(page: Path) -> tuple[list[Row], set[str]]:
+def read_page(page: Path) -> tuple[list[Row], dict[str, bool]]:
+    """The rows, and for each work whether it is done."""
     rows: list[Row] = []
-    works: set[str] = set()
+    works: dict[str, bool] = {}
     for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1):
         if work := WORK.match(line):
-            works.add(work["name"])
+            works[work["name"]] = bool(work["done"])
         if not line.startswith("|"):
             continue
         cells = [cell.strip() for cell in CELL_SEPARATOR.split(line.strip())[1:-1]]
@@ -176,6 +180,8 @@ def print_summary(rows: list[Row]) -> None:
     done = [row for row in rows if len(row.cells) == 5 and not row.cells[4].startswith("not yet")]
     partly = [row for row in done if "not yet" in row.cells[4]]
     print(f"{len(rows)} rows: {len(done) - len(partly)} done, {len(partly)} in part, {len(rows) - len(done)} not yet")
+    left = Counter(match["work"] for row in rows if (match := NOT_YET.search(row.cells[4])))
+    print("left: " + ", ".join(f"{work} {count}" for work, count in left.most_common()))
 
 
 def main() -> int:

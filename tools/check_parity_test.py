@@ -10,7 +10,8 @@ from pathlib import Path
 SCRIPT = Path(__file__).resolve().parent / "check_parity.py"
 HEAD = """# Parity
 
-- **Models in**: a work.
+- **Foundation** (done): a work.
+- **Models in**: another.
 
 | id | feature | where | shown by | verified |
 |---|---|---|---|---|
@@ -57,6 +58,7 @@ class CheckParity(unittest.TestCase):
             "| CFG-04 | f | `src/a.cpp` | `ctest lint.parity`, `kpt doctor --json`, `src/a.cpp` | run on hardware (H200) |")
         self.assertEqual(code, 0, output)
         self.assertIn("4 rows: 2 done, 1 in part, 1 not yet", output)
+        self.assertIn("left: Models in 2", output)
 
     def test_missing_path(self):
         self.expect_problem("path 'src/b.cpp' does not exist", "| CFG-01 | f | `src/b.cpp` | `Suite.Name` | unit test |")
@@ -80,7 +82,7 @@ class CheckParity(unittest.TestCase):
         self.expect_problem("there is no command 'serve'", "| CFG-01 | f | `src/a.cpp` | `kpt serve` | unit test |")
 
     def test_repeated_id(self):
-        self.expect_problem("this id stands already in line 7", GOOD, GOOD)
+        self.expect_problem("this id stands already in line 8", GOOD, GOOD)
 
     def test_neither_evidence_nor_not_yet(self):
         self.expect_problem("neither evidence nor 'not yet'", "| CFG-01 | f | `src/a.cpp` | `Suite.Name` | |")
@@ -90,6 +92,11 @@ class CheckParity(unittest.TestCase):
 
     def test_unknown_work(self):
         self.expect_problem("'Some day' is not in the page's list", "| CFG-01 | f | — | — | not yet: Some day |")
+
+    def test_work_that_is_done(self):
+        self.expect_problem("'Foundation' is done", "| CFG-01 | f | — | — | not yet: Foundation |")
+        self.expect_problem("'Foundation' is done",
+                            "| CFG-01 | f | `src/a.cpp` | `Suite.Name` | unit test; rest not yet: Foundation |")
 
     def test_not_yet_without_a_work(self):
         self.expect_problem("names no work", "| CFG-01 | f | — | — | not yet |")
