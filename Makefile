@@ -1,5 +1,6 @@
 # The front door. Every target does its own set-up; a second run with nothing to do takes seconds.
 # KPT_PYTHON=python3 uses an interpreter that is there and installs nothing; KPT_TORCH_VERSION=2.11.0 takes another torch.
+# `make quickstart PRESET=cuda-release`, and `install` likewise, make the product with the parts for NVIDIA GPUs.
 
 .DEFAULT_GOAL := help
 SHELL := bash
@@ -16,12 +17,16 @@ export CCACHE_SLOPPINESS := pch_defines,time_macros,include_file_mtime,include_f
 # One build folder per torch version, so that switching back and forth rebuilds nothing.
 SUFFIX := $(if $(KPT_TORCH_VERSION),-torch$(KPT_TORCH_VERSION))
 BUILD := build/cpu-release$(SUFFIX)
+PRESET := cpu-release
+PRODUCT := build/$(PRESET)$(SUFFIX)
 
-# $(call configure,PRESET[,CMAKE ARGUMENTS]): set-up and CMake; its output is shown only when it fails.
+# $(call configure,PRESET[,CMAKE ARGUMENTS]): set-up and CMake; its output is shown only when it fails. What some targets
+# add is taken away for all others: a build folder remembers what it was configured with.
 define configure
 	@tools/setup_packages.sh
 	@python=$$(tools/setup_python.sh) && export KPT_PYTHON="$$python" && \
-	  { cmake --preset $(1) -B build/$(1)$(SUFFIX) -DKPT_PYTHON="$$python" $(2) >build/$(1)$(SUFFIX).log 2>&1 || \
+	  { cmake --preset $(1) -B build/$(1)$(SUFFIX) -DKPT_PYTHON="$$python" -DKPT_BENCHMARKS=OFF -DKPT_XLA_RUNS=OFF $(2) \
+	  >build/$(1)$(SUFFIX).log 2>&1 || \
 	  { cat build/$(1)$(SUFFIX).log; exit 1; }; }
 endef
 
@@ -45,9 +50,9 @@ setup: ## system packages and the Python environment, nothing else
 
 .PHONY: quickstart
 quickstart: | build ## build, optimize a real model at each level, then show what this machine can do
-	$(call configure_and_build,cpu-release,-DKPT_TORCH=ON,kpt_product)
-	@python=$$(tools/setup_python.sh) && tools/quickstart.sh $(BUILD) "$$python"
-	@echo; $(BUILD)/bin/kpt doctor; code=$$?; [ $$code -le 1 ] || exit $$code; \
+	$(call configure_and_build,$(PRESET),-DKPT_TORCH=ON,kpt_product)
+	@python=$$(tools/setup_python.sh) && tools/quickstart.sh $(PRODUCT) "$$python"
+	@echo; $(PRODUCT)/bin/kpt doctor; code=$$?; [ $$code -le 1 ] || exit $$code; \
 	  [ $$code -eq 0 ] || echo "The build is fine; the lines marked FAIL say what this machine still needs."
 
 .PHONY: test
@@ -80,7 +85,7 @@ fuzz: | build ## every fuzz target for KPT_FUZZ_SECONDS (20)
 
 .PHONY: gpu-test
 gpu-test: | build ## build with the CUDA parts and run all tests, those for GPUs too
-	$(call configure_and_build,cuda-release)
+	$(call configure_and_build,cuda-release,-DKPT_BENCHMARKS=ON)
 	@ctest --test-dir build/cuda-release$(SUFFIX) --no-tests=error --output-on-failure -j $(JOBS)
 	@build/cuda-release$(SUFFIX)/bin/kpt doctor | tee build/gpu-doctor.txt
 	@grep -q 'cuda:0 float32' build/gpu-doctor.txt || { echo "gpu-test: no GPU computed anything here" >&2; exit 1; }
@@ -92,7 +97,7 @@ amd-test: | build ## on a machine with an AMD GPU: its runtime, our kernels comp
 
 .PHONY: cuda-compile
 cuda-compile: | build ## compile the CUDA parts and open them; needs no GPU, and nvcc only for our own kernels
-	$(call configure_and_build,cuda-release,-DKPT_BENCHMARKS=OFF,kpt_engines_aten_test kpt_cuda_kernels)
+	$(call configure_and_build,cuda-release,,kpt_engines_aten_test kpt_cuda_kernels)
 	@ctest --test-dir build/cuda-release$(SUFFIX) --no-tests=error -R '^Torch(Cuda)?Module' --output-on-failure
 
 # What `make tpu-aot` compiles, of the test set; TPU_AOT_SIZE=full for real sizes (minutes each under emulation), and
@@ -128,9 +133,10 @@ bench: | build ## benchmarks: ours, and exported models against PyTorch eager
 	  "$$python" benchmarks/compare_models.py --models build/bench_models --ours $(BUILD)/bin/kpt_serve_models --only $(BENCH_MODELS)
 
 .PHONY: install
-install: | build ## install below PREFIX (/usr/local); builds first if nothing is built
-	@[ -x $(BUILD)/bin/kpt ] || $(MAKE) quickstart
-	@cmake --install $(BUILD) --prefix "$(PREFIX)" || { echo "install: try  sudo make install PREFIX=$(PREFIX)" >&2; exit 1; }
+install: | build ## build the product and install it below PREFIX (/usr/local)
+	$(call configure_and_build,$(PRESET),-DKPT_TORCH=ON,kpt_product)
+	@cmake --install $(PRODUCT) --prefix "$(PREFIX)" || \
+	  { echo "install: built; try  sudo cmake --install $(PRODUCT) --prefix $(PREFIX)" >&2; exit 1; }
 
 .PHONY: check-full
 check-full: ## the long run: deep lint, tests, gate, XLA, clang, sanitizers with libtorch, PyTorch 2.11, longer fuzzing

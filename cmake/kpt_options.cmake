@@ -23,6 +23,7 @@ kpt_option(KPT_SANITIZE none "sanitizers to build with" VALUES none address thre
 kpt_option(KPT_FUZZERS OFF "build the libFuzzer targets (clang only)" VALUES ON OFF)
 kpt_option(KPT_JOIN_SOURCES ON "compile several sources of a module as one: faster from nothing, slower after one edit" VALUES ON OFF)
 kpt_option(KPT_BENCHMARKS OFF "build the benchmarks" VALUES ON OFF)
+kpt_option(KPT_XLA_RUNS OFF "run all exported models and operator families on XLA's CPU plugin" VALUES ON OFF)
 
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "build type" FORCE)
