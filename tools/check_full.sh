@@ -58,4 +58,3 @@ for name in "${chosen[@]}"; do
   step "$name" "run_$name"
   echo "$now" > "build/check_full/$name"
 done
-printf '%s\n' "${timings[@]}"
