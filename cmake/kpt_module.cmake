@@ -105,7 +105,7 @@ function(kpt_fuzzer program)
     add_custom_target(kpt_fuzzers)
   endif()
   add_dependencies(kpt_fuzzers ${program})
-  # KPT_FUZZ_SECONDS is read by ctest's shell at run time: 20 s in CI, longer in `make check-full`.
+  # KPT_FUZZ_SECONDS is read by ctest's shell at run time: 10 s in CI, 20 s otherwise, longer in `make check-full`.
   add_test(NAME fuzz.${program}
     COMMAND "${PROJECT_SOURCE_DIR}/tools/run_fuzzer.sh" "$<TARGET_FILE:${program}>" "${ARG_SEEDS}")
   set_tests_properties(fuzz.${program} PROPERTIES LABELS fuzz TIMEOUT 3600)

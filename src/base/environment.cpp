@@ -52,6 +52,9 @@ constexpr std::array kTable = {
     EnvironmentVariable{"KPT_TPU_PRECISION", "kpt", "option tpu.precision"},
     EnvironmentVariable{"LIBTPU_INIT_ARGS", "tpu", "libtpu's own options; part of a compiled program's cache key"},
     EnvironmentVariable{"NO_COLOR", "system", "plain output without colours"},
+    EnvironmentVariable{"NVPL_BLAS_DEBUG_CPU_TYPE", "nvidia",
+                        "kernels of the BLAS in libtorch's aarch64 wheels; 1 (plain ones) on processors without SVE "
+                        "unless set"},
     EnvironmentVariable{"OMP_NUM_THREADS", "system", "upper limit for our thread pool as for OpenMP"},
     EnvironmentVariable{"PATH", "system", "searched for compilers and the emulator of x86_64"},
     EnvironmentVariable{"PJRT_NAMES_AND_LIBRARY_PATHS", "pjrt", "PJRT plugins as name:path,name:path"},
