@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Each header must compile by itself.   check_headers.py BUILD_FOLDER
 
-A header that some source file includes first is proven by that file's own compilation; the others are compiled here. Takes the compiler and its flags from the build's compile_commands.json: those of a source file in the same folder, or,
-for the public headers, those of src/base."""
+A header that comes first in something that the build compiles is proven by that; of sources that CMake joined into one,
+only the first has this effect. The others are compiled here, several in one go where that hides nothing: a header may come
+behind those that it includes itself. Takes the compiler and its flags from the build's compile_commands.json: those of a
+source file in the same folder, or, for the public headers, those of src/base."""
 
 import concurrent.futures
 import json
@@ -18,6 +20,9 @@ from source_files import ROOT, list_files, sources_of, usable_cores
 EXPECTED = {"src/kernels/cpu": ["-DKPT_SIMD=header_check"]}  # the namespace of one instruction set
 INSTRUCTION_SETS = ("avx", "neon")  # headers of one compile only with its flags, as the sources that include them do
 TORCH_HEADER = "include/kpt/torch.h"  # the one public header that needs libtorch's
+TORCH_FOLDER = "src/engines/aten/module"  # whose flags find them
+CUDA_FOLDER = "src/engines/aten/cuda"  # its headers need libtorch's, and its sources are not part of every build
+INCLUDE = re.compile(r'#include ["<]([^">]+)[">]')
 
 
 def compile_command(entry):
@@ -50,41 +55,98 @@ def flags_by_folder(build):
     return folders
 
 
-def first_includes():
-    """Headers that a source file includes before anything else, as paths from the root."""
+def find_header(word, source, headers):
+    """The file of the tree that an include of `source` means, or None."""
+    for folder in ("src", "include", "tests", str(Path(source).parent)):
+        if f"{folder}/{word}" in headers:
+            return f"{folder}/{word}"
+    return None
+
+
+def first_includes(build, headers):
+    """Headers that the build compiles before anything else."""
     proven = set()
-    for name in list_files(".cpp"):
-        first = re.search(r'^#include ["<]([^">]+)[">]', (ROOT / name).read_text(), re.MULTILINE)
-        if first:
-            for folder in ("src", "include", "tests", str(Path(name).parent)):
-                proven.add(f"{folder}/{first.group(1)}")
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        for source in sources_of(entry["file"])[:1]:
+            first = re.search("^" + INCLUDE.pattern, (ROOT / source).read_text(), re.MULTILINE)
+            proven.add(first and find_header(first.group(1), source, headers))
     return proven
 
 
-def check(header, command):
-    source = f'#include "{ROOT / header}"\n#include "{ROOT / header}"\n'
+def find_closures(headers):
+    """For each header those that it includes whatever macros are set, directly and through others."""
+    direct = {}
+    for header in headers:
+        depth, direct[header] = 0, set()
+        for line in (ROOT / header).read_text().splitlines():
+            depth += line.startswith("#if") - line.startswith("#endif")
+            if depth == 0 and (include := INCLUDE.match(line)):
+                direct[header].add(find_header(include.group(1), header, headers))
+        direct[header].discard(None)
+    closures = {}
+
+    def close(header):
+        if header not in closures:
+            closures[header] = set(direct[header]).union(*(close(other) for other in direct[header]))
+        return closures[header]
+    for header in headers:
+        close(header)
+    return closures
+
+
+def make_chains(headers, closures):
+    """As few lists as possible, in which each header includes the one before it."""
+    behind = {header: [other for other in headers if header in closures[other]] for header in headers}
+    next_of, before = {}, {}
+
+    def give_successor(header, tried):
+        for other in behind[header]:
+            if other not in tried:
+                tried.add(other)
+                if other not in before or give_successor(before[other], tried):
+                    next_of[header], before[other] = other, header
+                    return True
+        return False
+    for header in headers:
+        give_successor(header, set())
+    chains = [[header] for header in headers if header not in before]
+    for chain in chains:
+        while chain[-1] in next_of:
+            chain.append(next_of[chain[-1]])
+    return chains
+
+
+def check(chain, command):
+    """Each header twice: it must bear that, too."""
+    source = "".join(f'#include "{ROOT / header}"\n' * 2 for header in chain)
     run = subprocess.run(command + ["-fsyntax-only", "-x", "c++", "-"], input=source, capture_output=True, text=True)
-    return None if run.returncode == 0 else f"{header} does not stand by itself:\n{run.stderr[:1500]}"
+    return None if run.returncode == 0 else f"one of {', '.join(chain)} does not stand by itself:\n{run.stderr[:1500]}"
+
+
+def find_flags(header, folders):
+    """The command to compile a header with, or None in a build without libtorch for one that needs it."""
+    folder = str(Path(header).parent)
+    if header == TORCH_HEADER or folder in (TORCH_FOLDER, CUDA_FOLDER):
+        return folders.get(TORCH_FOLDER)
+    while folder not in folders and folder not in ("", "."):
+        folder = str(Path(folder).parent)
+    return folders.get(folder) or folders["src/base"]
 
 
 def main():
     build = Path(sys.argv[1])
     folders = flags_by_folder(build)
-    jobs = []
-    proven = first_includes()
     headers = list_files(".h")
-    for header in headers:
-        if header in proven or Path(header).name.startswith(INSTRUCTION_SETS):
-            continue
-        folder = "src/engines/aten/module" if header == TORCH_HEADER else str(Path(header).parent)
-        if folder == "src/engines/aten/module" and folder not in folders:
-            continue  # a build without libtorch has none of its headers
-        while folder not in folders and folder not in ("", "."):
-            folder = str(Path(folder).parent)
-        jobs.append((header, folders.get(folder) or folders["src/base"]))
+    known = set(headers)
+    proven = first_includes(build, known)
+    left = [header for header in headers
+            if header not in proven and not Path(header).name.startswith(INSTRUCTION_SETS) and find_flags(header, folders)]
+    chains = make_chains(left, find_closures(known))
     with concurrent.futures.ThreadPoolExecutor(usable_cores()) as pool:
-        problems = [p for p in pool.map(lambda job: check(*job), jobs) if p]
-    print("\n".join(problems) if problems else f"headers: {len(headers)} stand by themselves ({len(jobs)} compiled here)")
+        # The last of a chain includes all others, so its flags find what they need.
+        problems = [p for p in pool.map(lambda chain: check(chain, find_flags(chain[-1], folders)), chains) if p]
+    print("\n".join(problems) if problems
+          else f"headers: {len(headers)} stand by themselves ({len(left)} compiled here, in {len(chains)} compilations)")
     return 1 if problems else 0
 
 
