@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <string>
 
 #include <fmt/format.h>
@@ -161,6 +162,31 @@ TEST_F(CompileForAmd, TargetsThatAreNoneAreSentences) {
               AllOf(HasSubstr("there is no target 'amd:gfx1'; valid are amd:"), HasSubstr("amd:gfx942")));
   EXPECT_THAT(run({"compile", golden("tied"), "--target", "amd:gfx942,gfx942"}).err, HasSubstr("named twice"));
 }
+
+#if defined(KPT_HAS_TORCH)
+TEST_F(CompileForAmd, OptimizeSaysWhatItDidForTheGpuAndItsFileRunsThere) {
+  const std::string search = std::filesystem::path(compiler_).parent_path().string();
+  const std::string file = path("m.kpt");
+  const ProgramRun optimized = run(
+      {"optimize", golden("tied"), "--device", "amd:0", "--level", "balanced", "--no-measure", "-o", file, "--json"},
+      machine_with("gfx942", search));
+  ASSERT_EQ(optimized.exit_code, 0) << optimized.err << optimized.out;
+  const auto report = optimized.json();
+  EXPECT_EQ(report.at("device"), "amd:0");
+  EXPECT_TRUE(report.at("passed").get<bool>());
+  std::map<std::string, nlohmann::json> passes;
+  for (const auto& pass : report.at("passes")) passes[pass.at("pass").get<std::string>()] = pass;
+  EXPECT_EQ(passes.at("fuse_linear").at("changes"), 2);
+  EXPECT_EQ(passes.at("assign_bf16").at("changes"), 2);
+  EXPECT_EQ(passes.at("fuse_conv").at("skipped"), "the target does not run kpt.conv2d.default");
+  EXPECT_EQ(read_artifact(file).value().targets.at(0).name, "amd:gfx942");
+  const ProgramRun own = run({"run", file, "--device", "amd:0"}, machine_with("gfx942", search));
+  EXPECT_EQ(own.exit_code, 0) << own.err;
+  const ProgramRun plain = run({"run", file, "--device", "cpu"});
+  EXPECT_EQ(plain.exit_code, 1);
+  EXPECT_THAT(plain.err, HasSubstr("amd:gfx942"));
+}
+#endif
 
 }  // namespace
 }  // namespace kpt::testing
