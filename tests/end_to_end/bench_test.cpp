@@ -140,6 +140,16 @@ TEST(BenchCommand, ArtifactsAreMeasuredAndTheirErrorsShown) {
   EXPECT_THAT(html, HasSubstr("Before and now"));
 }
 
+// `timeout` sends what Ctrl-C does and gives the status that a shell would see.
+TEST(BenchCommand, CtrlCEndsItWith130AndNothingHalfWritten) {
+  const TemporaryFolder folder;
+  const ProgramRun run = run_program({"timeout", "--preserve-status", "--signal=INT", "3", KPT_BUILD_DIR "/bin/kpt",
+                                      "bench", golden("conv_norm"), "--duration", "100", "--save-baseline",
+                                      (folder.path() / "base.json").string()});
+  EXPECT_EQ(run.exit_code, 130) << run.err;
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
 TEST(BenchCommand, TimeLimitAndInputFilesHaveAnEffect) {
   const ProgramRun limited =
       run_kpt({"bench", golden("conv_norm"), "--duration", "60", "--warmup", "0", "--time-limit", "4"});
