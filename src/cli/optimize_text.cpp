@@ -24,6 +24,7 @@ std::string gate_text(const GateReport& gate) {
   std::string text =
       fmt::format("{}, {} draws ({})", level_name(gate.level), gate.draws.size(), join(gate.draws, "; "));
   if (gate.tolerance) text += fmt::format(", tolerance {} set by the user", *gate.tolerance);
+  if (gate.last_position) text += ", outputs of one position against the last of the model's";
   if (!gate.bf16_run.empty()) text += fmt::format("; bf16 run: {}", gate.bf16_run);
   return text;
 }

@@ -13,7 +13,9 @@
 #include "device/hardware_json.h"
 #include "optimize/optimize_json.h"
 #include "optimize/precision_search.h"
+#include "passes/last_token_logits.h"
 #include "passes/library_form.h"
+#include "validation/last_position.h"
 
 #include <nlohmann/json.hpp>
 
@@ -53,7 +55,7 @@ class Optimizer {
     KPT_ASSIGN_OR_RETURN(passes_, choose_passes(options_));
     tell("running the plain model and its fp64 form", 0);
     KPT_ASSIGN_OR_RETURN(std::vector<Draw> draws, make_draws(model_, options_.draws));
-    const GateOptions gate_options{options_.level, options_.tolerance, false, options_.draws};
+    const GateOptions gate_options{options_.level, options_.tolerance, is_named(kLastTokenLogits.name), options_.draws};
     KPT_ASSIGN_OR_RETURN(Gate gate, Gate::prepare(model_, std::move(draws), gate_options, device_, cpu_));
     gate_.emplace(std::move(gate));
     tell("running the passes", 0.25);
@@ -80,9 +82,9 @@ class Optimizer {
     if (options_.progress) options_.progress(step, done);
   }
 
-  GateOptions gate_options() const {
-    const bool last = std::ranges::find(options_.enabled, "last_token_logits") != options_.enabled.end();
-    return {options_.level, options_.tolerance, last};
+  // Whether the user asked for the pass by name.
+  bool is_named(std::string_view pass) const {
+    return std::ranges::find(options_.enabled, pass) != options_.enabled.end();
   }
 
   Evaluator make_evaluator() const {
@@ -153,8 +155,8 @@ class Optimizer {
     KPT_ASSIGN_OR_RETURN(ModelRun current, ModelRun::load(candidate.model, device_));
     std::vector<std::string> asked;
     for (const PassRecord& record : candidate.records) {
-      const bool wanted = std::ranges::find(options_.enabled, record.pass) != options_.enabled.end();
-      if (record.changes > 0 && record.skipped.empty() && !wanted && needs_measuring(record.pass)) {
+      const bool asks = record.changes > 0 && record.skipped.empty() && needs_measuring(record.pass);
+      if (asks && !is_named(record.pass)) {
         asked.push_back(record.pass);
       }
     }
@@ -307,15 +309,15 @@ class Optimizer {
       ArtifactSample sample;
       sample.inputs = gate_->draws()[draw].inputs;
       std::size_t bytes = 0;
-      bool whole = true;
       for (std::size_t index = 0; index < std::min(given, outputs.size()); ++index) {
-        const NamedTensor& reference = gate_->reference()[draw][index];
-        whole = whole && reference.tensor.dims() == outputs[index].tensor.dims();
+        const NamedTensor& held = gate_->reference()[draw][index];
+        NamedTensor reference = held;
+        // An output of the last position is checked at loading as the gate checked it.
+        KPT_ASSIGN_OR_RETURN(reference.tensor, take_last_like(held.tensor, outputs[index].tensor.dims()));
         bytes += outputs[index].tensor.bytes() + reference.tensor.bytes();
         sample.outputs.push_back(std::move(outputs[index]));
-        sample.reference.push_back(reference);
+        sample.reference.push_back(std::move(reference));
       }
-      if (!whole) sample.reference.clear();  // an output has another shape by the user's wish
       if (bytes > kSampleBytes) {
         report_.notes.push_back(fmt::format("draw '{}' is not stored as a sample: its outputs take {} bytes",
                                             gate_->draws()[draw].origin, bytes));

@@ -60,6 +60,7 @@ TEST(OptimizeJson, GoesRoundTrip) {
   report.speed = PairedTimes{2, 1, 2, 1.9, 2.1, 11};
   report.measured_on = "seed 7";
   report.gate.tolerance = 0.5;
+  report.gate.last_position = true;
   report.gate.draws = {"seed 7"};
   OutputVerdict verdict;
   verdict.output = "logits";

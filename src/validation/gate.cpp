@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "passes/promote_to_fp64.h"
+#include "validation/last_position.h"
 
 namespace kpt {
 namespace {
@@ -111,28 +112,6 @@ Result<bool> stays_finite(const Tensor& candidate, const Tensor& plain, const Te
   return true;
 }
 
-// The axis along which `candidate` has one position and `plain` several, all others being equal.
-std::optional<std::size_t> find_last_axis(const Dims& candidate, const Dims& plain) {
-  std::optional<std::size_t> axis;
-  if (candidate.size() != plain.size()) return std::nullopt;
-  for (std::size_t index = 0; index < plain.size(); ++index) {
-    if (candidate[index] == plain[index]) continue;
-    if (candidate[index] != 1 || axis || plain[index] < 1) return std::nullopt;
-    axis = index;
-  }
-  return axis;
-}
-
-// The last position along an axis.
-Result<Tensor> take_last(const Tensor& tensor, std::size_t axis) {
-  Dims dims = tensor.dims();
-  const std::int64_t offset = tensor.offset() + (dims[axis] - 1) * tensor.strides()[axis];
-  dims[axis] = 1;
-  KPT_ASSIGN_OR_RETURN(const Tensor view,
-                       Tensor::from_buffer(tensor.buffer(), tensor.dtype(), dims, tensor.strides(), offset));
-  return view.contiguous_copy();
-}
-
 // A root mean square error against fp64, over one draw or several.
 class JoinedError {
  public:
@@ -179,6 +158,14 @@ std::vector<NamedTensor> match_outputs(const std::vector<NamedTensor>& outputs, 
     matched.push_back({name, given != nullptr ? *given : Tensor()});
   }
   return matched;
+}
+
+// Whether an output has so few elements on every draw that its error may be small by luck.
+bool has_few_elements(const std::vector<std::vector<NamedTensor>>& given, std::size_t index) {
+  return std::ranges::all_of(given, [index](const std::vector<NamedTensor>& outputs) {
+    const Tensor& tensor = outputs[index].tensor;
+    return tensor.defined() && is_floating(tensor.dtype()) && tensor.element_count() < kFewElements;
+  });
 }
 
 }  // namespace
@@ -312,32 +299,46 @@ Result<GateReport> Gate::judge(const ImportedModel& candidate) const {
   return judge(run);
 }
 
-Result<std::optional<OutputVerdict>> Gate::judge_kept(const Tensor& candidate, std::size_t draw,
-                                                      std::size_t index) const {
+Result<Tensor> Gate::in_form_of(const Tensor& candidate, const Tensor& held) const {
+  return options_.last_position ? take_last_like(held, candidate.dims()) : Result<Tensor>(held);
+}
+
+Result<Gate::Held> Gate::find_held(const Tensor& candidate, std::size_t draw, std::size_t index) const {
   const NamedTensor& plain = runs_.plain[draw][index];
-  const Tensor& reference = runs_.reference[draw][index].tensor;
+  Held held;
+  KPT_ASSIGN_OR_RETURN(held.plain, in_form_of(candidate, plain.tensor));
+  KPT_ASSIGN_OR_RETURN(held.reference, in_form_of(candidate, runs_.reference[draw][index].tensor));
+  if (!runs_.bf16.empty()) {
+    KPT_ASSIGN_OR_RETURN(held.bf16, in_form_of(candidate, runs_.bf16[draw][index].tensor));
+  }
   const Tensor* mask = padding_ ? find_tensor(runs_.draws[draw].inputs, padding_->mask) : nullptr;
-  if (mask == nullptr || !padding_->covers(plain.name) || !has_positions_of(plain.tensor, *mask) ||
-      candidate.dtype() != plain.tensor.dtype() || !(candidate.dims() == plain.tensor.dims())) {
+  if (mask != nullptr && padding_->covers(plain.name) && has_positions_of(plain.tensor, *mask)) {
+    KPT_ASSIGN_OR_RETURN(held.mask, in_form_of(candidate, *mask));
+  }
+  return held;
+}
+
+Result<std::optional<OutputVerdict>> Gate::judge_kept(const Tensor& candidate, const Held& held) const {
+  if (!held.mask || candidate.dtype() != held.plain.dtype() || !(candidate.dims() == held.plain.dims())) {
     return std::optional<OutputVerdict>();
   }
-  KPT_ASSIGN_OR_RETURN(const std::vector<bool> kept, kept_positions(*mask));
+  KPT_ASSIGN_OR_RETURN(const std::vector<bool> kept, kept_positions(*held.mask));
   const auto count = static_cast<std::size_t>(std::ranges::count(kept, true));
   if (count == 0 || count == kept.size()) return std::optional<OutputVerdict>();
   KPT_ASSIGN_OR_RETURN(const Tensor some, take_positions(candidate, kept, true));
-  KPT_ASSIGN_OR_RETURN(const Tensor some_plain, take_positions(plain.tensor, kept, true));
-  KPT_ASSIGN_OR_RETURN(const Tensor some_reference, take_positions(reference, kept, true));
+  KPT_ASSIGN_OR_RETURN(const Tensor some_plain, take_positions(held.plain, kept, true));
+  KPT_ASSIGN_OR_RETURN(const Tensor some_reference, take_positions(held.reference, kept, true));
   std::optional<Tensor> some_bf16;
-  if (!runs_.bf16.empty()) {
-    KPT_ASSIGN_OR_RETURN(some_bf16, take_positions(runs_.bf16[draw][index].tensor, kept, true));
+  if (held.bf16) {
+    KPT_ASSIGN_OR_RETURN(some_bf16, take_positions(*held.bf16, kept, true));
   }
   OutputVerdict verdict = judge_tensor(some, some_plain, some_reference, some_bf16 ? &*some_bf16 : nullptr);
-  const OutputVerdict over_all = judge_tensor(candidate, plain.tensor, reference, nullptr);
+  const OutputVerdict over_all = judge_tensor(candidate, held.plain, held.reference, nullptr);
   verdict.positions = {padding_->mask, count, kept.size(), over_all.candidate_error};
   if (!verdict.passed) return std::optional(std::move(verdict));
   KPT_ASSIGN_OR_RETURN(const Tensor rest, take_positions(candidate, kept, false));
-  KPT_ASSIGN_OR_RETURN(const Tensor rest_plain, take_positions(plain.tensor, kept, false));
-  KPT_ASSIGN_OR_RETURN(const Tensor rest_reference, take_positions(reference, kept, false));
+  KPT_ASSIGN_OR_RETURN(const Tensor rest_plain, take_positions(held.plain, kept, false));
+  KPT_ASSIGN_OR_RETURN(const Tensor rest_reference, take_positions(held.reference, kept, false));
   KPT_ASSIGN_OR_RETURN(const bool sound, stays_finite(rest, rest_plain, rest_reference));
   if (sound) return std::optional(std::move(verdict));
   return std::optional(
@@ -345,25 +346,10 @@ Result<std::optional<OutputVerdict>> Gate::judge_kept(const Tensor& candidate, s
 }
 
 Result<OutputVerdict> Gate::judge_output(const Tensor& candidate, std::size_t draw, std::size_t index) const {
-  const Tensor& plain = runs_.plain[draw][index].tensor;
-  const Tensor& reference = runs_.reference[draw][index].tensor;
-  const Tensor* bf16 = runs_.bf16.empty() ? nullptr : &runs_.bf16[draw][index].tensor;
-  const auto axis = options_.last_position ? find_last_axis(candidate.dims(), plain.dims()) : std::nullopt;
-  if (!axis) {
-    KPT_ASSIGN_OR_RETURN(std::optional<OutputVerdict> at_kept, judge_kept(candidate, draw, index));
-    return at_kept ? std::move(*at_kept) : judge_tensor(candidate, plain, reference, bf16);
-  }
-  KPT_ASSIGN_OR_RETURN(const Tensor last_plain, take_last(plain, *axis));
-  KPT_ASSIGN_OR_RETURN(const Tensor last_reference, take_last(reference, *axis));
-  if (bf16 == nullptr) return judge_tensor(candidate, last_plain, last_reference, nullptr);
-  KPT_ASSIGN_OR_RETURN(const Tensor last_bf16, take_last(*bf16, *axis));
-  return judge_tensor(candidate, last_plain, last_reference, &last_bf16);
-}
-
-bool Gate::has_few_elements(std::size_t index) const {
-  return std::ranges::all_of(runs_.plain, [index](const std::vector<NamedTensor>& outputs) {
-    return is_floating(outputs[index].tensor.dtype()) && outputs[index].tensor.element_count() < kFewElements;
-  });
+  KPT_ASSIGN_OR_RETURN(const Held held, find_held(candidate, draw, index));
+  KPT_ASSIGN_OR_RETURN(std::optional<OutputVerdict> at_kept, judge_kept(candidate, held));
+  if (at_kept) return std::move(*at_kept);
+  return judge_tensor(candidate, held.plain, held.reference, held.bf16 ? &*held.bf16 : nullptr);
 }
 
 Status Gate::look_again(ModelRun& candidate, Outputs given, GateReport& report) const {
@@ -373,7 +359,7 @@ Status Gate::look_again(ModelRun& candidate, Outputs given, GateReport& report) 
     const std::size_t index = row % runs_.plain.front().size();
     if (verdict.passed) continue;
     const bool of_errors = (verdict.rule == "tolerance" || verdict.rule == "bf16") && !verdict.positions;
-    if (!of_errors || !has_few_elements(index)) return {};  // refused whatever the others show
+    if (!of_errors || !has_few_elements(given, index)) return {};  // refused whatever the others show
     unlucky.insert(index);
   }
   if (unlucky.empty() || further_ == nullptr || options_.level == Level::kAggressive) return {};
@@ -411,9 +397,10 @@ Result<std::string> Gate::judge_together(const Outputs& given, const HeldRuns& f
     const HeldRuns& runs = first ? runs_ : further;
     const std::size_t place = first ? draw : draw - runs_.draws.size();
     const Tensor& value = given[draw][index].tensor;
-    const Tensor& own = runs.plain[place][index].tensor;
-    const Tensor& reference = runs.reference[place][index].tensor;
-    if (!value.defined() || !(value.dims() == own.dims())) return std::string("it has another form on a further draw");
+    if (!value.defined()) return std::string("the candidate does not give it on a further draw");
+    KPT_ASSIGN_OR_RETURN(const Tensor own, in_form_of(value, runs.plain[place][index].tensor));
+    KPT_ASSIGN_OR_RETURN(const Tensor reference, in_form_of(value, runs.reference[place][index].tensor));
+    if (!(value.dims() == own.dims())) return std::string("it has another form on a further draw");
     KPT_ASSIGN_OR_RETURN(const Comparison kinds, compare_kinds(value, own, reference));
     if (!kinds.passed) return kinds.reason;
     KPT_RETURN_IF_ERROR(candidate.add(value, reference));
@@ -424,7 +411,10 @@ Result<std::string> Gate::judge_together(const Outputs& given, const HeldRuns& f
       return fmt::format("the error against fp64 is {:.3g} on a draw whose root mean square is {:.3g}",
                          candidate.last(), sizes.reference);
     }
-    if (!runs_.bf16.empty()) KPT_RETURN_IF_ERROR(bf16.add(same_bf16 ? own : runs.bf16[place][index].tensor, reference));
+    if (runs_.bf16.empty()) continue;
+    KPT_ASSIGN_OR_RETURN(const Tensor low,
+                         same_bf16 ? Result<Tensor>(own) : in_form_of(value, runs.bf16[place][index].tensor));
+    KPT_RETURN_IF_ERROR(bf16.add(low, reference));
   }
   const double allowed = kFewFactor * std::max(plain.root(), bf16.root());
   if (candidate.root() <= allowed) return std::string();
@@ -436,6 +426,7 @@ Result<GateReport> Gate::judge(ModelRun& candidate) const {
   GateReport report;
   report.level = options_.level;
   report.tolerance = options_.tolerance;
+  report.last_position = options_.last_position;
   report.bf16_run = bf16_run_;
   report.notes = runs_.notes;
   KPT_RETURN_IF_ERROR(candidate.reset());

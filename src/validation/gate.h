@@ -41,7 +41,7 @@ struct GateOptions {
   // absolute tolerance. aggressive: a further bound, on the root mean square error relative to fp64's root mean square.
   std::optional<double> tolerance;
   // The candidate may give an output for the last position of one axis only (pass last_token_logits): it is held
-  // against that position of the model's.
+  // against that position of the model's (last_position.h).
   bool last_position = false;
   DrawOptions draws = {};  // as the draws were made; further ones are made alike
 };
@@ -74,6 +74,7 @@ struct OutputVerdict {
 struct GateReport {
   Level level = Level::kConservative;
   std::optional<double> tolerance;
+  bool last_position = false;      // GateOptions::last_position
   std::string bf16_run;            // how the bf16 run was made, or why there is none; empty where none is needed
   std::vector<std::string> draws;  // their origins
   std::vector<std::string> notes;  // draws that were left out, and why
@@ -115,11 +116,20 @@ class Gate {
   Gate(GateOptions options, PlacedDevice device) : options_(std::move(options)), device_(std::move(device)) {}
   Status run_bf16(const ImportedModel& model);
   Status look_for_padding(const ir::Graph& graph, ModelRun& reference);
+  // What an output on one draw is held against, in the candidate's form.
+  struct Held {
+    Tensor plain;
+    Tensor reference;
+    std::optional<Tensor> bf16;
+    std::optional<Tensor> mask;  // where it leaves out positions of this output
+  };
+  // `held` itself, or its last position.
+  Result<Tensor> in_form_of(const Tensor& candidate, const Tensor& held) const;
+  Result<Held> find_held(const Tensor& candidate, std::size_t draw, std::size_t index) const;
   // At the kept positions alone; nothing where all count.
-  Result<std::optional<OutputVerdict>> judge_kept(const Tensor& candidate, std::size_t draw, std::size_t index) const;
+  Result<std::optional<OutputVerdict>> judge_kept(const Tensor& candidate, const Held& held) const;
   Result<OutputVerdict> judge_output(const Tensor& candidate, std::size_t draw, std::size_t index) const;
 
-  bool has_few_elements(std::size_t index) const;
   // Judges outputs of a few elements that failed on more draws; `given` is what the candidate gave on the first ones.
   Status look_again(ModelRun& candidate, Outputs given, GateReport& report) const;
   // Why one output is refused over the first and the further draws together; empty when it passes.

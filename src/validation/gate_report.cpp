@@ -66,6 +66,7 @@ Json to_json(const GateReport& report) {
   Json json = {{"passed", report.passed()},
                {"level", std::string(level_name(report.level))},
                {"tolerance", report.tolerance ? Json(*report.tolerance) : Json()},
+               {"last_position", report.last_position},
                {"bf16_run", report.bf16_run},
                {"draws", report.draws},
                {"notes", report.notes},
@@ -97,6 +98,7 @@ Result<GateReport> read_gate_report(const Json& json) {
     if (!level) return Status(StatusCode::kCorruptData, "a stored verdict names a level that does not exist");
     report.level = *level;
     if (json.at("tolerance").is_number()) report.tolerance = json.at("tolerance").get<double>();
+    report.last_position = json.value("last_position", false);  // artifacts written before it was told lack it
     report.bf16_run = json.at("bf16_run").get<std::string>();
     report.draws = json.at("draws").get<std::vector<std::string>>();
     report.notes = json.at("notes").get<std::vector<std::string>>();

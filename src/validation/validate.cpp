@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "validation/gate_report.h"
+#include "validation/last_position.h"
 
 namespace kpt {
 namespace {
@@ -16,6 +17,15 @@ using Outputs = std::vector<std::vector<NamedTensor>>;  // by draw
 
 Json number(std::optional<double> value) { return value && std::isfinite(*value) ? Json(*value) : Json(); }
 
+// Both in float64 and in one form: where one contender gives the last position only, that of the other.
+Result<Comparison> compare_outputs(const Tensor& first, const Tensor& second) {
+  KPT_ASSIGN_OR_RETURN(const Tensor wide_first, convert_floating(first, DType::kFloat64));
+  KPT_ASSIGN_OR_RETURN(const Tensor wide_second, convert_floating(second, DType::kFloat64));
+  KPT_ASSIGN_OR_RETURN(const Tensor left, take_last_like(wide_first, wide_second.dims()));
+  KPT_ASSIGN_OR_RETURN(const Tensor right, take_last_like(wide_second, wide_first.dims()));
+  return compare(right, left, left, {1e300, 1e300, 2});
+}
+
 // The accuracy rule's figures for two results; the first stands in for the reference.
 void compare_pair(const Outputs& first, const Outputs& second, const std::string& a, const std::string& b,
                   std::vector<PairDifference>& pairs) {
@@ -23,10 +33,7 @@ void compare_pair(const Outputs& first, const Outputs& second, const std::string
     PairDifference pair{a, b, first[0][index].name, 0, 1};
     for (std::size_t draw = 0; draw < first.size(); ++draw) {
       if (index >= second[draw].size()) continue;
-      const auto left = convert_floating(first[draw][index].tensor, DType::kFloat64);
-      const auto right = convert_floating(second[draw][index].tensor, DType::kFloat64);
-      const auto compared = left.ok() && right.ok() ? compare(*right, *left, *left, {1e300, 1e300, 2})
-                                                    : Result<Comparison>(left.ok() ? right.status() : left.status());
+      const auto compared = compare_outputs(first[draw][index].tensor, second[draw][index].tensor);
       if (!compared.ok() || !compared->passed) {
         pair.max_difference = INFINITY;
         continue;
@@ -50,16 +57,17 @@ Result<ValidateReport> validate_model(const ImportedModel& model, const std::vec
                                       const ValidateOptions& options, const BackendContext& context) {
   KPT_ASSIGN_OR_RETURN(const PlacedDevice cpu, find_runnable_device("cpu", context));
   KPT_ASSIGN_OR_RETURN(const std::vector<Draw> draws, make_draws(model, options.draws));
-  std::map<Level, Gate> gates;
+  std::map<std::pair<Level, bool>, Gate> gates;  // by level and last_position
   std::vector<Outputs> outputs;
   ValidateReport report;
   for (const Contender& contender : contenders) {
-    if (!gates.contains(contender.level)) {
-      const GateOptions gate_options{contender.level, options.tolerance, false, options.draws};
+    const std::pair rule(contender.level, contender.last_position);
+    if (!gates.contains(rule)) {
+      const GateOptions gate_options{contender.level, options.tolerance, contender.last_position, options.draws};
       KPT_ASSIGN_OR_RETURN(Gate gate, Gate::prepare(model, draws, gate_options, cpu, cpu));
-      gates.emplace(contender.level, std::move(gate));
+      gates.emplace(rule, std::move(gate));
     }
-    const Gate& gate = gates.at(contender.level);
+    const Gate& gate = gates.at(rule);
     KPT_ASSIGN_OR_RETURN(const PlacedDevice device, find_runnable_device(contender.device, context));
     KPT_ASSIGN_OR_RETURN(ModelRun run, ModelRun::load(contender.model, device, contender.program));
     ContenderResult result;

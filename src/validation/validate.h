@@ -21,6 +21,7 @@ struct Contender {
   ImportedModel model;
   Level level = Level::kConservative;  // whose rule it must meet
   std::string program = {};            // stored beside the model, to be run instead of compiling
+  bool last_position = false;          // it may give outputs for their last position only (GateOptions)
 };
 
 struct ValidateOptions {

@@ -71,6 +71,32 @@ TEST(OptimizeCommand, WritesAnArtifactThatValidateAndExplainTake) {
   EXPECT_GE(nodes[0].at("microseconds").get<double>(), 0);
 }
 
+TEST(OptimizeCommand, LastTokenLogitsPassTheGateTheSelfCheckAndValidate) {
+  const Scratch scratch;
+  const std::string out = scratch.file("tied.kpt");
+  for (const char* level : {"conservative", "balanced"}) {
+    const ProgramRun run = run_kpt({"optimize", golden("tied"), "--level", level, "--enable-pass", "last_token_logits",
+                                    "-o", out, "--no-measure", "--no-cache", "--json"});
+    ASSERT_EQ(run.exit_code, 0) << run.err << run.out;
+    EXPECT_TRUE(run.json().at("gate").at("last_position").get<bool>());
+    // [2, 3, 7] of the model.
+    const ProgramRun ran = run_kpt({"run", out, "--json"});
+    ASSERT_EQ(ran.exit_code, 0) << "loading asks the stored samples: " << ran.err;
+    const auto& logits = ran.json().at("outputs")[0];
+    EXPECT_EQ(logits.at("dims"), nlohmann::json({2, 1, 7})) << logits.dump();
+    const ProgramRun validated = run_kpt({"validate", golden("tied"), out, "--devices", "cpu", "--json"});
+    EXPECT_EQ(validated.exit_code, 0) << validated.err << validated.out;
+    const auto validation = validated.json();
+    EXPECT_TRUE(validation.at("contenders")[1].at("gate").at("last_position").get<bool>());
+    for (const auto& pair : validation.at("pairs")) EXPECT_TRUE(pair.at("max_difference").is_number()) << pair.dump();
+  }
+  // A model that gives the last position by nobody's wish is refused.
+  const auto plain = run_kpt({"optimize", golden("tied"), "--level", "conservative", "-o", out, "--no-measure",
+                              "--no-cache", "--json"})
+                         .json();
+  EXPECT_FALSE(plain.at("gate").at("last_position").get<bool>());
+}
+
 TEST(ExplainCommand, TimesHoldTheLongestNodesAgainstMeasuredLimits) {
   const auto times = run_kpt({"explain", golden("conv_norm"), "--times", "--runs", "3", "--json"}).json().at("times");
   EXPECT_EQ(times.at("runs"), 3);

@@ -132,6 +132,39 @@ TEST(Gate, AnExplicitToleranceLoosensConservative) {
       StatusCode::kInvalidArgument);
 }
 
+// The first output at one position of the sequence alone.
+ImportedModel at_position(const ImportedModel& model, std::int64_t position) {
+  ImportedModel result = model;
+  ir::GraphOutput& output = result.graph.outputs[0];
+  const ir::ValueId from = *output.value.value_id();
+  ir::TensorType one = result.graph.at(from).tensor;
+  one.dims[1] = 1;
+  std::vector<ir::NamedArgument> arguments = {{"self", {from}}, {"dim", {std::int64_t{1}}}, {"start", {position}}};
+  arguments.push_back({"end", {position == -1 ? std::numeric_limits<std::int64_t>::max() : position + 1}});
+  output.value.value =
+      validation_test::insert_node(result, result.graph.nodes.size(), "aten.slice.Tensor", std::move(arguments), one);
+  return result;
+}
+
+TEST(Gate, AnOutputOfTheLastPositionIsHeldAgainstThatPositionWhereThatIsAllowed) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  const ImportedModel model = execution_test::make_bert(seed);
+  for (const Level level : {Level::kConservative, Level::kBalanced, Level::kAggressive}) {
+    SCOPED_TRACE(level_name(level));
+    const Gate gate = make_gate(model, {level, {}, true}, seed);
+    const auto last = gate.judge(at_position(model, -1));
+    ASSERT_TRUE(last.ok()) << last.status().message();
+    EXPECT_TRUE(last->passed()) << last->worst()[0].reason;
+    EXPECT_TRUE(last->last_position);
+    EXPECT_FALSE(gate.judge(at_position(model, 0)).value().passed()) << "another position";
+    EXPECT_TRUE(gate.judge(model).value().passed()) << "all positions are as good";
+  }
+  const GateReport whole = make_gate(model, {Level::kConservative, {}}, seed).judge(at_position(model, -1)).value();
+  EXPECT_FALSE(whole.passed());
+  EXPECT_EQ(whole.worst()[0].rule, "form");
+}
+
 // The first output with `value` at the positions where the mask is `at`.
 ImportedModel filled(const ImportedModel& model, std::int64_t at, double value) {
   ImportedModel result = model;
