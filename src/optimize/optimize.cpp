@@ -212,32 +212,6 @@ class Optimizer {
     return {};
   }
 
-  static bool is_quantized(const ir::Graph& graph, const std::string& name) {
-    return std::ranges::any_of(graph.nodes, [&](const ir::Node& node) {
-      return node.name == name && node.target.starts_with("kpt.linear_int");
-    });
-  }
-
-  // One step up for each node: integers become what the level gives the rest, the rest the model's own precision. False
-  // when nothing is left to raise.
-  bool raise_precision(const ir::Graph& graph, std::span<const std::string> names) {
-    bool any = false;
-    for (const std::string& name : names) {
-      const bool quantized = is_quantized(graph, name);
-      std::vector<std::string>& list = quantized ? report_.not_quantized : report_.kept_precise;
-      if (std::ranges::find(list, name) != list.end()) continue;
-      list.push_back(name);
-      any = true;
-    }
-    return any;
-  }
-
-  // Integers cost more than bfloat16: while there are any, only they are raised.
-  static void keep_quantized_only(const ir::Graph& graph, std::vector<std::string>& names) {
-    const auto quantized = [&](const std::string& name) { return is_quantized(graph, name); };
-    if (std::ranges::any_of(names, quantized)) std::erase_if(names, std::not_fn(quantized));
-  }
-
   // The gate; where low precision costs too much, the layers that cost most stay precise, and again.
   Status judge(Candidate& candidate) {
     for (int round = 0;; ++round) {
@@ -254,7 +228,8 @@ class Optimizer {
                            rank_by_added_error(model_, candidate.model, *gate_, draw, cpu_));
       keep_quantized_only(candidate.model.graph, ranked);
       const std::size_t share = round + 1 == kMaxRounds ? ranked.size() : std::max<std::size_t>(1, ranked.size() / 4);
-      if (!raise_precision(candidate.model.graph, std::span(ranked).first(std::min(share, ranked.size())))) return {};
+      ranked.resize(std::min(share, ranked.size()));
+      if (!raise_precision(candidate.model.graph, ranked, report_.not_quantized, report_.kept_precise)) return {};
       KPT_ASSIGN_OR_RETURN(candidate, build({}, nullptr, false));
     }
   }

@@ -55,7 +55,7 @@ struct OptimizeReport {
   std::vector<PassRecord> passes;
   std::vector<DroppedPass> dropped;
   std::vector<std::string> kept_precise;   // nodes that stay in the model's own precision for accuracy's sake
-  std::vector<std::string> not_quantized;  // nodes that stay above integers for accuracy's sake
+  std::vector<std::string> not_quantized;  // nodes that stay above 8 bits for accuracy's sake
   std::vector<KernelChoice> kernels;       // of nodes of ours, where they were measured
   std::optional<PairedTimes> speed;        // first: plain, second: optimized
   std::string measured_on;                 // origin of the draw that was timed

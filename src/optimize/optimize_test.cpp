@@ -83,19 +83,47 @@ TEST(OptimizeJson, OtherTextIsCorruptData) {
   EXPECT_EQ(find_optimize_report(R"({"compiled": {}})").value(), std::nullopt);
 }
 
+// Products in float32, int8, bfloat16 and FP8, one after the other.
+ir::Graph make_mixed_graph() {
+  return ir::read_graph(R"(kpt_graph 1
+input x: float32[2, 4]
+parameter w: float32[4, 4]
+constant q: int8[4, 4]
+constant s: float32[4]
+constant h: bfloat16[4, 4]
+constant f: float8_e4m3fn[4, 4]
+a: float32[2, 4] = aten.linear.default(input=%x, weight=%w)
+b: float32[2, 4] = kpt.linear_int8.default(input=%a, weight=%q, scale=%s, bias=none, residual=none, activation="none")
+c: float32[2, 4] = kpt.linear.default(input=%b, weight=%h, bias=none, residual=none, activation="none")
+d: float32[2, 4] = kpt.linear_fp8.default(input=%c, weight=%f, scale=%s, bias=none, residual=none, activation="none")
+output %d "d"
+)")
+      .value();
+}
+
+using Names = std::vector<std::string>;
+
 TEST(PrecisionSearch, FindsNodesInNarrowTypes) {
   ImportedModel model;
   model.weights.emplace("w", Tensor::empty(DType::kFloat32, Dims{4, 4}).value());
-  const auto graph = ir::read_graph(
-      "kpt_graph 1\ninput x: float32[2, 4]\nparameter w: float32[4, 4]\nconstant q: int8[4, 4]\n"
-      "constant s: float32[4]\nconstant h: bfloat16[4, 4]\n"
-      "a: float32[2, 4] = aten.linear.default(input=%x, weight=%w)\n"
-      "b: float32[2, 4] = kpt.linear_int8.default(input=%a, weight=%q, scale=%s, bias=none, residual=none, "
-      "activation=\"none\")\n"
-      "c: float32[2, 4] = kpt.linear.default(input=%b, weight=%h, bias=none, residual=none, activation=\"none\")\n"
-      "output %c \"c\"\n");
-  ASSERT_TRUE(graph.ok()) << graph.status().message();
-  EXPECT_EQ(list_low_precision(model, *graph), (std::vector<std::string>{"b", "c"}));
+  EXPECT_EQ(list_low_precision(model, make_mixed_graph()), (Names{"b", "c", "d"}));
+}
+
+TEST(PrecisionSearch, QuantizedNodesGoUpFirstAndToWhatTheLevelGivesTheRest) {
+  const ir::Graph graph = make_mixed_graph();
+  Names ranked = {"c", "d", "b"};
+  keep_quantized_only(graph, ranked);
+  EXPECT_EQ(ranked, (Names{"d", "b"}));
+  Names not_quantized;
+  Names kept_precise;
+  EXPECT_TRUE(raise_precision(graph, ranked, not_quantized, kept_precise));
+  EXPECT_EQ(not_quantized, (Names{"d", "b"}));
+  EXPECT_EQ(kept_precise, Names{});
+  EXPECT_FALSE(raise_precision(graph, ranked, not_quantized, kept_precise)) << "they stand there already";
+  Names rest = {"c"};
+  keep_quantized_only(graph, rest);
+  EXPECT_TRUE(raise_precision(graph, rest, not_quantized, kept_precise));
+  EXPECT_EQ(kept_precise, (Names{"c"}));
 }
 
 }  // namespace

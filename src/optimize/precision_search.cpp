@@ -2,15 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 
 #include "passes/narrow_results.h"
+#include "passes/own_calls.h"
 #include "validation/layers.h"
 
 namespace kpt {
 namespace {
-
-bool is_small_integer(DType dtype) { return dtype == DType::kInt8 || dtype == DType::kUInt8; }
 
 bool is_half(DType dtype) { return dtype == DType::kBFloat16 || dtype == DType::kFloat16; }
 
@@ -22,16 +22,21 @@ bool has_wide_weights(const ImportedModel& model) {
 
 bool is_low(const ir::Graph& graph, const ir::Node& node, bool wide_model) {
   if (!node.target.starts_with("kpt.") && !node.target.starts_with("aten.")) return false;
-  if (only_moves_elements(node.target)) return false;
+  if (is_quantized_linear(node.target)) return true;
+  if (!wide_model || only_moves_elements(node.target)) return false;
   bool low = false;
   const auto look = [&](ir::ValueId id) {
     if (id == ir::kNoValue || graph.at(id).kind != ir::ValueKind::kTensor) return;
-    const DType dtype = graph.at(id).tensor.dtype;
-    low = low || (node.target.starts_with("kpt.") && is_small_integer(dtype)) || (wide_model && is_half(dtype));
+    low = low || is_half(graph.at(id).tensor.dtype);
   };
   for (const ir::NamedArgument& argument : node.arguments) ir::for_each_value(argument.value, look);
   for (const ir::Output& output : node.outputs) std::ranges::for_each(output.values, look);
   return low;
+}
+
+bool is_quantized(const ir::Graph& graph, const std::string& name) {
+  const auto node = std::ranges::find(graph.nodes, name, &ir::Node::name);
+  return node != graph.nodes.end() && is_quantized_linear(node->target);
 }
 
 // Relative error as the cosine shows it.
@@ -81,6 +86,23 @@ Result<std::vector<std::string>> rank_by_added_error(const ImportedModel& model,
   std::vector<std::string> names;
   for (auto& [error, name] : added) names.push_back(std::move(name));
   return names;
+}
+
+void keep_quantized_only(const ir::Graph& candidate, std::vector<std::string>& names) {
+  const auto quantized = [&](const std::string& name) { return is_quantized(candidate, name); };
+  if (std::ranges::any_of(names, quantized)) std::erase_if(names, std::not_fn(quantized));
+}
+
+bool raise_precision(const ir::Graph& candidate, const std::vector<std::string>& names,
+                     std::vector<std::string>& not_quantized, std::vector<std::string>& kept_precise) {
+  bool any = false;
+  for (const std::string& name : names) {
+    std::vector<std::string>& list = is_quantized(candidate, name) ? not_quantized : kept_precise;
+    if (std::ranges::find(list, name) != list.end()) continue;
+    list.push_back(name);
+    any = true;
+  }
+  return any;
 }
 
 }  // namespace kpt

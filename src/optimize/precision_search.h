@@ -8,13 +8,21 @@
 
 namespace kpt {
 
-// Nodes of the candidate that compute in a narrower type than the model's own: 8-bit or 4-bit weights, 16-bit floats in
-// a model of 32 bits.
+// Nodes of the candidate that compute in a narrower type than the model's own: weights of 8 bits (integers or FP8) or
+// 4, 16-bit floats in a model of 32 bits.
 std::vector<std::string> list_low_precision(const ImportedModel& model, const ir::Graph& candidate);
 
 // Those nodes, the one that adds most to the relative error first: error of its result less that of what it takes, on
 // the draw that failed. Nodes whose values the model does not have come last.
 Result<std::vector<std::string>> rank_by_added_error(const ImportedModel& model, const ImportedModel& candidate,
                                                      const Gate& gate, std::size_t draw, const PlacedDevice& cpu);
+
+// Eight bits cost more than bfloat16: while quantized nodes are among these, only they stay in the list.
+void keep_quantized_only(const ir::Graph& candidate, std::vector<std::string>& names);
+
+// One step up for each node: quantized ones go to `not_quantized` and become what the level gives the rest, the others
+// to `kept_precise`, the model's own precision. False when nothing is left to raise.
+bool raise_precision(const ir::Graph& candidate, const std::vector<std::string>& names,
+                     std::vector<std::string>& not_quantized, std::vector<std::string>& kept_precise);
 
 }  // namespace kpt

@@ -9,7 +9,7 @@ namespace {
 // A projection whose only use is to be an output of the model.
 bool is_projection(const GraphEdit& edit, NodeIndex index) {
   const ir::Node& node = edit.node(index);
-  if (!is_any(node, {"aten.linear.default", kLinearTarget, kLinearInt8Target, kLinearInt4Target})) return false;
+  if (!is_any(node, {"aten.linear.default", kLinearTarget}) && !is_quantized_linear(node.target)) return false;
   const ir::ValueId result = only_result(node);
   const ir::ValueId input = value_argument(node, "input");
   if (!edit.is_tensor(result) || !edit.is_output(result) || !edit.users(result).empty()) return false;

@@ -23,6 +23,10 @@ bool has_matrix_dtype(const Capabilities& capabilities, DType dtype) {
   return std::find(dtypes.begin(), dtypes.end(), dtype) != dtypes.end();
 }
 
+bool is_quantized_linear(std::string_view target) {
+  return target == kLinearInt8Target || target == kLinearFp8Target || target == kLinearInt4Target;
+}
+
 LinearCall read_linear(const ir::Node& node) {
   return {value_argument(node, "input"), value_argument(node, "weight"), value_argument(node, "bias"),
           value_argument(node, "residual"),

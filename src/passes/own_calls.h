@@ -25,6 +25,9 @@ inline constexpr std::string_view kConv2dTarget = "kpt.conv2d.default";
 Support needs_own_operators(const Capabilities& capabilities, std::initializer_list<std::string_view> targets);
 bool has_matrix_dtype(const Capabilities& capabilities, DType dtype);
 
+// Whether it is a form of kpt.linear whose weights are stored in eight bits or fewer.
+bool is_quantized_linear(std::string_view target);
+
 // kpt.linear in pieces; kNoValue is None.
 struct LinearCall {
   ir::ValueId input = ir::kNoValue;

@@ -8,6 +8,7 @@
 #include "ir/text.h"
 #include "passes/attention_match.h"
 #include "passes/graph_edit.h"
+#include "passes/own_calls.h"
 #include "passes/pass_testing.h"
 #include "passes/pipeline.h"
 #include "passes/runner.h"
@@ -110,6 +111,12 @@ TEST(QuantizeFp8, EveryCodeIsTheNearestNumber) {
   EXPECT_EQ(to_float8_e4m3fn(1e9), 0x7e);
   EXPECT_EQ(to_float8_e4m3fn(8.5), 0x50) << "ties go to the even one of 8 and 9";
   EXPECT_EQ(to_float8_e4m3fn(9.5), 0x52) << "ties go to the even one of 9 and 10";
+}
+
+TEST(Precision, EveryFormOfLinearBesideThePlainOneIsQuantized) {
+  for (const ir::OwnOperator& own : ir::own_operators()) {
+    EXPECT_EQ(is_quantized_linear(own.target), own.target.starts_with("kpt.linear_")) << own.target;
+  }
 }
 
 TEST(Precision, KeptNodesAndStrangeWeightsStay) {
