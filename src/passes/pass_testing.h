@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <string_view>
 
 #include "device/execution.h"
 #include "ir/own_operators.h"
@@ -19,6 +20,13 @@ inline Capabilities full_capabilities() {
   capabilities.dtypes = {DType::kFloat32, DType::kBFloat16};
   capabilities.matrix_dtypes = {DType::kBFloat16, DType::kInt8};
   for (const ir::OwnOperator& own : ir::own_operators()) capabilities.own_operators.emplace_back(own.target);
+  return capabilities;
+}
+
+// What one pass alone is tested with. In the others FP8 is left out: it would take all that int8 is tested on.
+inline Capabilities capabilities_for(std::string_view pass) {
+  Capabilities capabilities = full_capabilities();
+  if (pass == "quantize_fp8") capabilities.matrix_dtypes.push_back(DType::kFloat8E4M3FN);
   return capabilities;
 }
 
