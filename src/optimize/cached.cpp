@@ -73,6 +73,19 @@ Result<CacheKey> make_result_key(const ImportedModel& model, const std::string& 
   return key;
 }
 
+// Which passes lose depends on the sizes that they were timed at: those of the first draw, whatever its numbers.
+Result<CacheKey> make_tuning_key(const ImportedModel& model, const std::string& model_hash,
+                                 const OptimizeOptions& options, const PlacedDevice& device, int threads) {
+  CacheKey key("tuning");
+  add_surroundings(key, model_hash, options, device, threads);
+  DrawOptions first = options.draws;
+  first.count = std::min<std::size_t>(first.count, 1);
+  KPT_ASSIGN_OR_RETURN(const std::vector<Draw> draws, make_draws(model, first));
+  if (draws.empty()) return key;
+  for (const NamedTensor& input : draws.front().inputs) key.add("timed " + input.name, input.tensor.to_string());
+  return key;
+}
+
 // The losers of earlier measurements, if somebody measured.
 std::optional<std::vector<DroppedPass>> read_losers(CompileCache& cache, const CacheKey& key) {
   const auto bytes = cache.get(key);
@@ -124,8 +137,8 @@ Result<WrittenOptimization> optimize_to_file(const ImportedModel& model, Optimiz
   KPT_ASSIGN_OR_RETURN(options.source_sha256, hash_model(model.graph, model.weights));
   KPT_ASSIGN_OR_RETURN(const CacheKey result_key,
                        make_result_key(model, options.source_sha256, options, device, threads));
-  CacheKey tuning_key("tuning");
-  add_surroundings(tuning_key, options.source_sha256, options, device, threads);
+  KPT_ASSIGN_OR_RETURN(const CacheKey tuning_key,
+                       make_tuning_key(model, options.source_sha256, options, device, threads));
   const bool shows = options.check_each || options.dump_after;
   WrittenOptimization written;
   if (cache != nullptr && !shows) {

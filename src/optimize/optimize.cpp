@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <functional>
+#include <iterator>
 #include <set>
 
 #include <fmt/format.h>
@@ -65,6 +66,7 @@ class Optimizer {
     if (options_.measure) KPT_RETURN_IF_ERROR(choose_kernels(candidate));
     tell("checking the answers", 0.75);
     KPT_RETURN_IF_ERROR(judge(candidate));
+    note_idle_passes(candidate.records);
     if (!report_.gate.passed()) {
       KPT_RETURN_IF_ERROR(find_culprit());
       report_.passes = std::move(candidate.records);
@@ -85,6 +87,27 @@ class Optimizer {
   // Whether the user asked for the pass by name.
   bool is_named(std::string_view pass) const {
     return std::ranges::find(options_.enabled, pass) != options_.enabled.end();
+  }
+
+  // That a pass which the user asked for changed nothing, with what it said itself. Why one was skipped is told anyway.
+  void note_idle_passes(const std::vector<PassRecord>& records) {
+    constexpr std::size_t kMostReasons = 3;
+    for (const std::string& name : options_.enabled) {
+      std::vector<std::string> reasons;
+      bool idle = true;
+      for (const PassRecord& record : records) {
+        if (record.pass != name) continue;
+        idle = idle && record.changes == 0 && record.skipped.empty();
+        reasons.insert(reasons.end(), record.details.begin(), record.details.end());
+      }
+      if (!idle) continue;
+      const std::size_t more = reasons.size() - std::min(reasons.size(), kMostReasons);
+      reasons.resize(reasons.size() - more);
+      if (more > 0) reasons.push_back(fmt::format("and {} more", more));
+      report_.notes.push_back(
+          fmt::format("{} was asked for by name and changed nothing: {}", name,
+                      reasons.empty() ? "the graph has nothing for it at its place" : join(reasons, "; ")));
+    }
   }
 
   Evaluator make_evaluator() const {
@@ -319,6 +342,21 @@ class Optimizer {
   OptimizeReport report_;
 };
 
+bool quantizes(const Pass* pass) {
+  return std::ranges::any_of(
+      pipeline(), [&](const PipelineRow& row) { return row.pass == pass && row.accuracy >= Accuracy::kInt8; });
+}
+
+void put_named_first(std::vector<const Pass*>& chosen, const std::set<const Pass*>& named) {
+  std::vector<const Pass*> order;
+  std::ranges::copy_if(chosen, std::back_inserter(order), quantizes);
+  std::stable_partition(order.begin(), order.end(), [&](const Pass* pass) { return named.contains(pass); });
+  auto next = order.begin();
+  for (const Pass*& pass : chosen) {
+    if (quantizes(pass)) pass = *next++;
+  }
+}
+
 Result<const Pass*> pass_named(const std::string& name) {
   if (const Pass* pass = find_pass(name)) return pass;
   std::vector<std::string> names;
@@ -353,6 +391,7 @@ Result<std::vector<const Pass*>> choose_passes(const OptimizeOptions& options) {
     chosen.insert(place, pass);
   }
   std::erase_if(chosen, [&](const Pass* pass) { return left_out.contains(pass); });
+  put_named_first(chosen, added);
   return chosen;
 }
 

@@ -37,8 +37,8 @@ struct OptimizeOptions {
   bool check_each = false;  // the gate after every pass; one that fails it is taken back and named
   bool measure = true;      // false: nothing is timed and nothing is taken out for being slow
   double seconds_per_pair = 0.5;
-  // Passes that lost in an earlier measurement of the same model here: they are left out and no pass is measured
-  // singly.
+  // Passes that lost in an earlier measurement of the same model here, on inputs of the same sizes: they are left out
+  // and no pass is measured singly.
   std::optional<std::vector<DroppedPass>> known_losers;
   CompileCache* cache = nullptr;                                  // for kernels that were measured before; null: none
   std::string surroundings;                                       // TuneOptions::surroundings
@@ -71,7 +71,9 @@ struct OptimizeOutcome {
   std::optional<Artifact> artifact;  // only when the gate passed
 };
 
-// The passes that an optimize with these options would run, in order. Fails with kInvalidArgument for unknown names.
+// The passes that an optimize with these options would run, in order: that of the pipeline, but of the passes that
+// quantize weights, and so take nodes from each other, those that were asked for by name come first. Fails with
+// kInvalidArgument for unknown names.
 Result<std::vector<const Pass*>> choose_passes(const OptimizeOptions& options);
 
 // `model` needs its sample inputs if they are to be used. `cpu` runs fp64 and folds constants. Fails with

@@ -38,6 +38,24 @@ TEST(ChoosePasses, EnabledOnesStandWhereThePipelinePutsThem) {
   EXPECT_EQ(next, level.size()) << "the order of the level is kept";
 }
 
+TEST(ChoosePasses, AQuantizationThatIsAskedForComesBeforeThoseOfTheLevel) {
+  const auto place = [](const std::vector<const Pass*>& passes, std::string_view name) {
+    return std::ranges::find(passes, name, &Pass::name) - passes.begin();
+  };
+  OptimizeOptions options;
+  options.level = Level::kAggressive;
+  const auto plain = choose_passes(options).value();
+  EXPECT_LT(place(plain, "quantize_fp8"), place(plain, "quantize_int8"));
+  for (const char* named : {"quantize_int4", "quantize_int8"}) {
+    options.enabled = {named};
+    const auto chosen = choose_passes(options).value();
+    for (const char* other : {"quantize_int4", "quantize_fp8", "quantize_int8", "assign_bf16"}) {
+      if (std::string_view(other) != named) EXPECT_LT(place(chosen, named), place(chosen, other)) << other;
+    }
+    EXPECT_GT(place(chosen, named), place(chosen, "merge_linear"));
+  }
+}
+
 TEST(ChoosePasses, UnknownNamesAreSentences) {
   OptimizeOptions options;
   options.enabled = {"fold_constantz"};

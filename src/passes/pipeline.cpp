@@ -50,6 +50,8 @@ constexpr PipelineRow kRows[] = {
     {&kFuseNorm, kEvery, "takes the additions that no product took", Accuracy::kReassociated},
     {&kFuseConv, kEvery, "after batch norms are gone", Accuracy::kReassociated},
     {&kChannelsLast, kEvery, "after convolutions are nodes of ours, which decide their layout", Accuracy::kExact},
+    {&kQuantizeInt4, 0,
+     "only by name, it loses more accuracy than a level may; before the others, which would take all", Accuracy::kInt4},
     {&kQuantizeFp8, at(Level::kAggressive), "before int8: where both are fast, FP8 keeps small numbers better",
      Accuracy::kInt8},
     {&kQuantizeInt8, at(Level::kAggressive), "before bfloat16, which takes what is left", Accuracy::kInt8},
@@ -60,7 +62,6 @@ constexpr PipelineRow kRows[] = {
     {&kCommonSubexpressions, kEvery, "again: fused nodes share masks and views", Accuracy::kExact},
     {&kRemoveDeadCode, kEvery, "last: fusion leaves views and copies behind that do nothing any more",
      Accuracy::kExact},
-    {&kQuantizeInt4, 0, "only by name: it loses more accuracy than a level may", Accuracy::kInt4},
     {&kLastTokenLogits, 0, "only by name: it changes the shape of an output", Accuracy::kExact},
 };
 

@@ -1,0 +1,141 @@
+// What options of an optimization do to a whole model.
+#include <algorithm>
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "api/backend_list.h"
+#include "api/model_loading.h"
+#include "hardware_fixture.h"
+#include "ir/text.h"
+#include "optimize/cached.h"
+#include "passes/pass_testing.h"
+
+namespace kpt::testing {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+// One product beside its input, so that coarse weights leave the cosine that `aggressive` asks for.
+constexpr const char* kProduct = R"(kpt_graph 1
+symbol s0 in 1..64
+parameter w: float32[64, 64]
+input x: float32[s0, 64]
+linear: float32[s0, 64] = aten.linear.default(input=%x, weight=%w)
+add: float32[s0, 64] = aten.add.Tensor(self=%linear, other=%x)
+output %add "y"
+)";
+
+class OptimizeRuns : public ::testing::Test {
+ protected:
+  static PlacedDevice find_cpu() {
+    const Environment environment = Environment::from_process();
+    const auto context = make_backend_context(load_config({}, environment).value(), environment).value();
+    return find_runnable_device("cpu", context).value();
+  }
+
+  ImportedModel make_model(const char* text) const {
+    ImportedModel model;
+    model.graph = ir::read_graph(text).value();
+    model.weights = pass_testing::draw_weights(model.graph, seed_);
+    return model;
+  }
+
+  OptimizeOptions make_options(Level level, std::vector<std::string> enabled) const {
+    OptimizeOptions options;
+    options.level = level;
+    options.enabled = std::move(enabled);
+    options.measure = false;
+    options.draws.seed = seed_;
+    options.draws.sizes = {{"s0", 16}};
+    return options;
+  }
+
+  OptimizeOutcome optimize(const char* text, const OptimizeOptions& options) const {
+    auto outcome = optimize_model(make_model(text), options, cpu_, cpu_);
+    EXPECT_TRUE(outcome.ok()) << outcome.status().message();
+    if (!outcome.ok()) return {};
+    for (const OutputVerdict& verdict : outcome->report.gate.worst()) EXPECT_TRUE(verdict.passed) << verdict.reason;
+    return std::move(*outcome);
+  }
+
+  static std::vector<std::string> targets(const OptimizeOutcome& outcome) {
+    std::vector<std::string> names;
+    if (!outcome.artifact) return names;
+    for (const ir::Node& node : outcome.artifact->targets[0].graph.nodes) names.push_back(node.target);
+    return names;
+  }
+
+  unsigned seed_ = std::random_device()();
+  ::testing::ScopedTrace trace_{__FILE__, __LINE__, ::testing::Message() << "seed " << seed_};
+  PlacedDevice cpu_ = find_cpu();
+};
+
+TEST_F(OptimizeRuns, AQuantizationThatIsAskedForWinsOverTheLevels) {
+  const OptimizeOutcome outcome = optimize(kProduct, make_options(Level::kAggressive, {"quantize_int4"}));
+  EXPECT_THAT(targets(outcome), Contains("kpt.linear_int4.default"));
+  EXPECT_EQ(outcome.report.notes, std::vector<std::string>{});
+}
+
+TEST_F(OptimizeRuns, APassThatIsAskedForAndChangesNothingIsTold) {
+  constexpr const char* kOddWidth = R"(kpt_graph 1
+parameter w: float32[33, 33]
+input x: float32[16, 33]
+linear: float32[16, 33] = aten.linear.default(input=%x, weight=%w)
+add: float32[16, 33] = aten.add.Tensor(self=%linear, other=%x)
+output %add "y"
+)";
+  OptimizeOptions options = make_options(Level::kConservative, {"quantize_int4", "last_token_logits"});
+  options.draws.sizes.clear();
+  const OptimizeOutcome outcome = optimize(kOddWidth, options);
+  EXPECT_THAT(outcome.report.notes, Contains(HasSubstr("quantize_int4 was asked for by name and changed nothing: ")));
+  EXPECT_THAT(outcome.report.notes, Contains(HasSubstr("its width is no multiple of 32")));
+  EXPECT_THAT(outcome.report.notes, Contains(HasSubstr("last_token_logits was asked for by name and changed nothing: "
+                                                       "the graph has nothing for it")));
+}
+
+TEST_F(OptimizeRuns, SamplesOfTheLastTokenHoldItsReference) {
+  constexpr const char* kLogits = R"(kpt_graph 1
+symbol s0 in 2..64
+parameter w: float32[40, 8]
+input x: float32[2, s0, 8]
+linear: float32[2, s0, 40] = aten.linear.default(input=%x, weight=%w)
+output %linear "logits"
+)";
+  for (const Level level : {Level::kConservative, Level::kBalanced, Level::kAggressive}) {
+    const OptimizeOutcome outcome = optimize(kLogits, make_options(level, {"last_token_logits"}));
+    ASSERT_TRUE(outcome.artifact.has_value());
+    EXPECT_TRUE(outcome.report.gate.last_position);
+    ASSERT_FALSE(outcome.artifact->samples.empty());
+    for (const ArtifactSample& sample : outcome.artifact->samples) {
+      ASSERT_EQ(sample.reference.size(), 1U);
+      EXPECT_EQ(sample.outputs[0].tensor.dims(), (Dims{2, 1, 40}));
+      EXPECT_EQ(sample.reference[0].tensor.dims(), (Dims{2, 1, 40}));
+    }
+  }
+}
+
+TEST_F(OptimizeRuns, LosersAreKeptBySizesNotBySeeds) {
+  const TemporaryFolder folder;
+  CompileCache cache = CompileCache::open(folder.path() / "cache", 1 << 30).value();
+  const ImportedModel model = make_model(kProduct);
+  const auto tunings_after = [&](std::int64_t size, std::uint64_t seed) {
+    OptimizeOptions options = make_options(Level::kConservative, {});
+    options.measure = true;
+    options.seconds_per_pair = 0.01;
+    options.draws.sizes = {{"s0", size}};
+    options.draws.seed = seed;
+    const auto written = optimize_to_file(model, options, cpu_, cpu_, 1, folder.path() / "model.kpt", &cache);
+    EXPECT_TRUE(written.ok()) << written.status().message();
+    const std::vector<CacheEntry> entries = cache.list().value();
+    return std::ranges::count(entries, "tuning", &CacheEntry::kind);
+  };
+  EXPECT_EQ(tunings_after(1, seed_), 1);
+  EXPECT_EQ(tunings_after(1, seed_ + 1), 1) << "another seed takes what was measured";
+  EXPECT_EQ(tunings_after(32, seed_), 2) << "other sizes are measured anew";
+}
+
+}  // namespace
+}  // namespace kpt::testing
