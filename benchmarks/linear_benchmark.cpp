@@ -151,7 +151,8 @@ void add_product(const Product& of) {
 }
 
 void add_products() {
-  for (const LinearForm form : {LinearForm::kFloat32, LinearForm::kBfloat16, LinearForm::kInt8, LinearForm::kInt4}) {
+  for (const LinearForm form :
+       {LinearForm::kFloat32, LinearForm::kBfloat16, LinearForm::kInt8, LinearForm::kWeightInt8, LinearForm::kInt4}) {
     for (const KernelCandidate& candidate : list_kernels(form, cpu_features())) {
       if (!candidate.why_not.empty() || candidate.kernel.name.find("portable") != std::string_view::npos) continue;
       const std::string kernel(candidate.kernel.name);

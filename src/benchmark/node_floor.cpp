@@ -88,13 +88,13 @@ const ir::TensorType* find_tensor(const ir::Graph& graph, const ir::Node& node, 
   return nullptr;
 }
 
-// The type in which a node's products are made. Our own int4 computes in float32 and so does our attention on the CPU,
-// our linear and convolution in the weight's type (ir/own_operators.h); libtorch's operators in that of their first
-// tensor.
+// The type in which a node's products are made. Weights alone in int8 or int4 are multiplied in float32, and so does
+// our attention on the CPU, our linear and convolution in the weight's type (ir/own_operators.h); libtorch's operators
+// in that of their first tensor.
 std::string product_type(const ir::Graph& graph, const ir::Node& node, const MachineFloor& machine) {
   if (node.target == "kpt.linear_int8.default") return "int8";
   if (node.target == "kpt.linear_fp8.default") return std::string(to_string(DType::kFloat8E4M3FN));
-  if (node.target == "kpt.linear_int4.default") return "float32";
+  if (node.target == "kpt.linear_int4.default" || node.target == "kpt.linear_weight_int8.default") return "float32";
   if (node.target == "kpt.attention.default" && machine.own_attention_is_float32) return "float32";
   const bool ours = node.target == "kpt.linear.default" || node.target == "kpt.conv2d.default";
   const ir::TensorType* type = find_tensor(graph, node, ours ? "weight" : "");

@@ -10,6 +10,7 @@ using Name = std::string_view;
 
 constexpr Name kLinear[] = {"input", "weight", "bias", "residual", "activation"};
 constexpr Name kLinearInt8[] = {"input", "weight", "scale", "bias", "residual", "activation"};
+constexpr Name kLinearWeightInt8[] = {"input", "weight", "scale", "bias", "residual", "activation"};
 constexpr Name kLinearFp8[] = {"input", "weight", "scale", "bias", "residual", "activation"};
 constexpr Name kLinearInt4[] = {"input", "weight", "scale", "bias", "residual", "activation", "group"};
 constexpr Name kAttention[] = {"query", "key", "value", "mask", "scale", "causal"};
@@ -22,6 +23,7 @@ constexpr Name kConv2d[] = {"input",   "weight",   "bias",   "residual",  "strid
 constexpr OwnOperator kOperators[] = {
     {"kpt.linear.default", kLinear, 1},
     {"kpt.linear_int8.default", kLinearInt8, 1},
+    {"kpt.linear_weight_int8.default", kLinearWeightInt8, 1},
     {"kpt.linear_int4.default", kLinearInt4, 1},
     {"kpt.linear_fp8.default", kLinearFp8, 1},
     {"kpt.attention.default", kAttention, 1},

@@ -8,6 +8,8 @@
 //   kpt.linear_int8.default(input, weight, scale, bias, residual, activation) -> result
 //     weight int8 [N, K], scale float32 [N] (per row of the weight, symmetric); every row of the input is quantized
 //     when it comes, symmetric, to its own greatest magnitude. Sums in int32.
+//   kpt.linear_weight_int8.default(input, weight, scale, bias, residual, activation) -> result
+//     weight and scale as those of kpt.linear_int8; the input stays as it comes. Products in float32.
 //   kpt.linear_fp8.default(input, weight, scale, bias, residual, activation) -> result
 //     weight float8_e4m3fn [N, K], N and K multiples of 16, scale float32 [N]: real value = stored number · scale.
 //     Every row of the input is rounded to float8_e4m3fn when it comes, with a scale of its own that maps its greatest

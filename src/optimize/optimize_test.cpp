@@ -46,7 +46,7 @@ TEST(ChoosePasses, AQuantizationThatIsAskedForComesBeforeThoseOfTheLevel) {
   options.level = Level::kAggressive;
   const auto plain = choose_passes(options).value();
   EXPECT_LT(place(plain, "quantize_fp8"), place(plain, "quantize_int8"));
-  for (const char* named : {"quantize_int4", "quantize_int8"}) {
+  for (const char* named : {"quantize_int4", "quantize_weights_int8", "quantize_int8"}) {
     options.enabled = {named};
     const auto chosen = choose_passes(options).value();
     for (const char* other : {"quantize_int4", "quantize_fp8", "quantize_int8", "assign_bf16"}) {

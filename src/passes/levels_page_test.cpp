@@ -30,7 +30,7 @@ TEST(Pipeline, EachLevelAddsToTheOneBelowIt) {
   EXPECT_TRUE(std::includes(high.begin(), high.end(), middle.begin(), middle.end()));
   EXPECT_FALSE(low.contains("assign_bf16"));
   EXPECT_FALSE(middle.contains("quantize_int8"));
-  for (const char* opt_in : {"quantize_int4", "last_token_logits"}) {
+  for (const char* opt_in : {"quantize_int4", "quantize_weights_int8", "last_token_logits"}) {
     EXPECT_FALSE(high.contains(opt_in));
     EXPECT_NE(find_pass(opt_in), nullptr);
   }

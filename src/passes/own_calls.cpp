@@ -24,7 +24,8 @@ bool has_matrix_dtype(const Capabilities& capabilities, DType dtype) {
 }
 
 bool is_quantized_linear(std::string_view target) {
-  return target == kLinearInt8Target || target == kLinearFp8Target || target == kLinearInt4Target;
+  return target == kLinearInt8Target || target == kLinearWeightInt8Target || target == kLinearFp8Target ||
+         target == kLinearInt4Target;
 }
 
 LinearCall read_linear(const ir::Node& node) {

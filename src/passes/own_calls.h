@@ -13,6 +13,7 @@ namespace kpt {
 
 inline constexpr std::string_view kLinearTarget = "kpt.linear.default";
 inline constexpr std::string_view kLinearInt8Target = "kpt.linear_int8.default";
+inline constexpr std::string_view kLinearWeightInt8Target = "kpt.linear_weight_int8.default";
 inline constexpr std::string_view kLinearFp8Target = "kpt.linear_fp8.default";
 inline constexpr std::string_view kLinearInt4Target = "kpt.linear_int4.default";
 inline constexpr std::string_view kAttentionTarget = "kpt.attention.default";

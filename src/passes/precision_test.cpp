@@ -72,6 +72,22 @@ TEST(QuantizeInt8, EveryElementIsWithinHalfAStepAndRowsOfZerosAreFine) {
   EXPECT_EQ(greatest, 127);
 }
 
+TEST(QuantizeWeightsInt8, StoresTheSameWeightsAsQuantizeInt8AndNeedsNoFastProducts) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  const auto draw = [&](Weights& weights) {
+    std::mt19937_64 random(seed);
+    for (float& value : weights.at("w").elements<float>()) value = std::normal_distribution<float>()(random);
+  };
+  const Outcome alone = run_pass(kTwoProducts, "quantize_weights_int8", {}, draw);
+  const Outcome both = run_pass(kTwoProducts, "quantize_int8", {}, draw);
+  EXPECT_EQ(alone.record.changes, 2U);
+  EXPECT_EQ(read_as_double(alone.weights.at("w_int8")).value(), read_as_double(both.weights.at("w_int8")).value());
+  EXPECT_EQ(read_as_double(alone.weights.at("w_int8_scale")).value(),
+            read_as_double(both.weights.at("w_int8_scale")).value());
+  for (const ir::Node& node : alone.graph.nodes) EXPECT_EQ(node.target, "kpt.linear_weight_int8.default");
+}
+
 TEST(QuantizeInt4, GroupsOfARow) {
   const Outcome run = run_pass(kTwoProducts, "quantize_int4");
   const std::vector<double> exact = read_as_double(run.before.at("w")).value();
@@ -120,7 +136,7 @@ TEST(Precision, EveryFormOfLinearBesideThePlainOneIsQuantized) {
 }
 
 TEST(Precision, KeptNodesAndStrangeWeightsStay) {
-  for (const char* pass : {"quantize_int8", "quantize_int4", "assign_bf16"}) {
+  for (const char* pass : {"quantize_int8", "quantize_weights_int8", "quantize_int4", "assign_bf16"}) {
     const Outcome run = run_pass(kTwoProducts, pass, {"first", "second"});
     EXPECT_EQ(run.record.changes, 0U) << pass;
     EXPECT_THAT(run.record.details, Contains(HasSubstr("first stays"))) << pass;
@@ -137,6 +153,7 @@ TEST(Precision, NeedsTheTargetsTypes) {
   EXPECT_FALSE(find_pass("assign_bf16")->applies(capabilities).supported);
   EXPECT_FALSE(find_pass("quantize_int8")->applies(capabilities).supported);
   EXPECT_FALSE(find_pass("quantize_fp8")->applies(capabilities).supported);
+  EXPECT_TRUE(find_pass("quantize_weights_int8")->applies(capabilities).supported);
   EXPECT_TRUE(find_pass("quantize_int4")->applies(capabilities).supported);
 }
 

@@ -83,13 +83,19 @@ Result<Quantized> quantize_fp8(const std::vector<double>& values, std::int64_t r
   return Quantized{std::move(weight), std::move(scale)};
 }
 
-enum class Form : std::uint8_t { kInt8, kInt4, kFp8 };
+enum class Form : std::uint8_t { kInt8, kWeightInt8, kInt4, kFp8 };
 
-// "int8": the end of the weight's name and of the pass's.
-const char* name_of(Form form) { return form == Form::kInt8 ? "int8" : (form == Form::kInt4 ? "int4" : "fp8"); }
+// The end of the stored weight's name.
+const char* name_of(Form form) { return form == Form::kInt4 ? "int4" : (form == Form::kFp8 ? "fp8" : "int8"); }
 
 std::string_view target_of(Form form) {
-  return form == Form::kInt8 ? kLinearInt8Target : (form == Form::kInt4 ? kLinearInt4Target : kLinearFp8Target);
+  switch (form) {
+    case Form::kInt8: return kLinearInt8Target;
+    case Form::kWeightInt8: return kLinearWeightInt8Target;
+    case Form::kInt4: return kLinearInt4Target;
+    case Form::kFp8: break;
+  }
+  return kLinearFp8Target;
 }
 
 // Goes over all kpt.linear.
@@ -119,7 +125,7 @@ class Quantization {
     const std::int64_t rows = weight.dims()[0];
     const std::int64_t columns = weight.dims()[1];
     if (form_ == Form::kInt4) return quantize_int4(values, rows, columns, group);
-    return form_ == Form::kInt8 ? quantize_int8(values, rows, columns) : quantize_fp8(values, rows, columns);
+    return form_ == Form::kFp8 ? quantize_fp8(values, rows, columns) : quantize_int8(values, rows, columns);
   }
 
   Status try_node(NodeIndex index) {
@@ -188,6 +194,10 @@ Support applies_fp8(const Capabilities& capabilities) {
   return needs_own_operators(capabilities, {kLinearTarget, kLinearFp8Target});
 }
 
+Support applies_weights_int8(const Capabilities& capabilities) {
+  return needs_own_operators(capabilities, {kLinearTarget, kLinearWeightInt8Target});
+}
+
 Support applies_int4(const Capabilities& capabilities) {
   return needs_own_operators(capabilities, {kLinearTarget, kLinearInt4Target});
 }
@@ -196,6 +206,9 @@ Support applies_int4(const Capabilities& capabilities) {
 
 const Pass kQuantizeInt8 = {"quantize_int8", "products in int8: a scale per row of the weight and of the input", false,
                             applies_int8, run<Form::kInt8>};
+const Pass kQuantizeWeightsInt8 = {"quantize_weights_int8",
+                                   "weights of products in int8, a scale per row; inputs stay as they are", false,
+                                   applies_weights_int8, run<Form::kWeightInt8>};
 const Pass kQuantizeFp8 = {"quantize_fp8", "products in FP8 (E4M3): a scale per row of the weight and of the input",
                            false, applies_fp8, run<Form::kFp8>};
 const Pass kQuantizeInt4 = {"quantize_int4", "weights of products in 4 bits, a scale per group of a row", false,

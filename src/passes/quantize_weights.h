@@ -1,7 +1,8 @@
 // Weights of kpt.linear in fewer bits, symmetric, scales computed in double. quantize_int8 gives kpt.linear_int8 and
-// quantize_fp8 kpt.linear_fp8, one scale per row; quantize_int4 gives kpt.linear_int4, one scale per group of 64 (or
-// 32) elements of a row, and is in no level. Nodes that stay precise are left alone, and so are weights with an element
-// that is no finite number.
+// quantize_fp8 kpt.linear_fp8, one scale per row; the inputs of these are quantized when they come. With inputs as they
+// are and in no level: quantize_weights_int8 gives kpt.linear_weight_int8, one scale per row, and quantize_int4
+// kpt.linear_int4, one scale per group of 64 (or 32) elements of a row. Nodes that stay precise are left alone, and so
+// are weights with an element that is no finite number.
 #pragma once
 
 #include "passes/pass.h"
@@ -9,6 +10,7 @@
 namespace kpt {
 
 extern const Pass kQuantizeInt8;
+extern const Pass kQuantizeWeightsInt8;
 extern const Pass kQuantizeFp8;
 extern const Pass kQuantizeInt4;
 

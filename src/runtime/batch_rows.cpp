@@ -152,6 +152,7 @@ constexpr RuleRow kRules[] = {
     {"kpt.linear_fp8", Rule::kProduct},
     {"kpt.linear_int4", Rule::kProduct},
     {"kpt.linear_int8", Rule::kProduct},
+    {"kpt.linear_weight_int8", Rule::kProduct},
     {"bmm", Rule::kBatched},
     {"matmul", Rule::kBatched},
     {"scaled_dot_product_attention", Rule::kBatched},

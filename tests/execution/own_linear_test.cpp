@@ -17,7 +17,7 @@ using execution_test::load_here;
 using testing::HasSubstr;
 
 struct LinearCase {
-  std::string form;  // "float32", "bfloat16", "int8", "int4"
+  std::string form;  // "float32", "bfloat16", "int8", "weight_int8", "int4"
   std::vector<std::int64_t> leading;
   std::int64_t n = 0;
   std::int64_t k = 0;
@@ -53,6 +53,7 @@ struct LinearGraph {
     arguments.push_back({"activation", {of.activation}});
     std::string target = "kpt.linear.default";
     if (of.form == "int8") target = "kpt.linear_int8.default";
+    if (of.form == "weight_int8") target = "kpt.linear_weight_int8.default";
     if (of.form == "int4") {
       target = "kpt.linear_int4.default";
       arguments.push_back({"group", {kGroup}});
@@ -66,7 +67,7 @@ struct LinearGraph {
     if (shape.form == "float32") return static_cast<double>(weight.elements<float>()[index]);
     if (shape.form == "bfloat16") return static_cast<double>(from_half(weight.elements<std::uint16_t>()[index]));
     const auto scales = weights.at("scale").elements<float>();
-    if (shape.form == "int8") {
+    if (shape.form != "int4") {
       return static_cast<double>(weight.elements<std::int8_t>()[index]) *
              static_cast<double>(scales[static_cast<std::size_t>(n)]);
     }
@@ -101,7 +102,7 @@ struct LinearGraph {
                                                     : builder.input("weight", dtype, {shape.n, shape.k})});
       return;
     }
-    const bool int8 = shape.form == "int8";
+    const bool int8 = shape.form != "int4";
     arguments.push_back({"weight", builder.weight("weight", int8 ? DType::kInt8 : DType::kUInt8,
                                                   {shape.n, int8 ? shape.k : shape.k / 2})});
     for (std::uint8_t& byte : builder.model.weights.at("weight").elements<std::uint8_t>()) {
@@ -172,6 +173,10 @@ INSTANTIATE_TEST_SUITE_P(OwnNodes, OwnLinear,
                                          LinearCase{"bfloat16", {2, 5}, 16, 31, false, false, false, false, "none"},
                                          LinearCase{"int8", {2, 33}, 61, 96, true, true, true, false, "relu"},
                                          LinearCase{"int8", {2, 3}, 5, 17, false, false, true, true, "none"},
+                                         LinearCase{"weight_int8", {2, 33}, 61, 97, true, true, true, false, "gelu"},
+                                         LinearCase{"weight_int8", {1}, 40, 31, false, false, true, false, "none"},
+                                         LinearCase{"weight_int8", {2, 3}, 5, 17, false, false, true, true, "none"},
+                                         LinearCase{"weight_int8", {3}, 7, 0, true, true, true, false, "none"},
                                          LinearCase{"int4", {2, 33}, 61, 96, true, true, true, false, "gelu"},
                                          LinearCase{"int4", {1}, 40, 32, false, false, true, false, "none"}));
 

@@ -74,9 +74,11 @@ class OptimizeRuns : public ::testing::Test {
 };
 
 TEST_F(OptimizeRuns, AQuantizationThatIsAskedForWinsOverTheLevels) {
-  const OptimizeOutcome outcome = optimize(kProduct, make_options(Level::kAggressive, {"quantize_int4"}));
-  EXPECT_THAT(targets(outcome), Contains("kpt.linear_int4.default"));
-  EXPECT_EQ(outcome.report.notes, std::vector<std::string>{});
+  const OptimizeOutcome four = optimize(kProduct, make_options(Level::kAggressive, {"quantize_int4"}));
+  EXPECT_THAT(targets(four), Contains("kpt.linear_int4.default"));
+  EXPECT_EQ(four.report.notes, std::vector<std::string>{});
+  const OptimizeOutcome eight = optimize(kProduct, make_options(Level::kAggressive, {"quantize_weights_int8"}));
+  EXPECT_THAT(targets(eight), Contains("kpt.linear_weight_int8.default"));
 }
 
 TEST_F(OptimizeRuns, APassThatIsAskedForAndChangesNothingIsTold) {

@@ -9,7 +9,8 @@ namespace kpt::aten {
 
 inline constexpr std::string_view kOwnTargets[] = {
     "kpt.add_norm.default", "kpt.attention.default",   "kpt.conv2d.default",      "kpt.glu.default",
-    "kpt.linear.default",   "kpt.linear_int4.default", "kpt.linear_int8.default", "kpt.rotary.default",
+    "kpt.linear.default",   "kpt.linear_int4.default", "kpt.linear_int8.default", "kpt.linear_weight_int8.default",
+    "kpt.rotary.default",
 };
 
 // On NVIDIA GPUs, in builds that have our CUDA kernels.

@@ -38,6 +38,7 @@ TEST(ArithmeticPeak, OneLoopPerFormAndFloat32Always) {
     EXPECT_EQ(count[LinearForm::kFloat32], 1);
     EXPECT_LE(count[LinearForm::kBfloat16], 1);
     EXPECT_LE(count[LinearForm::kInt8], 1);
+    EXPECT_EQ(count[LinearForm::kWeightInt8], 0);
     EXPECT_EQ(count[LinearForm::kInt4], 0);
   }
   const auto plain = list_peak_loops({});

@@ -128,6 +128,9 @@ MatrixKernel avx2_kernel(LinearForm form) {
     kernel.name = "bfloat16 expanded to float32 AVX2 4x24";
     kernel.pack_input = &PackInput<Avx2>::rounded_float32<kRows>;
     kernel.expand = &ExpandWeights<Avx2, kColumns>::bfloat16;
+  } else if (form == LinearForm::kWeightInt8) {
+    kernel.name = "int8 weights expanded to float32 AVX2 4x24";
+    kernel.expand = &ExpandWeights<Avx2, kColumns>::int8;
   } else if (form == LinearForm::kInt4) {
     kernel.name = "int4 expanded to float32 AVX2 4x24";
     kernel.expand = &ExpandWeights<Avx2, kColumns>::int4;

@@ -39,6 +39,9 @@ MatrixKernel avx512_kernel(LinearForm form) {
     kernel.name = "bfloat16 expanded to float32 AVX-512 8x48";
     kernel.pack_input = &PackInput<Avx512>::rounded_float32<8>;
     kernel.expand = &ExpandWeights<Avx512, Avx512::kColumns>::bfloat16;
+  } else if (form == LinearForm::kWeightInt8) {
+    kernel.name = "int8 weights expanded to float32 AVX-512 8x48";
+    kernel.expand = &ExpandWeights<Avx512, Avx512::kColumns>::int8;
   } else if (form == LinearForm::kInt4) {
     kernel.name = "int4 expanded to float32 AVX-512 8x48";
     kernel.expand = &ExpandWeights<Avx512, Avx512::kColumns>::int4;

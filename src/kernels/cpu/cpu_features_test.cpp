@@ -71,7 +71,8 @@ TEST(CpuFeatures, AProcessCanHideWhatItsKernelsMayUseAndShowItAgain) {
 }
 
 TEST(KernelCandidates, TheLastOfEachFormRunsEverywhereAndTheOthersSayWhyNot) {
-  for (const LinearForm form : {LinearForm::kFloat32, LinearForm::kBfloat16, LinearForm::kInt8, LinearForm::kInt4}) {
+  for (const LinearForm form :
+       {LinearForm::kFloat32, LinearForm::kBfloat16, LinearForm::kInt8, LinearForm::kWeightInt8, LinearForm::kInt4}) {
     const auto candidates = list_kernels(form, CpuFeatures{});
     ASSERT_FALSE(candidates.empty());
     EXPECT_TRUE(candidates.back().why_not.empty());

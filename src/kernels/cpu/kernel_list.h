@@ -10,7 +10,7 @@ namespace kpt::kernels {
 MatrixKernel portable_kernel(LinearForm form);
 
 #if defined(__aarch64__)
-MatrixKernel neon_kernel(LinearForm form);  // float32, and bfloat16 and int4 expanded to it
+MatrixKernel neon_kernel(LinearForm form);  // float32, and all but int8 expanded to it
 MatrixKernel neon_bfloat16_matrix_kernel();
 MatrixKernel neon_int8_dot_kernel();
 MatrixKernel neon_int8_matrix_kernel();

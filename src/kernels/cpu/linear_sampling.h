@@ -85,7 +85,7 @@ struct SampledWeights {
     weights.columns = k;
     weights.row_stride = k + 3;
     const auto count = static_cast<std::size_t>(n * weights.row_stride);
-    if (form == LinearForm::kInt8) {
+    if (form == LinearForm::kInt8 || form == LinearForm::kWeightInt8) {
       fill_int8(random, count);
     } else if (form == LinearForm::kInt4) {
       fill_int4(random);

@@ -38,6 +38,7 @@ std::string_view to_string(LinearForm form) {
     case LinearForm::kFloat32: return "float32";
     case LinearForm::kBfloat16: return "bfloat16";
     case LinearForm::kInt8: return "int8";
+    case LinearForm::kWeightInt8: return "weight_int8";
     case LinearForm::kInt4: return "int4";
   }
   return "unknown";

@@ -20,9 +20,13 @@ namespace kpt::kernels {
 enum class ElementType : std::uint8_t { kFloat32, kBfloat16 };
 inline constexpr std::size_t element_bytes(ElementType type) { return type == ElementType::kFloat32 ? 4 : 2; }
 
-// What the weights are stored as.
-enum class LinearForm : std::uint8_t { kFloat32, kBfloat16, kInt8, kInt4 };
+// What the weights are stored as, and with kInt8 the inputs too.
+enum class LinearForm : std::uint8_t { kFloat32, kBfloat16, kInt8, kWeightInt8, kInt4 };
 std::string_view to_string(LinearForm form);
+// Integers with scales that become floats before they are multiplied.
+inline constexpr bool has_scaled_codes(LinearForm form) {
+  return form == LinearForm::kWeightInt8 || form == LinearForm::kInt4;
+}
 
 inline constexpr int kGreatestTileRows = 8;
 inline constexpr int kGreatestTileColumns = 48;
@@ -57,8 +61,8 @@ struct FinishedRows {
 // Packed weights of a part of one panel that must become float before they are multiplied.
 struct StoredPanel {
   const void* weights = nullptr;  // of the whole panel
-  const float* scales = nullptr;  // int4: [K / group][columns]
-  std::int64_t group = 0;         // int4
+  const float* scales = nullptr;  // has_scaled_codes(): [K / group][columns]
+  std::int64_t group = 0;         // has_scaled_codes(): int8 weights have one group
   std::int64_t first = 0;         // which elements of K
   std::int64_t depth = 0;
 };

@@ -163,6 +163,37 @@ struct Int4Source {
   }
 };
 
+struct Int8Source {
+  // A byte below the exponent of 2^23 is 2^23 + byte: cheaper than widening and converting, as above. Reads 16 bytes
+  // for 12 codes; packed weights have room behind them.
+  static void load(const StoredPanel& stored, std::int64_t k, bool /*odd*/, float32x4_t (&weights)[3]) {
+    const uint8x16_t bytes = vld1q_u8(static_cast<const std::uint8_t*>(stored.weights) + k * kColumns);
+    const uint8x16_t shifted = veorq_u8(bytes, vdupq_n_u8(0x80));  // code + 128
+    const uint16x8_t low = vreinterpretq_u16_u8(vzip1q_u8(shifted, vdupq_n_u8(0)));
+    const uint16x8_t high = vreinterpretq_u16_u8(vzip2q_u8(shifted, vdupq_n_u8(0)));
+    const uint16x8_t exponent = vdupq_n_u16(0x4B00);
+    const float32x4_t middle = vdupq_n_f32(0x1p23F + 128.0F);
+    weights[0] = vsubq_f32(vreinterpretq_f32_u16(vzip1q_u16(low, exponent)), middle);
+    weights[1] = vsubq_f32(vreinterpretq_f32_u16(vzip2q_u16(low, exponent)), middle);
+    weights[2] = vsubq_f32(vreinterpretq_f32_u16(vzip1q_u16(high, exponent)), middle);
+  }
+  static std::int64_t group(const StoredPanel& stored) { return stored.group; }
+  static float32x4_t scale(const StoredPanel& stored, std::int64_t group, std::ptrdiff_t part) {
+    return vld1q_f32(stored.scales + group * kColumns + part * 4);
+  }
+};
+
+void expand_int8(const StoredPanel& stored, float* weights) {
+  if (stored.depth == 0) return;  // there are no scales either
+  float32x4_t scales[3];
+  for (std::ptrdiff_t i = 0; i < 3; ++i) scales[i] = Int8Source::scale(stored, 0, i);
+  for (std::int64_t k = stored.first; k < stored.first + stored.depth; ++k, weights += kColumns) {
+    float32x4_t codes[3];
+    Int8Source::load(stored, k, false, codes);
+    for (std::ptrdiff_t i = 0; i < 3; ++i) vst1q_f32(weights + 4 * i, vmulq_f32(codes[i], scales[i]));
+  }
+}
+
 template <typename Source, std::size_t kCount>
 inline void add_stored(const StoredPanel& stored, std::int64_t k, bool odd, const float* input,
                        float32x4_t (&sums)[kCount][3]) {
@@ -221,6 +252,11 @@ MatrixKernel neon_kernel(LinearForm form) {
     kernel.pack_input = &PackInput<Neon>::rounded_float32<kRows>;
     kernel.expand = &ExpandWeights<Neon, kColumns>::bfloat16;
     kernel.multiply_stored = &multiply_stored<Bfloat16Source>;
+    kernel.stored_rows = 2;
+  } else if (form == LinearForm::kWeightInt8) {
+    kernel.name = "int8 weights expanded to float32 NEON 8x12";
+    kernel.expand = &expand_int8;
+    kernel.multiply_stored = &multiply_stored<Int8Source>;
     kernel.stored_rows = 2;
   } else if (form == LinearForm::kInt4) {
     kernel.name = "int4 expanded to float32 NEON 8x12";

@@ -228,6 +228,14 @@ struct ExpandWeights {
     }
   }
 
+  // One scale per column.
+  static void int8(const StoredPanel& stored, float* weights) {
+    const std::int8_t* codes = static_cast<const std::int8_t*>(stored.weights) + stored.first * kColumns;
+    for (std::int64_t k = 0; k < stored.depth; ++k, codes += kColumns, weights += kColumns) {
+      for (int n = 0; n < kColumns; ++n) weights[n] = static_cast<float>(codes[n]) * stored.scales[n];
+    }
+  }
+
   // Pairs of k share bytes: [K / 2][columns], the even one in the low four bits; values - 8. `first` is even.
   static void int4(const StoredPanel& stored, float* weights) {
     const auto* bytes = static_cast<const std::uint8_t*>(stored.weights);

@@ -38,7 +38,7 @@ Status check(const LinearWeights& weights) {
     return invalid("int8 weights of " + std::to_string(weights.columns) +
                    " columns: sums fit into 32 bits only up to " + std::to_string(kGreatestInt8Depth));
   }
-  const bool quantized = weights.form == LinearForm::kInt8 || weights.form == LinearForm::kInt4;
+  const bool quantized = weights.form == LinearForm::kInt8 || has_scaled_codes(weights.form);
   if (quantized && !empty && weights.scale == nullptr) return invalid("quantized weights come without their scales");
   if (weights.form == LinearForm::kInt4) {
     if (weights.columns % 2 != 0) return invalid("int4 weights need an even number of columns");
@@ -96,7 +96,7 @@ Result<PackedLinear> PackedLinear::pack(const LinearWeights& weights, const CpuF
   packed.form_ = weights.form;
   packed.out_features_ = weights.rows;
   packed.in_features_ = weights.columns;
-  packed.group_ = weights.group;
+  packed.group_ = weights.form == LinearForm::kWeightInt8 ? std::max<std::int64_t>(weights.columns, 1) : weights.group;
   KPT_RETURN_IF_ERROR(packed.lay_out(weights));
   std::memset(packed.weights_.get(), 0, packed.weights_bytes_);
   std::memset(packed.sides_.get(), 0, packed.sides_bytes_);
@@ -116,13 +116,11 @@ Status PackedLinear::lay_out(const LinearWeights& weights) {
   units_ = (in_features_ + kernel_.depth - 1) / kernel_.depth;
   panels_ = (out_features_ + kernel_.columns - 1) / kernel_.columns;
   const auto panel_elements = static_cast<std::size_t>(units_ * kernel_.depth * kernel_.columns);
-  const std::size_t half_bytes = form_ == LinearForm::kInt4       ? 1
-                                 : form_ == LinearForm::kInt8     ? 2
-                                 : form_ == LinearForm::kBfloat16 ? 4
-                                                                  : 8;
+  const bool bytes = form_ == LinearForm::kInt8 || form_ == LinearForm::kWeightInt8;
+  const std::size_t half_bytes = form_ == LinearForm::kInt4 ? 1 : bytes ? 2 : form_ == LinearForm::kBfloat16 ? 4 : 8;
   panel_bytes_ = round_up(panel_elements * half_bytes / 2, kAlignment);
   const auto columns = static_cast<std::size_t>(panels_ * kernel_.columns);
-  const auto groups = static_cast<std::size_t>(form_ == LinearForm::kInt4 ? in_features_ / group_ : 1);
+  const auto groups = static_cast<std::size_t>(has_scaled_codes(form_) ? in_features_ / group_ : 1);
   std::size_t scale_bytes = 0;
   if (__builtin_mul_overflow(panel_bytes_, static_cast<std::size_t>(panels_), &weights_bytes_) ||
       __builtin_add_overflow(weights_bytes_, kSlack, &weights_bytes_) ||
@@ -131,7 +129,7 @@ Status PackedLinear::lay_out(const LinearWeights& weights) {
       scale_bytes > static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()) / 4) {
     return {StatusCode::kOutOfMemory, "packed weights would not fit into an address space"};
   }
-  const bool quantized = form_ == LinearForm::kInt8 || form_ == LinearForm::kInt4;
+  const bool quantized = form_ == LinearForm::kInt8 || has_scaled_codes(form_);
   const std::size_t bias_bytes = weights.bias != nullptr ? columns * 4 : 0;
   const std::size_t offset_bytes = kernel_.input_shift != 0 ? columns * 4 : 0;
   if (!quantized) scale_bytes = 0;
@@ -157,7 +155,7 @@ void PackedLinear::fill_panel(const LinearWeights& weights, std::int64_t panel) 
     const std::int64_t row = (first + column) * weights.row_stride;
     for (std::int64_t k = 0; k < in_features_; ++k) {
       const std::int64_t place = (k / kernel_.depth * kernel_.columns + column) * kernel_.depth + k % kernel_.depth;
-      if (form_ == LinearForm::kInt8) {
+      if (form_ == LinearForm::kInt8 || form_ == LinearForm::kWeightInt8) {
         reinterpret_cast<std::int8_t*>(target)[place] = static_cast<const std::int8_t*>(weights.data)[row + k];
       } else if (form_ == LinearForm::kBfloat16) {
         reinterpret_cast<std::uint16_t*>(target)[place] =
@@ -187,7 +185,7 @@ void PackedLinear::fill_sides(const LinearWeights& weights) {
   for (std::int64_t n = 0; n < out_features_; ++n) {
     if (bias_ != nullptr) bias_[n] = to_float(weights.bias, weights.bias_type, n);
     if (scale_ != nullptr && form_ == LinearForm::kInt8) scale_[n] = weights.scale[n];
-    if (scale_ != nullptr && form_ == LinearForm::kInt4) {
+    if (scale_ != nullptr && has_scaled_codes(form_)) {
       const std::int64_t groups = in_features_ / group_;
       const std::int64_t panel = n / kernel_.columns;
       for (std::int64_t g = 0; g < groups; ++g) {

@@ -17,14 +17,14 @@ namespace kpt::kernels {
 // Weights as they come; read during pack() only.
 struct LinearWeights {
   LinearForm form = LinearForm::kFloat32;
-  // [rows, columns]: elements of `type` for the forms float32 and bfloat16 (converted where they differ), int8, or two
-  // 4-bit values per byte (element 2j in the low bits, value - 8; `columns` is even).
+  // [rows, columns]: elements of `type` for the forms float32 and bfloat16 (converted where they differ), int8 for
+  // kInt8 and kWeightInt8, or two 4-bit values per byte (element 2j in the low bits, value - 8; `columns` is even).
   const void* data = nullptr;
   ElementType type = ElementType::kFloat32;
   std::int64_t rows = 0;         // N
   std::int64_t columns = 0;      // K
   std::int64_t row_stride = 0;   // in elements, in bytes for int4
-  const float* scale = nullptr;  // int8: [rows]; int4: [rows, columns / group], dense
+  const float* scale = nullptr;  // int8, also of weights alone: [rows]; int4: [rows, columns / group], dense
   std::int64_t group = 0;        // int4: elements of K that share a scale; divides `columns`
   const void* bias = nullptr;    // [rows] or null
   ElementType bias_type = ElementType::kFloat32;
@@ -104,12 +104,12 @@ class PackedLinear {
   std::int64_t in_features_ = 0;
   std::int64_t units_ = 0;   // of K
   std::int64_t panels_ = 0;  // of N
-  std::int64_t group_ = 0;
+  std::int64_t group_ = 0;   // elements of K with one scale; of int8 weights all
   std::size_t panel_bytes_ = 0;
   std::size_t weights_bytes_ = 0;
   std::size_t sides_bytes_ = 0;
   Memory weights_;
-  // One value per padded column, or null; int4 scales are [panel][K / group][columns]. All in sides_.
+  // One value per padded column, or null; scales of has_scaled_codes() are [panel][K / group][columns]. All in sides_.
   float* bias_ = nullptr;
   float* scale_ = nullptr;
   std::int32_t* offset_ = nullptr;

@@ -14,7 +14,8 @@
 namespace kpt::kernels {
 namespace {
 
-constexpr LinearForm kForms[] = {LinearForm::kFloat32, LinearForm::kBfloat16, LinearForm::kInt8, LinearForm::kInt4};
+constexpr LinearForm kForms[] = {LinearForm::kFloat32, LinearForm::kBfloat16, LinearForm::kInt8,
+                                 LinearForm::kWeightInt8, LinearForm::kInt4};
 
 std::vector<std::string> usable_kernels(LinearForm form) {
   std::vector<std::string> names;
@@ -348,7 +349,11 @@ TEST(PackedLinear, RefusesWeightsThatContradictThemselves) {
   weights.data = values.data();
   weights.form = LinearForm::kInt8;
   EXPECT_EQ(PackedLinear::pack(weights).status().code(), StatusCode::kInvalidArgument) << "no scales";
+  weights.form = LinearForm::kWeightInt8;
+  EXPECT_EQ(PackedLinear::pack(weights).status().code(), StatusCode::kInvalidArgument) << "no scales";
   weights.scale = values.data();
+  EXPECT_TRUE(PackedLinear::pack(weights).ok());
+  weights.form = LinearForm::kInt8;
   EXPECT_TRUE(PackedLinear::pack(weights).ok());
   weights.form = LinearForm::kInt4;
   weights.group = 3;

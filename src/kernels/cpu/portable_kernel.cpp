@@ -42,6 +42,9 @@ MatrixKernel portable_kernel(LinearForm form) {
     kernel.name = "bfloat16 portable 4x8";
     kernel.pack_input = &PackInput<Portable>::rounded_float32<kRows>;
     kernel.expand = &ExpandWeights<Portable, kColumns>::bfloat16;
+  } else if (form == LinearForm::kWeightInt8) {
+    kernel.name = "int8 weights portable 4x8";
+    kernel.expand = &ExpandWeights<Portable, kColumns>::int8;
   } else if (form == LinearForm::kInt4) {
     kernel.name = "int4 portable 4x8";
     kernel.expand = &ExpandWeights<Portable, kColumns>::int4;

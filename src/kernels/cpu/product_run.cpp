@@ -187,7 +187,7 @@ class ProductRun {
     stored.weights = packed_.weights_.get() + static_cast<std::size_t>(column) * packed_.panel_bytes_;
     stored.first = first;
     stored.depth = depth;
-    if (packed_.form_ == LinearForm::kInt4) {
+    if (has_scaled_codes(packed_.form_)) {
       stored.group = packed_.group_;
       stored.scales = packed_.scale_ + column * (packed_.in_features_ / packed_.group_) * kernel_.columns;
     }

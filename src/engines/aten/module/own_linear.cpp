@@ -1,4 +1,4 @@
-// kpt.linear, kpt.linear_int8, kpt.linear_int4: products with weights packed once.
+// kpt.linear and its forms with weights in int8 and int4: products with weights packed once.
 #include <optional>
 #include <utility>
 
@@ -204,6 +204,12 @@ Result<std::unique_ptr<OwnNode>> bind(const OwnBinding& binding, LinearForm form
   return std::unique_ptr<OwnNode>(std::move(node));
 }
 
+Result<std::unique_ptr<OwnNode>> bind_int8(const OwnBinding& binding, LinearForm form) {
+  KPT_RETURN_IF_ERROR(binding.check_tensor(kInt8.weight, {DType::kInt8}, 2, 2));
+  KPT_RETURN_IF_ERROR(binding.check_tensor(static_cast<std::size_t>(kInt8.scale), {DType::kFloat32}, 1, 1));
+  return bind(binding, form, kInt8, 0);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<OwnNode>> bind_linear(const OwnBinding& binding) {
@@ -213,9 +219,11 @@ Result<std::unique_ptr<OwnNode>> bind_linear(const OwnBinding& binding) {
 }
 
 Result<std::unique_ptr<OwnNode>> bind_linear_int8(const OwnBinding& binding) {
-  KPT_RETURN_IF_ERROR(binding.check_tensor(kInt8.weight, {DType::kInt8}, 2, 2));
-  KPT_RETURN_IF_ERROR(binding.check_tensor(static_cast<std::size_t>(kInt8.scale), {DType::kFloat32}, 1, 1));
-  return bind(binding, LinearForm::kInt8, kInt8, 0);
+  return bind_int8(binding, LinearForm::kInt8);
+}
+
+Result<std::unique_ptr<OwnNode>> bind_linear_weight_int8(const OwnBinding& binding) {
+  return bind_int8(binding, LinearForm::kWeightInt8);
 }
 
 Result<std::unique_ptr<OwnNode>> bind_linear_int4(const OwnBinding& binding) {

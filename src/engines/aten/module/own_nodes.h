@@ -187,6 +187,7 @@ Result<std::unique_ptr<OwnNode>> bind_glu(const OwnBinding& binding);
 Result<std::unique_ptr<OwnNode>> bind_linear(const OwnBinding& binding);
 Result<std::unique_ptr<OwnNode>> bind_linear_int4(const OwnBinding& binding);
 Result<std::unique_ptr<OwnNode>> bind_linear_int8(const OwnBinding& binding);
+Result<std::unique_ptr<OwnNode>> bind_linear_weight_int8(const OwnBinding& binding);
 Result<std::unique_ptr<OwnNode>> bind_rotary(const OwnBinding& binding);
 
 }  // namespace kpt::aten
