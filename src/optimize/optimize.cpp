@@ -6,6 +6,7 @@
 #include <functional>
 #include <iterator>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -235,24 +236,32 @@ class Optimizer {
     return {};
   }
 
+  // The same with our own kernels alone: passes know its nodes by their names, of aten's calls they do not.
+  Result<Candidate> build_own() {
+    std::vector<std::string> library = std::exchange(by_library_, {});
+    Result<Candidate> candidate = build({}, nullptr, false);
+    by_library_ = std::move(library);
+    return candidate;
+  }
+
   // The gate; where low precision costs too much, the layers that cost most stay precise, and again.
   Status judge(Candidate& candidate) {
     for (int round = 0;; ++round) {
       KPT_ASSIGN_OR_RETURN(report_.gate, gate_->judge(candidate.model));
       if (report_.gate.passed() || options_.level == Level::kConservative || round == kMaxRounds) return {};
-      const std::vector<std::string> low = list_low_precision(model_, candidate.model.graph);
+      KPT_ASSIGN_OR_RETURN(const Candidate own, by_library_.empty() ? Result<Candidate>(candidate) : build_own());
+      const std::vector<std::string> low = list_low_precision(model_, own.model.graph);
       if (low.empty()) return {};
       tell(fmt::format("round {}: {} nodes in low precision, keeping the worst precise", round + 1, low.size()), 0.8);
       std::size_t draw = 0;
       for (const OutputVerdict& verdict : report_.gate.worst()) {
         if (!verdict.passed) draw = verdict.draw;
       }
-      KPT_ASSIGN_OR_RETURN(std::vector<std::string> ranked,
-                           rank_by_added_error(model_, candidate.model, *gate_, draw, cpu_));
-      keep_quantized_only(candidate.model.graph, ranked);
+      KPT_ASSIGN_OR_RETURN(std::vector<std::string> ranked, rank_by_added_error(model_, own.model, *gate_, draw, cpu_));
+      keep_quantized_only(own.model.graph, ranked);
       const std::size_t share = round + 1 == kMaxRounds ? ranked.size() : std::max<std::size_t>(1, ranked.size() / 4);
       ranked.resize(std::min(share, ranked.size()));
-      if (!raise_precision(candidate.model.graph, ranked, report_.not_quantized, report_.kept_precise)) return {};
+      if (!raise_precision(own.model.graph, ranked, report_.not_quantized, report_.kept_precise)) return {};
       KPT_ASSIGN_OR_RETURN(candidate, build({}, nullptr, false));
     }
   }

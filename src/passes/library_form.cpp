@@ -35,6 +35,20 @@ ActivationCall activation_call(ir::Activation activation) {
   return {""};
 }
 
+bool is_real(DType dtype) { return dtype == DType::kFloat32 || dtype == DType::kBFloat16; }
+
+// A product with a bfloat16 weight between tensors of float32: casts around aten's product of bfloat16 give the same
+// but for one rounding of the result.
+bool is_product_between_casts(const ir::Graph& graph, const ir::Node& node) {
+  if (node.target != kLinearTarget) return false;
+  const auto dtype = [&](ir::ValueId id) { return graph.at(id).tensor.dtype; };
+  const LinearCall call = read_linear(node);
+  const ir::ValueId result = only_result(node);
+  if (dtype(call.weight) != DType::kBFloat16 || !is_real(dtype(call.input)) || !is_real(dtype(result))) return false;
+  return (call.bias == ir::kNoValue || is_real(dtype(call.bias))) &&
+         (call.residual == ir::kNoValue || dtype(call.residual) == dtype(result));
+}
+
 // All tensors that the node reads and makes are of one type of element.
 bool is_of_one_type(const ir::Graph& graph, const ir::Node& node) {
   std::set<DType> types;
@@ -72,9 +86,23 @@ class LibraryForm {
     return result;
   }
 
-  // `product`, the residual added and the activation applied, the last of these calls in the node's place.
-  void write_product(std::string target, std::vector<ir::NamedArgument> arguments) {
+  // The value in a type of element, cast in front of the node where it is of another.
+  ir::ValueId in_type(ir::ValueId id, DType dtype) {
+    if (edit_.type(id).dtype == dtype) return id;
+    return insert("aten.to.dtype",
+                  {{"self", {id}}, {"dtype", {dtype}}, {"memory_format", {ir::MemoryFormat::kContiguous}}},
+                  contiguous_type(dtype, edit_.type(id).dims));
+  }
+
+  // `product` of `computed` numbers, cast to the result's type, the residual added and the activation applied, the last
+  // of these calls in the node's place.
+  void write_product(std::string target, std::vector<ir::NamedArgument> arguments, DType computed) {
     const ir::TensorType type = edit_.type(only_result(node_));
+    if (computed != type.dtype) {
+      const ir::ValueId product = insert(target, std::move(arguments), contiguous_type(computed, type.dims));
+      target = "aten.to.dtype";
+      arguments = {{"self", {product}}, {"dtype", {type.dtype}}};
+    }
     const ir::ValueId residual = value_argument(node_, "residual");
     const ActivationCall activation = activation_call(
         ir::find_activation(string_argument(node_, "activation", "none")).value_or(ir::Activation::kNone));
@@ -94,9 +122,10 @@ class LibraryForm {
 
   void write_linear() {
     const LinearCall call = read_linear(node_);
-    std::vector<ir::NamedArgument> arguments = {{"input", {call.input}}, {"weight", {call.weight}}};
-    if (call.bias != ir::kNoValue) arguments.push_back({"bias", {call.bias}});
-    write_product("aten.linear.default", std::move(arguments));
+    const DType dtype = edit_.type(call.weight).dtype;
+    std::vector<ir::NamedArgument> arguments = {{"input", {in_type(call.input, dtype)}}, {"weight", {call.weight}}};
+    if (call.bias != ir::kNoValue) arguments.push_back({"bias", {in_type(call.bias, dtype)}});
+    write_product("aten.linear.default", std::move(arguments), dtype);
   }
 
   void write_conv() {
@@ -104,7 +133,7 @@ class LibraryForm {
     for (const char* name : {"input", "weight", "bias", "stride", "padding", "dilation", "groups"}) {
       arguments.push_back({name, *find_argument(node_, name)});
     }
-    write_product("aten.conv2d.default", std::move(arguments));
+    write_product("aten.conv2d.default", std::move(arguments), edit_.type(only_result(node_)).dtype);
   }
 
   // Aten gives [B, H, S, D]; ours is [B, S, H, D].
@@ -251,7 +280,9 @@ Support has_library_form(const ir::Graph& graph, const ir::Node& node) {
     const auto& dims = graph.at(normed).tensor.dims;
     if (dims.empty() || !dims.back().constant()) return {false, "its last extent is not fixed"};
   }
-  if (!is_of_one_type(graph, node)) return {false, "aten mixes no types in this operator"};
+  if (!is_of_one_type(graph, node) && !is_product_between_casts(graph, node)) {
+    return {false, "aten mixes no types in this operator"};
+  }
   return {};
 }
 

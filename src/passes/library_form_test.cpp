@@ -77,12 +77,29 @@ TEST(LibraryForm, OnlyNamedNodesAreReplaced) {
   EXPECT_THAT(text, HasSubstr("one: float32[s0, 6] = kpt.linear.default"));
 }
 
+TEST(LibraryForm, ProductsOfBfloat16StandBetweenCasts) {
+  Model model = read(R"(parameter w: bfloat16[6, 6]
+parameter b: float32[6]
+input x: float32[2, 6]
+y: float32[2, 6] = kpt.linear.default(input=%x, weight=%w, bias=%b, residual=%x, activation="gelu")
+output %y "y"
+)");
+  EXPECT_EQ(use_library_forms(model.graph, model.weights, {"y"}).changes, 1U);
+  EXPECT_TRUE(ir::verify(model.graph).ok()) << ir::verify(model.graph).message();
+  const std::string text = ir::print_graph(model.graph);
+  EXPECT_THAT(text, HasSubstr("y_to: bfloat16[2, 6] = aten.to.dtype(self=%x, dtype=dtype(bfloat16)"));
+  EXPECT_THAT(text, HasSubstr("y_linear: bfloat16[2, 6] = aten.linear.default(input=%y_to, weight=%w, bias=%y_to_1)"));
+  EXPECT_THAT(text, HasSubstr("float32[2, 6] = aten.to.dtype(self=%y_linear, dtype=dtype(float32))"));
+  EXPECT_THAT(text, HasSubstr("y: float32[2, 6] = aten.gelu.default("));
+}
+
 TEST(LibraryForm, WhatAtenDoesNotComputeStaysOurs) {
   Model model = read(R"(parameter w: bfloat16[6, 6]
 input x: float32[2, 6]
+input r: bfloat16[2, 6]
 input q: float32[1, 2, 3, 4]
 input m: bool[3, 3]
-mixed: float32[2, 6] = kpt.linear.default(input=%x, weight=%w, bias=none, residual=none, activation="none")
+mixed: float32[2, 6] = kpt.linear.default(input=%x, weight=%w, bias=none, residual=%r, activation="none")
 masked: float32[1, 3, 2, 4] = kpt.attention.default(query=%q, key=%q, value=%q, mask=%m, scale=0.5, causal=false)
 output %mixed "y"
 output %masked "z"
