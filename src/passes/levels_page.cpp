@@ -19,6 +19,38 @@ Accuracy coarsest(Level level) {
   return found;
 }
 
+std::string rule_of(Level level) {
+  switch (level) {
+    case Level::kConservative: return "the base rule holds";
+    case Level::kBalanced: return fmt::format("the base rule holds, or error ≤ {} × bf16 error", kBf16Factor);
+    case Level::kAggressive: break;
+  }
+  return fmt::format("the base rule holds, or cosine ≥ {} and root mean square within {} % of fp64's", kLeastCosine,
+                     100 * kLengthSlack);
+}
+
+// The figures are those of numerics/accuracy.cpp, of a layer above this one; a test there holds them together.
+constexpr const char* kRules = R"(
+*Error* is the root mean square difference from the model's fp64 run, *plain error* that of the model as exported, *bf16
+error* that of the model in plain bfloat16, *cosine* that with fp64. The **base rule**: every element agrees with the
+plain run within absolute + relative × its size, or error ≤ factor × plain error + relative / 10 × min(1, root mean
+square of fp64). Tolerances are the wider of those of the output's type and of the narrowest floating type among the
+model's weights:
+
+| type | relative | absolute | factor |
+|---|---|---|---|
+| float64 | 1e-07 | 1e-07 | 2 |
+| float32 | 1.3e-06 | 1e-05 | 2 |
+| float16 | 0.001 | 1e-05 | 3 |
+| bfloat16 | 0.016 | 1e-05 | 3 |
+
+The factor is at least 3 for outputs of fewer than 1000 elements. Integers, bools and complex numbers must be equal at
+every level, and NaN or infinity may stand only where the plain run or fp64 has it. `--tolerance X` takes the place of
+relative and absolute; at `aggressive` it is a further bound on error / root mean square of fp64. What holds for
+padding, for outputs of fewer than 64 elements and for the last token alone is in
+[is_my_model_still_right.md](../how_to/is_my_model_still_right.md).
+)";
+
 }  // namespace
 
 std::string levels_page() {
@@ -37,14 +69,17 @@ std::string levels_page() {
       "| exact | the same operations on the same numbers |\n"
       "| reassociated | the same mathematics in the model's own precision: another order of sums, one rounding less |\n"
       "| bfloat16 | products of bfloat16 numbers, sums in float32 |\n"
-      "| int8 | products of 8-bit numbers (integers or FP8), sums in 32 bits; scales per row |\n"
+      "| int8 | products of 8-bit numbers (integers or FP8), sums in 32 bits; or weights in 8 bits, products in "
+      "float32; "
+      "scales per row |\n"
       "| int4 | weights in 4 bits, products in float32; scales per group |\n\n"
       "## Levels\n\n"
-      "| level | coarsest class | passes |\n|---|---|---|\n";
+      "| level | coarsest class | passes | an output passes the gate when |\n|---|---|---|---|\n";
   for (const Level level : kLevels) {
-    page += fmt::format("| `{}` | {} | {} |\n", level_name(level), accuracy_name(coarsest(level)),
-                        level_passes(level).size());
+    page += fmt::format("| `{}` | {} | {} | {} |\n", level_name(level), accuracy_name(coarsest(level)),
+                        level_passes(level).size(), rule_of(level));
   }
+  page += kRules;
   page += "\n## Passes, in order\n\n| pass | what it does | class |";
   for (const Level level : kLevels) page += fmt::format(" {} |", level_name(level));
   page += " why here |\n|---|---|---|---|---|---|---|\n";

@@ -12,9 +12,6 @@
 namespace kpt {
 namespace {
 
-constexpr double kBf16Factor = 3;
-constexpr double kLeastCosine = 0.99;
-constexpr double kLengthSlack = 0.1;
 constexpr std::int64_t kFewElements = 64;
 constexpr double kFewFactor = 3;
 constexpr double kMostOff = 0.1;
@@ -80,7 +77,7 @@ OutputVerdict judge_cosine(OutputVerdict verdict, const Sizes& sizes, std::optio
   verdict.passed = true;
   if (verdict.cosine < kLeastCosine) {
     return refuse(verdict, "cosine",
-                  fmt::format("the cosine with fp64 is {:.4f}, at least 0.99 is needed", verdict.cosine));
+                  fmt::format("the cosine with fp64 is {:.4f}, at least {} is needed", verdict.cosine, kLeastCosine));
   }
   if (std::fabs(sizes.candidate - sizes.reference) > kLengthSlack * sizes.reference) {
     return refuse(
@@ -227,8 +224,8 @@ OutputVerdict Gate::judge_tensor(const Tensor& candidate, const Tensor& plain, c
     verdict.passed = verdict.candidate_error <= allowed;
     verdict.reason = verdict.passed
                          ? ""
-                         : fmt::format("the error against fp64 is {:.3g}, 3 times that of a bf16 run is {:.3g}",
-                                       verdict.candidate_error, allowed);
+                         : fmt::format("the error against fp64 is {:.3g}, {} times that of a bf16 run is {:.3g}",
+                                       verdict.candidate_error, kBf16Factor, allowed);
   }
   if (options_.level == Level::kAggressive && (!verdict.passed || options_.tolerance)) {
     verdict.reason.clear();
