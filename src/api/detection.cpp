@@ -9,6 +9,13 @@
 
 namespace kpt {
 
+Result<Config> load_library_config(const Environment& environment) {
+  KPT_ASSIGN_OR_RETURN(Config config, load_config({}, environment));
+  apply_library_logging(config);
+  log_unknown_variables(environment);
+  return config;
+}
+
 DetectionContext make_detection_context(const Config& config, const Environment& environment, SystemFiles files) {
   DetectionContext context;
   context.files = std::move(files);

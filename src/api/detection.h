@@ -10,6 +10,9 @@
 
 namespace kpt {
 
+// The configuration of a library call: the user's file and variables. Logging follows it (apply_library_logging()).
+Result<Config> load_library_config(const Environment& environment);
+
 // The context from options probe.timeout_ms, pjrt.plugins and torch.dir.
 DetectionContext make_detection_context(const Config& config, const Environment& environment, SystemFiles files);
 

@@ -6,6 +6,7 @@
 #include "api/backend_list.h"
 #include "api/detection.h"
 #include "api/model_loading.h"
+#include "base/log.h"
 #include "compile_cache/configured_cache.h"
 #include "config/automatic.h"
 #include "config/config.h"
@@ -87,9 +88,10 @@ Result<std::shared_ptr<const detail::LoadedModel>> load_model_with(const std::fi
 
 Result<Model> load_model(const std::filesystem::path& path, const LoadOptions& options) {
   const Environment environment = Environment::from_process();
-  KPT_ASSIGN_OR_RETURN(const Config config, load_config({}, environment));
+  KPT_ASSIGN_OR_RETURN(const Config config, load_library_config(environment));
   KPT_ASSIGN_OR_RETURN(const BackendContext context, make_backend_context(config, environment));
   KPT_ASSIGN_OR_RETURN(auto loaded, load_model_with(path, options, context));
+  log::info("model loaded", {{"path", path.string()}, {"device", options.device}});
   return Model(std::move(loaded));
 }
 

@@ -1,5 +1,7 @@
 #include "base/environment.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -74,8 +76,18 @@ constexpr std::array kTable = {
     EnvironmentVariable{"XLA_FLAGS", "pjrt", "XLA's own options; we add one on Arm processors without SVE"},
 };
 
+// Read by `make`, the lint and the tests of the source tree (KPT_FAKE_: by stand-ins for vendor libraries), never by
+// our programs.
+constexpr std::array<std::string_view, 6> kOfTheTree = {"KPT_FUZZ_SECONDS", "KPT_LINT_DEEP",     "KPT_LINT_FIX",
+                                                        "KPT_PYTHON",       "KPT_TORCH_VERSION", "KPT_TRACE_EXPORT"};
+
 bool in_table(std::string_view name) {
   return std::ranges::any_of(kTable, [name](const EnvironmentVariable& row) { return row.name == name; });
+}
+
+bool is_unknown(std::string_view name) {
+  return name.starts_with("KPT_") && !name.starts_with("KPT_FAKE_") && !in_table(name) &&
+         std::ranges::find(kOfTheTree, name) == kOfTheTree.end();
 }
 
 }  // namespace
@@ -89,12 +101,21 @@ Environment Environment::from_process() {
     const char* value = std::getenv(std::string(row.name).c_str());  // NOLINT(concurrency-mt-unsafe)
     if (value != nullptr) environment.values_.emplace(row.name, value);
   }
+  for (char** entry = ::environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    const std::string_view name = text.substr(0, text.find('='));
+    if (name.size() + 1 < text.size() && is_unknown(name)) environment.unknown_names_.emplace_back(name);
+  }
+  std::ranges::sort(environment.unknown_names_);
   return environment;
 }
 
 Environment Environment::from_map(std::map<std::string, std::string, std::less<>> values) {
   Environment environment;
   environment.values_ = std::move(values);
+  for (const auto& [name, value] : environment.values_) {
+    if (!value.empty() && is_unknown(name)) environment.unknown_names_.push_back(name);
+  }
   return environment;
 }
 

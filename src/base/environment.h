@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace kpt {
 
@@ -32,8 +33,12 @@ class Environment {
   // InternalError: it would be a variable that no page documents.
   std::optional<std::string> find(std::string_view name) const;
 
+  // Variables with a value whose names begin with KPT_ and that nobody reads, sorted: slips of the finger.
+  const std::vector<std::string>& unknown_names() const { return unknown_names_; }
+
  private:
   std::map<std::string, std::string, std::less<>> values_;
+  std::vector<std::string> unknown_names_;
 };
 
 }  // namespace kpt

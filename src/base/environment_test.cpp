@@ -37,6 +37,25 @@ TEST(Environment, NameMissingFromTheTableThrowsEvenIfItIsSet) {
   EXPECT_THROW(environment.find("KPT_LO"), InternalError);
 }
 
+TEST(Environment, NamesLikeOursThatNobodyReadsAreTold) {
+  const auto environment = Environment::from_map({{"KPT_LOGG", "debug"},
+                                                  {"KPT_CACHE_DIRR", "/x"},
+                                                  {"KPT_EMPTY", ""},
+                                                  {"KPT_LOG", "info"},
+                                                  {"KPT_PYTHON", "/usr/bin/python3"},
+                                                  {"KPT_FAKE_CUDA", "/x.json"},
+                                                  {"OTHER", "1"}});
+  EXPECT_THAT(environment.unknown_names(), ::testing::ElementsAre("KPT_CACHE_DIRR", "KPT_LOGG"));
+
+  ASSERT_EQ(::setenv("KPT_LOGG", "debug", 1), 0);  // NOLINT(concurrency-mt-unsafe): no other thread runs
+  ASSERT_EQ(::setenv("KPT_LOGGG", "", 1), 0);      // NOLINT(concurrency-mt-unsafe)
+  EXPECT_THAT(Environment::from_process().unknown_names(),
+              ::testing::AllOf(::testing::Contains("KPT_LOGG"), ::testing::Not(::testing::Contains("KPT_LOGGG"))));
+  ASSERT_EQ(::unsetenv("KPT_LOGG"), 0);   // NOLINT(concurrency-mt-unsafe)
+  ASSERT_EQ(::unsetenv("KPT_LOGGG"), 0);  // NOLINT(concurrency-mt-unsafe)
+  EXPECT_THAT(Environment::from_process().unknown_names(), ::testing::Not(::testing::Contains("KPT_LOGG")));
+}
+
 TEST(Environment, SnapshotDoesNotSeeLaterChanges) {
   ASSERT_EQ(::setenv("KPT_PRESET", "training", 1), 0);  // NOLINT(concurrency-mt-unsafe): no other thread runs
   const Environment before = Environment::from_process();

@@ -52,6 +52,7 @@ std::shared_ptr<spdlog::logger> make_logger(const spdlog::sink_ptr& sink, spdlog
 struct State {
   std::mutex mutex;
   Format format = Format::kText;
+  bool configured = false;  // by configure(), which configure_library() leaves alone
   std::shared_ptr<spdlog::logger> logger =
       make_logger(std::make_shared<spdlog::sinks::stderr_sink_mt>(), spdlog::level::warn);
 };
@@ -113,6 +114,7 @@ class Capture {
   explicit Capture(std::string* target) {
     const std::lock_guard lock(state().mutex);
     format_ = state().format;
+    configured_ = state().configured;
     previous_ =
         std::exchange(state().logger, make_logger(std::make_shared<StringSink>(target), state().logger->level()));
   }
@@ -122,19 +124,31 @@ class Capture {
     const std::lock_guard lock(state().mutex);
     state().logger = previous_;
     state().format = format_;
+    state().configured = configured_;
   }
 
  private:
   Format format_;
+  bool configured_;
   std::shared_ptr<spdlog::logger> previous_;
 };
+
+void set_shown(Level level, Format format) {
+  state().format = format;
+  state().logger->set_level(to_spdlog(level));
+}
 
 }  // namespace
 
 void configure(Level level, Format format) {
   const std::lock_guard lock(state().mutex);
-  state().format = format;
-  state().logger->set_level(to_spdlog(level));
+  state().configured = true;
+  set_shown(level, format);
+}
+
+void configure_library(Level level, Format format) {
+  const std::lock_guard lock(state().mutex);
+  if (!state().configured) set_shown(level, format);
 }
 
 std::shared_ptr<void> capture(LineSink* sink) { return std::make_shared<Capture>(sink); }

@@ -4,8 +4,8 @@
 //   text:  2026-11-15 12:00:00.123 info  model loaded path=/m.pt2 seconds=0.31
 //   json:  {"time":"2026-11-15T12:00:00.123Z","level":"info","message":"model loaded","path":"/m.pt2","seconds":"0.31"}
 //
-// Until configure() is called, warnings and errors are shown as text. Control characters and bytes that are not UTF-8
-// cannot reach the output: an event is one line whatever its message holds. Thread safe.
+// Until one of the two functions below is called, warnings and errors are shown as text. Control characters and bytes
+// that are not UTF-8 cannot reach the output: an event is one line whatever its message holds. Thread safe.
 #pragma once
 
 #include <initializer_list>
@@ -26,6 +26,8 @@ struct Field {
 
 // Sets what is shown from now on, in the whole process.
 void configure(Level level, Format format);
+// The same for a library inside somebody's program: without effect once the program itself has called configure().
+void configure_library(Level level, Format format);
 
 // For tests: lines are appended to `sink` instead of standard error while the returned object lives; its end also takes
 // back what configure() set meanwhile. Read `sink` when no other thread logs.

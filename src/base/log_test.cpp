@@ -202,6 +202,23 @@ TEST_F(Log, CaptureMayEndWhileOthersLog) {
   for (std::thread& thread : threads) thread.join();
 }
 
+TEST(LogDeathTest, TheLibrarySetsTheLevelUntilTheProgramDoes) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto speak = [] {
+    configure_library(Level::kOff, Format::kText);
+    warn("first-hidden");
+    configure_library(Level::kInfo, Format::kText);
+    info("second-shown");
+    configure(Level::kError, Format::kText);
+    configure_library(Level::kDebug, Format::kJson);
+    warn("third-hidden");
+    error("fourth-shown");
+    ::_exit(0);
+  };
+  EXPECT_EXIT(speak(), ::testing::ExitedWithCode(0),
+              AllOf(Not(HasSubstr("hidden")), HasSubstr("info  second-shown\n"), HasSubstr("error fourth-shown\n")));
+}
+
 TEST(LogDeathTest, UnconfiguredProcessShowsWarningsAsTextOnStandardError) {
   // The style "threadsafe" starts the program anew, so that no other test has configured it.
   GTEST_FLAG_SET(death_test_style, "threadsafe");

@@ -49,6 +49,7 @@ Result<Config> CommandContext::load_config() {
   const auto root = environment_.find("KPT_SYSTEM_ROOT");
   apply_automatic(config, SystemFiles(root.value_or("/")), environment_);
   apply_logging(config);
+  log_unknown_variables(environment_);
   return config;
 }
 

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "base/environment.h"
 #include "base/files.h"
@@ -25,5 +27,13 @@ std::filesystem::path torch_folder(const Config& config, const Environment& envi
 
 // Sets up base/log from log.level and log.format, for the whole process.
 void apply_logging(const Config& config);
+// The same where we are a library inside somebody's program: nothing is shown unless a preset, file or variable sets
+// one of the two. Without effect after apply_logging().
+void apply_library_logging(const Config& config);
+
+// One sentence for each variable of the environment that begins with KPT_ and that nobody reads, with the nearest name.
+std::vector<std::string> describe_unknown_variables(const Environment& environment);
+// Logs them as warnings, each name once in a process. Call it when logging is set up.
+void log_unknown_variables(const Environment& environment);
 
 }  // namespace kpt

@@ -1,5 +1,9 @@
 #include "config/automatic.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +14,8 @@
 namespace kpt {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -77,6 +83,41 @@ TEST(LoggingSetup, FollowsLevelAndFormat) {
   EXPECT_THAT(lines, HasSubstr("\"message\":\"loud enough\""));
   EXPECT_THAT(lines, Not(HasSubstr("too quiet")));
   apply_logging(Config());
+}
+
+TEST(LoggingSetupDeathTest, ALibraryIsSilentUnlessItIsAsked) {
+  // Started anew, so that no other test has configured the process.
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto speak = [] {
+    apply_library_logging(Config());
+    log::error("hidden by default");
+    apply_library_logging(load({}, Environment::from_map({{"KPT_LOG", "info"}})));
+    log::info("shown by the level");
+    apply_library_logging(load({}, Environment::from_map({{"KPT_PRESET", "inference"}})));
+    log::warn("shown by the format");
+    apply_logging(Config());
+    apply_library_logging(load({}, Environment::from_map({{"KPT_LOG", "debug"}})));
+    log::info("hidden by the program");
+    ::_exit(0);
+  };
+  EXPECT_EXIT(speak(), ::testing::ExitedWithCode(0),
+              AllOf(Not(HasSubstr("hidden")), HasSubstr("info  shown by the level"),
+                    HasSubstr("\"message\":\"shown by the format\"")));
+}
+
+TEST(UnknownVariables, AreToldOnceWithTheNearestName) {
+  const Environment environment =
+      Environment::from_map({{"KPT_LOGG", "1"}, {"KPT_ZZZZZZZZ", "1"}, {"KPT_LOG", "warn"}});
+  EXPECT_THAT(describe_unknown_variables(environment),
+              ElementsAre("the environment variable KPT_LOGG is read by nobody; did you mean KPT_LOG?",
+                          "the environment variable KPT_ZZZZZZZZ is read by nobody"));
+  std::string lines;
+  const auto capture = log::capture(&lines);
+  apply_logging(Config());
+  log_unknown_variables(environment);
+  log_unknown_variables(environment);
+  EXPECT_THAT(lines, AllOf(HasSubstr("warn  the environment variable KPT_LOGG"), HasSubstr("KPT_ZZZZZZZZ")));
+  EXPECT_EQ(std::ranges::count(lines, '\n'), 2) << lines;
 }
 
 }  // namespace
