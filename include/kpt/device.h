@@ -20,8 +20,8 @@ struct DeviceInfo {
   std::string description;   // "NVIDIA H200"
   std::string architecture;  // "sm_90 Hopper", "gfx942 CDNA3", "v5e", "aarch64"
   std::uint64_t memory_bytes = 0;
-  bool usable = false;
-  std::string reason;  // why it is not usable, and what mends it; empty when it is
+  bool usable = false;  // models can run on it, as far as can be told without opening its libraries in this process
+  std::string reason;   // why it is not usable, and what mends it; empty when it is
 };
 
 // Everything found, "cpu" first. Hardware that is there but cannot be used is listed with its reason. The user's

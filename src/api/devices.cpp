@@ -2,15 +2,23 @@
 
 #include <fmt/format.h>
 
+#include "api/backend_list.h"
 #include "api/detection.h"
+#include "backends/amd/architecture.h"
 #include "backends/amd/detect_amd.h"
 #include "backends/cpu/detect_cpu.h"
+#include "backends/nvidia/architecture.h"
 #include "backends/nvidia/detect_nvidia.h"
+#include "backends/nvidia/nvidia_backend.h"
 #include "backends/tpu/detect_tpu.h"
+#include "backends/tpu/tpu_backend.h"
 #include "backends/xla/find_plugins.h"
 #include "backends/xla/plugin_names.h"
+#include "base/log.h"
 #include "base/text.h"
+#include "config/automatic.h"
 #include "device/hardware.h"
+#include "engines/aten/loader.h"
 #include "kpt/device.h"
 
 namespace kpt {
@@ -19,14 +27,16 @@ namespace {
 struct Setting {
   Config config;
   DetectionContext context;
+  TorchSearch torch;
 };
 
 Result<Setting> make_setting() {
   const Environment environment = Environment::from_process();
-  KPT_ASSIGN_OR_RETURN(Config config, load_config({}, environment));
+  KPT_ASSIGN_OR_RETURN(Config config, load_library_config(environment));
   SystemFiles files(environment.find("KPT_SYSTEM_ROOT").value_or("/"));
   DetectionContext context = make_detection_context(config, environment, std::move(files));
-  return Setting{std::move(config), std::move(context)};
+  TorchSearch torch{environment, torch_folder(config, environment).string(), context.site_packages};
+  return Setting{std::move(config), std::move(context), std::move(torch)};
 }
 
 std::string reason_of(const Finding& finding) {
@@ -34,57 +44,77 @@ std::string reason_of(const Finding& finding) {
   return finding.remedy.empty() ? finding.reason : finding.reason + "; " + finding.remedy;
 }
 
-DeviceInfo describe_cpu(const DetectionContext& context) {
-  const CpuReport cpu = detect_cpu(context);
-  return {"cpu", cpu.model, cpu.architecture, cpu.memory_limit_bytes.value_or(cpu.memory_total_bytes), true, ""};
+// What a device is called, and why it cannot be used; an empty reason means that it can.
+DeviceInfo make_info(std::string name, std::string description, std::string architecture, std::uint64_t memory_bytes,
+                     std::string reason) {
+  const bool usable = reason.empty();
+  return {std::move(name), std::move(description), std::move(architecture), memory_bytes, usable, std::move(reason)};
 }
 
-// What a vendor's detection came to: its devices, and the reason when there are none.
+DeviceInfo describe_cpu(const Setting& setting) {
+  const CpuReport cpu = detect_cpu(setting.context);
+  return make_info("cpu", cpu.model, cpu.architecture, cpu.memory_limit_bytes.value_or(cpu.memory_total_bytes),
+                   check_aten_files(setting.torch, /*cuda=*/false).message());
+}
+
+// What a vendor's detection came to: its devices, and the reason when there are none that can be used.
 struct VendorDevices {
   std::vector<DeviceInfo> devices;
   std::string reason;
 };
 
-VendorDevices nvidia_devices(const DetectionContext& context) {
-  const NvidiaReport report = detect_nvidia(context);
+VendorDevices nvidia_devices(const Setting& setting) {
+  const NvidiaReport report = detect_nvidia(setting.context);
   VendorDevices found{{}, reason_of(report.finding)};
+  if (found.reason.empty()) found.reason = check_aten_files(setting.torch, /*cuda=*/true).message();
   for (const NvidiaGpu& gpu : report.gpus) {
-    found.devices.push_back({fmt::format("nvidia:{}", gpu.index), gpu.name,
-                             fmt::format("sm_{}{} {}", gpu.capability_major, gpu.capability_minor, gpu.architecture),
-                             gpu.memory_total_bytes, found.reason.empty(), found.reason});
+    const std::string target = nvidia_target_name(gpu.capability_major, gpu.capability_minor);
+    std::string reason = found.reason;
+    if (reason.empty() && !has_nvidia_target(gpu.capability_major, gpu.capability_minor)) {
+      reason = fmt::format("libtorch has no code for {}", target);
+    }
+    found.devices.push_back(make_info(fmt::format("nvidia:{}", gpu.index), gpu.name, target + " " + gpu.architecture,
+                                      gpu.memory_total_bytes, std::move(reason)));
   }
   return found;
 }
 
-VendorDevices amd_devices(const DetectionContext& context) {
-  const AmdReport report = detect_amd(context);
+VendorDevices amd_devices(const Setting& setting) {
+  const AmdReport report = detect_amd(setting.context);
   VendorDevices found{{}, reason_of(report.finding)};
   for (const AmdGpu& gpu : report.gpus) {
-    found.devices.push_back({fmt::format("amd:{}", gpu.index), gpu.name, gpu.gfx_target + " " + gpu.architecture,
-                             gpu.memory_total_bytes, found.reason.empty(), found.reason});
+    std::string reason = found.reason;
+    if (reason.empty() && find_amd_architecture(gpu.gfx_target) == nullptr) {
+      reason = fmt::format("this release has no kernels for {}",
+                           gpu.gfx_target.empty() ? "a GPU of unknown target" : gpu.gfx_target);
+    }
+    found.devices.push_back(make_info(fmt::format("amd:{}", gpu.index), gpu.name,
+                                      gpu.gfx_target + " " + gpu.architecture, gpu.memory_total_bytes,
+                                      std::move(reason)));
   }
   return found;
 }
 
-VendorDevices tpu_devices(const DetectionContext& context) {
-  const TpuReport report = detect_tpu(context);
+VendorDevices tpu_devices(const Setting& setting) {
+  const TpuReport report = detect_tpu(setting.context);
   VendorDevices found{{}, reason_of(report.finding)};
+  if (found.reason.empty() && !runs_models("tpu")) found.reason = kTpusAreNotRun;
   for (int chip = 0; chip < report.chips; ++chip) {
-    found.devices.push_back({fmt::format("tpu:{}", chip), "Google TPU " + report.generation, report.generation,
-                             report.hbm_bytes_per_chip, found.reason.empty(), found.reason});
+    found.devices.push_back(make_info(fmt::format("tpu:{}", chip), "Google TPU " + report.generation, report.generation,
+                                      report.hbm_bytes_per_chip, found.reason));
   }
   return found;
 }
 
-VendorDevices xla_devices(const DetectionContext& context) {
+VendorDevices xla_devices(const Setting& setting) {
   VendorDevices found{{}, "no PJRT plugin of that name was found"};
-  const std::vector<PjrtPlugin> plugins = detect_plugins(context);
+  const std::vector<PjrtPlugin> plugins = detect_plugins(setting.context);
   const std::vector<std::string> names = name_xla_devices(plugins);
   for (std::size_t i = 0; i < plugins.size(); ++i) {
     const PjrtPlugin& plugin = plugins[i];
-    const std::string reason = reason_of(plugin.finding);
-    found.devices.push_back({names[i], "PJRT plugin " + plugin.path,
-                             fmt::format("PJRT {}.{}", plugin.api_major, plugin.api_minor), 0, reason.empty(), reason});
+    found.devices.push_back(make_info(names[i], "PJRT plugin " + plugin.path,
+                                      fmt::format("PJRT {}.{}", plugin.api_major, plugin.api_minor), 0,
+                                      reason_of(plugin.finding)));
   }
   return found;
 }
@@ -93,7 +123,7 @@ struct VendorRow {
   std::string_view prefix;
   std::string_view option_word;  // in option probe.backends
   Vendor vendor;
-  VendorDevices (*detect)(const DetectionContext&);
+  VendorDevices (*detect)(const Setting&);
 };
 
 constexpr std::array kVendors = {
@@ -104,7 +134,7 @@ constexpr std::array kVendors = {
 };
 
 VendorDevices detect(const VendorRow& row, const Setting& setting) {
-  if (may_probe(setting.config, row.option_word)) return row.detect(setting.context);
+  if (may_probe(setting.config, row.option_word)) return row.detect(setting);
   return {{}, fmt::format("option probe.backends leaves out {}", row.option_word)};
 }
 
@@ -112,14 +142,20 @@ VendorDevices detect(const VendorRow& row, const Setting& setting) {
 
 Result<std::vector<DeviceInfo>> list_devices() {
   KPT_ASSIGN_OR_RETURN(const Setting setting, make_setting());
-  std::vector<DeviceInfo> devices = {describe_cpu(setting.context)};
+  std::vector<DeviceInfo> devices = {describe_cpu(setting)};
   for (const VendorRow& row : kVendors) std::ranges::move(detect(row, setting).devices, std::back_inserter(devices));
+  const auto usable = std::ranges::count_if(devices, &DeviceInfo::usable);
+  log::info("devices listed", {{"found", std::to_string(devices.size())}, {"usable", std::to_string(usable)}});
   return devices;
 }
 
 Result<DeviceInfo> find_device(std::string_view name) {
   KPT_ASSIGN_OR_RETURN(const Setting setting, make_setting());
-  if (name == "cpu") return describe_cpu(setting.context);
+  if (name == "cpu") {
+    DeviceInfo cpu = describe_cpu(setting);
+    if (cpu.usable) return cpu;
+    return Status(StatusCode::kDeviceNotAvailable, fmt::format("cpu cannot be used: {}", cpu.reason));
+  }
   const auto colon = name.find(':');
   const auto row = std::ranges::find(kVendors, name.substr(0, colon), &VendorRow::prefix);
   const std::string_view rest = colon == std::string_view::npos ? std::string_view() : name.substr(colon + 1);

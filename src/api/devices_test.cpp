@@ -1,21 +1,88 @@
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/build_info.h"
+#include "base/environment.h"
 #include "kpt/device.h"
 #include "kpt/errors.h"
 #include "kpt/version.h"
+#include "support/hardware_fixture.h"
 
 namespace kpt {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
+
+// Variables of this process, as they were again when it ends.
+class ScopedVariables {
+ public:
+  ScopedVariables() = default;
+  ScopedVariables(const ScopedVariables&) = delete;
+  ScopedVariables& operator=(const ScopedVariables&) = delete;
+  // NOLINTBEGIN(concurrency-mt-unsafe): no other thread runs
+  ~ScopedVariables() {
+    for (auto entry = before_.rbegin(); entry != before_.rend(); ++entry) {
+      if (entry->second) {
+        ::setenv(entry->first.c_str(), entry->second->c_str(), 1);
+      } else {
+        ::unsetenv(entry->first.c_str());
+      }
+    }
+  }
+  void set(const std::string& name, const std::string& value) {
+    const char* present = std::getenv(name.c_str());
+    before_.emplace_back(name, present != nullptr ? std::optional<std::string>(present) : std::nullopt);
+    ::setenv(name.c_str(), value.c_str(), 1);
+  }
+  // NOLINTEND(concurrency-mt-unsafe)
+
+ private:
+  std::vector<std::pair<std::string, std::optional<std::string>>> before_;
+};
+
+// This process on a recorded machine, of which only `backend` is asked.
+class RecordedMachine {
+ public:
+  RecordedMachine(const std::string& kind, const std::string& name, const std::string& backend)
+      : fixture_(testing::HardwareFixture::load(KPT_SOURCE_DIR "/tests/data/hardware/" + kind + "/" + name + ".json")) {
+    const Environment recorded = fixture_.context().environment;
+    for (const EnvironmentVariable& row : environment_table()) {
+      if (const auto value = recorded.find(row.name)) variables.set(std::string(row.name), *value);
+    }
+    variables.set("KPT_SYSTEM_ROOT", fixture_.root().string());
+    variables.set("KPT_PROBE_BACKENDS", backend);
+    variables.set("LD_LIBRARY_PATH", KPT_BUILD_DIR "/fakes/nvidia");
+    variables.set("KPT_FAKE_CUDA", fixture_.driver_file().string());
+  }
+
+  ScopedVariables variables;
+
+ private:
+  testing::HardwareFixture fixture_;
+};
+
+DeviceInfo second_device() {
+  const std::vector<DeviceInfo> devices = list_devices().value();
+  return devices.size() > 1 ? devices[1] : DeviceInfo{};
+}
 
 TEST(Devices, TheCpuIsAlwaysThereAndFirst) {
   const std::vector<DeviceInfo> devices = list_devices().value();
   ASSERT_FALSE(devices.empty());
   EXPECT_EQ(devices.front().name, "cpu");
-  EXPECT_TRUE(devices.front().usable);
+  EXPECT_EQ(devices.front().usable, !build_info().torch_version.empty()) << devices.front().reason;
   EXPECT_GT(devices.front().memory_bytes, 0U);
 }
 
@@ -56,6 +123,82 @@ TEST(Devices, TheReasonIsInTheMessage) {
   ASSERT_FALSE(found.ok());
   EXPECT_THAT(found.status().message(), HasSubstr("nvidia:4095 cannot be used: "));
   EXPECT_EQ(found.status().vendor(), Vendor::kNvidia);
+}
+
+TEST(Devices, WithoutTheEngineTheCpuSaysSo) {
+  const testing::TemporaryFolder empty;
+  ScopedVariables variables;
+  variables.set("KPT_MODULE_DIR", empty.path().string());
+  variables.set("KPT_TORCH_DIR", empty.path().string());
+  variables.set("KPT_PROBE_BACKENDS", "torch");
+  const DeviceInfo cpu = list_devices().value().front();
+  EXPECT_FALSE(cpu.usable);
+  EXPECT_THAT(cpu.reason, HasSubstr("libtorch"));
+  EXPECT_THROW((void)require_device("cpu"), DeviceNotAvailableError);
+}
+
+TEST(Devices, ATpuThatIsHereIsNotUsableAndSaysWhy) {
+  const RecordedMachine machine("tpu", "v5e", "tpu");
+  const DeviceInfo device = second_device();
+  EXPECT_EQ(device.name, "tpu:0");
+  EXPECT_FALSE(device.usable);
+  EXPECT_EQ(device.reason, "this version compiles programs for TPUs but does not run them");
+  EXPECT_THROW((void)require_device("tpu:0"), TpuNotAvailableError);
+}
+
+// Files that only look like libtorch and our modules: nothing here opens them.
+TEST(Devices, AnNvidiaGpuNeedsTheCudaModuleAndCodeForItsArchitecture) {
+  const testing::TemporaryFolder folder;
+  const std::filesystem::path torch = folder.path() / "torch";
+  const std::filesystem::path modules = folder.path() / "modules";
+  std::filesystem::create_directories(torch / "lib");
+  std::filesystem::create_directories(modules);
+  std::ofstream(torch / "version.py") << "__version__ = '2.15.0'\ncuda = '13.2'\n";
+  for (const auto& file : {torch / "lib/libtorch_cpu.so", torch / "lib/libtorch_cuda.so", modules / "kpt_aten_2_15.so"})
+    std::ofstream(file) << "";
+  ScopedVariables variables;
+  variables.set("KPT_TORCH_DIR", torch.string());
+  variables.set("KPT_MODULE_DIR", modules.string());
+  {
+    const RecordedMachine machine("nvidia", "hopper_h200", "nvidia");
+    const DeviceInfo device = second_device();
+    EXPECT_EQ(device.name, "nvidia:0");
+    EXPECT_FALSE(device.usable);
+    EXPECT_THAT(device.reason,
+                AllOf(HasSubstr("no CUDA engine module"), HasSubstr("make install PRESET=cuda-release")));
+    EXPECT_THROW((void)require_device("nvidia:0"), CudaNotAvailableError);
+    std::ofstream(modules / "kpt_aten_cuda_2_15.so") << "";
+    EXPECT_TRUE(second_device().usable) << second_device().reason;
+    EXPECT_NO_THROW((void)require_device("nvidia:0"));
+  }
+  const RecordedMachine old("nvidia", "pascal_p100", "nvidia");
+  EXPECT_FALSE(second_device().usable);
+  EXPECT_EQ(second_device().reason, "libtorch has no code for sm_60");
+}
+
+// A program that only uses the library; started anew, so that no other test has configured the process.
+TEST(LibraryLoggingDeathTest, NothingIsPrintedUnlessTheConfigurationAsks) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto list_with = [](const std::vector<std::pair<std::string, std::string>>& settings) {
+    ScopedVariables variables;
+    for (const char* name : {"KPT_LOG", "KPT_LOG_FORMAT", "KPT_PRESET", "KPT_CONFIG"}) variables.set(name, "");
+    variables.set("XDG_CONFIG_HOME", "/nonexistent");
+    variables.set("KPT_PROBE_BACKENDS", "torch");
+    variables.set("KPT_LOGG", "debug");
+    for (const auto& [name, value] : settings) variables.set(name, value);
+    if (!list_devices().ok()) ::_exit(1);
+    ::_exit(0);
+  };
+  EXPECT_EXIT(list_with({}), ::testing::ExitedWithCode(0),
+              AllOf(Not(HasSubstr("devices")), Not(HasSubstr("KPT_LOGG"))));
+  EXPECT_EXIT(list_with({{"KPT_LOG", "info"}}), ::testing::ExitedWithCode(0),
+              AllOf(HasSubstr("info  devices listed found=1"), HasSubstr("KPT_LOGG is read by nobody")));
+  EXPECT_EXIT(list_with({{"KPT_LOG", "error"}}), ::testing::ExitedWithCode(0),
+              AllOf(Not(HasSubstr("devices")), Not(HasSubstr("KPT_LOGG"))));
+  EXPECT_EXIT(list_with({{"KPT_LOG", "info"}, {"KPT_LOG_FORMAT", "json"}}), ::testing::ExitedWithCode(0),
+              HasSubstr("\"message\":\"devices listed\""));
+  EXPECT_EXIT(list_with({{"KPT_LOG", "info"}, {"KPT_MODULE_DIR", "/no/modules"}}), ::testing::ExitedWithCode(0),
+              HasSubstr("usable=0"));
 }
 
 TEST(Version, IsThatOfTheBuild) {

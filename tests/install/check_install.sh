@@ -17,7 +17,7 @@ cmake --build "$work/example" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 listing=$("$work/example/list_devices")
 echo "$listing"
 grep -q '^KernelPyTorch ' <<<"$listing"
-grep -q '^cpu  .*  usable$' <<<"$listing"
+grep -q '^cpu  ' <<<"$listing"
 
 # A device that no machine has: the exact exception type must cross the library's border.
 if "$work/example/list_devices" nvidia:9999 2>"$work/error"; then
@@ -39,6 +39,7 @@ fi
 # The engine module must open from its new place, where this build has one.
 if compgen -G "$work/moved/lib/kpt/kpt_aten_*.so" >/dev/null; then
   "$work/moved/bin/kpt" doctor --category libtorch
+  grep -q '^cpu  .*  usable$' <<<"$listing"
   # A model in a program that knows nothing but the installed headers and library.
   cmake -S "$source/examples/cpp_embed" -B "$work/embed" -DCMAKE_PREFIX_PATH="$work/moved" \
     >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }

@@ -20,6 +20,11 @@ namespace {
 constexpr int kOldestMajor = 7;
 constexpr int kOldestMinor = 5;
 
+bool has_libtorch_code(const NvidiaArchitecture& architecture) {
+  return architecture.major > kOldestMajor ||
+         (architecture.major == kOldestMajor && architecture.minor >= kOldestMinor);
+}
+
 std::vector<DType> matrix_dtypes(const NvidiaArchitecture& architecture) {
   std::vector<DType> dtypes;
   for (const Precision precision : architecture.matrix_precisions) {
@@ -184,9 +189,7 @@ class NvidiaBackend final : public Backend {
         limits_{context.nvidia_graph_bytes, context.nvidia_margin_bytes},
         memory_percent_(context.nvidia_memory_percent) {
     for (const NvidiaArchitecture& architecture : nvidia_architectures()) {
-      const bool old = architecture.major < kOldestMajor ||
-                       (architecture.major == kOldestMajor && architecture.minor < kOldestMinor);
-      if (!old) targets_.emplace_back(engine_, architecture);
+      if (has_libtorch_code(architecture)) targets_.emplace_back(engine_, architecture);
     }
   }
 
@@ -281,6 +284,11 @@ class NvidiaBackend final : public Backend {
 
 std::unique_ptr<Backend> make_nvidia_backend(const BackendContext& context) {
   return std::make_unique<NvidiaBackend>(context);
+}
+
+bool has_nvidia_target(int capability_major, int capability_minor) {
+  const NvidiaArchitecture* architecture = find_nvidia_architecture(capability_major, capability_minor);
+  return architecture != nullptr && has_libtorch_code(*architecture);
 }
 
 }  // namespace kpt

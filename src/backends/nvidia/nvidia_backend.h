@@ -12,4 +12,7 @@ namespace kpt {
 // code for.
 std::unique_ptr<Backend> make_nvidia_backend(const BackendContext& context);
 
+// Whether there is a target for GPUs of this compute capability.
+bool has_nvidia_target(int capability_major, int capability_minor);
+
 }  // namespace kpt

@@ -35,6 +35,11 @@ TEST(NvidiaBackend, TargetsAreThereWithoutAGpu) {
     EXPECT_NE(find_target(*backend, name), nullptr) << name;
   }
   EXPECT_EQ(find_target(*backend, "nvidia:sm_60"), nullptr) << "libtorch has no code for Pascal any more";
+  EXPECT_FALSE(has_nvidia_target(6, 0));
+  EXPECT_FALSE(has_nvidia_target(7, 0));
+  EXPECT_TRUE(has_nvidia_target(7, 5));
+  EXPECT_TRUE(has_nvidia_target(9, 0));
+  EXPECT_FALSE(has_nvidia_target(99, 0));
 }
 
 TEST(NvidiaBackend, PrecisionsFollowTheArchitecture) {

@@ -171,9 +171,8 @@ class TpuBackend final : public Backend {
 
   Result<std::vector<Device*>> devices() override {
     const TpuReport report = detect_tpu(context_.detection);
-    const std::string reason = report.finding.presence == Presence::kPresent
-                                   ? "this version compiles programs for TPUs but does not run them"
-                                   : report.finding.reason;
+    const std::string reason =
+        report.finding.presence == Presence::kPresent ? std::string(kTpusAreNotRun) : report.finding.reason;
     return Status(StatusCode::kDeviceNotAvailable, fmt::format("no TPU can be used: {}", reason), Vendor::kTpu);
   }
 

@@ -2,11 +2,15 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 
 #include "device/backend_context.h"
 #include "device/execution.h"
 
 namespace kpt {
+
+// Why a TPU that is here is no device.
+inline constexpr std::string_view kTpusAreNotRun = "this version compiles programs for TPUs but does not run them";
 
 // targets(): one for each row of tpu_topologies(), named "tpu:v5e:2x2". Each is for fixed sizes only (compile() fails
 // with kInvalidArgument for a graph with symbols, compile_sized() takes their values) and for one device of the slice;

@@ -248,26 +248,53 @@ std::optional<Problem> load(const TorchInstallation& installation, const std::fi
   return open_module(aten->path, aten::kModuleEntry, aten->library_version, installation.dir, &aten->table);
 }
 
-std::optional<Problem> load_cuda(const AtenModule& aten, const std::filesystem::path& modules, AtenCudaModule* cuda) {
-  const TorchInstallation& installation = aten.installation;
+// What is missing for CUDA beside a libtorch of this version, or nothing.
+std::optional<Problem> judge_cuda_files(const TorchInstallation& installation, const aten::TorchVersion& version,
+                                        const std::filesystem::path& modules) {
   std::error_code error;
   if (!std::filesystem::exists(installation.library("libtorch_cuda.so"), error)) {
-    return Problem{StatusCode::kUnsupported,
-                   fmt::format("libtorch {} at {} was built without CUDA", to_string(aten.library_version),
-                               installation.dir.string()),
-                   "install a CUDA build of torch"};
+    return Problem{
+        StatusCode::kUnsupported,
+        fmt::format("libtorch {} at {} was built without CUDA", to_string(version), installation.dir.string()),
+        "install a CUDA build of torch"};
   }
-  cuda->path = module_path(modules, "kpt_aten_cuda", aten.library_version);
-  if (!std::filesystem::exists(cuda->path, error)) {
+  if (!std::filesystem::exists(module_path(modules, "kpt_aten_cuda", version), error)) {
     return Problem{StatusCode::kNotFound, fmt::format("this build has no CUDA engine module in {}", modules.string()),
-                   "configure with -DKPT_CUDA=ON and build again"};
+                   "make install PRESET=cuda-release"};
   }
+  return std::nullopt;
+}
+
+std::optional<Problem> load_cuda(const AtenModule& aten, const std::filesystem::path& modules, AtenCudaModule* cuda) {
+  const TorchInstallation& installation = aten.installation;
+  if (auto problem = judge_cuda_files(installation, aten.library_version, modules)) return problem;
+  cuda->path = module_path(modules, "kpt_aten_cuda", aten.library_version);
   std::optional<DynamicLibrary> last;
   if (auto problem = open_libraries(installation, {"libc10_cuda.so", "libtorch_cuda.so"},
                                     DynamicLibrary::Visibility::kGlobal, &last)) {
     return problem;
   }
   return open_module(cuda->path, aten::kCudaModuleEntry, aten.library_version, installation.dir, &cuda->table);
+}
+
+// find_torch_installation() with what mends its failure.
+Result<TorchInstallation> find_installation(const TorchSearch& search, Finding* finding) {
+  auto installation = find_torch_installation(search);
+  if (installation.ok()) return installation;
+  const std::string remedy = search.torch_dir.empty()
+                                 ? "run `make setup`, or set KPT_TORCH_DIR to the folder of a torch package"
+                                 : "set KPT_TORCH_DIR to the folder of a torch package, or unset it";
+  const Status failure = report({installation.status().code(), installation.status().message(), remedy}, finding);
+  if (finding != nullptr && search.torch_dir.empty()) finding->presence = Presence::kAbsent;
+  return failure;
+}
+
+// Left out of libtorch or of this build on purpose: nothing is broken.
+Status report_cuda(const Problem& problem, Finding* finding) {
+  Status failure = report(problem, finding);
+  const bool left_out = problem.code == StatusCode::kUnsupported || problem.code == StatusCode::kNotFound;
+  if (finding != nullptr && left_out) finding->presence = Presence::kAbsent;
+  return failure;
 }
 
 // Loading is rare and looks at what the process holds before it adds to it: one at a time.
@@ -280,17 +307,8 @@ std::mutex& loading() {
 
 Result<AtenModule> load_aten(const TorchSearch& search, Finding* finding) {
   const std::lock_guard lock(loading());
-  auto installation = find_torch_installation(search);
-  if (!installation.ok()) {
-    const std::string remedy = search.torch_dir.empty()
-                                   ? "run `make setup`, or set KPT_TORCH_DIR to the folder of a torch package"
-                                   : "set KPT_TORCH_DIR to the folder of a torch package, or unset it";
-    const Status failure = report({installation.status().code(), installation.status().message(), remedy}, finding);
-    if (finding != nullptr && search.torch_dir.empty()) finding->presence = Presence::kAbsent;
-    return failure;
-  }
   AtenModule aten;
-  aten.installation = std::move(installation).value();
+  KPT_ASSIGN_OR_RETURN(aten.installation, find_installation(search, finding));
   if (const auto problem = load(aten.installation, module_folder(search.environment), &aten)) {
     return report(*problem, finding);
   }
@@ -304,14 +322,25 @@ Result<AtenCudaModule> load_aten_cuda(const AtenModule& aten, const TorchSearch&
   const std::lock_guard lock(loading());
   AtenCudaModule cuda;
   if (const auto problem = load_cuda(aten, module_folder(search.environment), &cuda)) {
-    Status failure = report(*problem, finding);
-    // Left out of libtorch or of this build on purpose: nothing is broken.
-    const bool left_out = problem->code == StatusCode::kUnsupported || problem->code == StatusCode::kNotFound;
-    if (finding != nullptr && left_out) finding->presence = Presence::kAbsent;
-    return failure;
+    return report_cuda(*problem, finding);
   }
   if (finding != nullptr) *finding = {Presence::kPresent, "", ""};
   return cuda;
+}
+
+Status check_aten_files(const TorchSearch& search, bool cuda, Finding* finding) {
+  KPT_ASSIGN_OR_RETURN(const TorchInstallation installation, find_installation(search, finding));
+  const std::filesystem::path modules = module_folder(search.environment);
+  // Where the files do not tell the version, only the opened library can.
+  if (installation.version) {
+    if (const auto problem = judge_version(*installation.version, installation.dir, modules)) {
+      return report(*problem, finding);
+    }
+    const auto lacking = cuda ? judge_cuda_files(installation, *installation.version, modules) : std::nullopt;
+    if (lacking) return report_cuda(*lacking, finding);
+  }
+  if (finding != nullptr) *finding = {Presence::kPresent, "", ""};
+  return {};
 }
 
 Status to_status(const aten::CallOutcome& outcome, const std::string& what, Vendor vendor) {

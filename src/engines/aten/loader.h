@@ -42,6 +42,10 @@ Result<AtenModule> load_aten(const TorchSearch& search, Finding* finding = nullp
 // devices.
 Result<AtenCudaModule> load_aten_cuda(const AtenModule& aten, const TorchSearch& search, Finding* finding = nullptr);
 
+// Whether the files that load_aten(), and with `cuda` also load_aten_cuda(), need are there and belong together by what
+// they say. Opens no library, so a damaged one is not seen. Fails and fills `finding` as those do.
+Status check_aten_files(const TorchSearch& search, bool cuda, Finding* finding = nullptr);
+
 // What a module's function returned, as a Status: kOutOfMemory, kDeviceNotAvailable, kInvalidArgument, or
 // kVendorLibrary. `what` begins the sentence: "the self check".
 Status to_status(const aten::CallOutcome& outcome, const std::string& what, Vendor vendor = Vendor::kNone);
