@@ -1,17 +1,25 @@
 // Sections about accelerators: NVIDIA, AMD, TPU and PJRT plugins.
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "api/backend_list.h"
+#include "backends/amd/architecture.h"
 #include "backends/amd/detect_amd.h"
+#include "backends/amd/hip_compiler.h"
 #include "backends/nvidia/detect_nvidia.h"
+#include "backends/nvidia/nvidia_backend.h"
 #include "backends/tpu/detect_tpu.h"
+#include "backends/tpu/tpu_backend.h"
 #include "backends/xla/find_plugins.h"
 #include "base/text.h"
+#include "config/automatic.h"
 #include "device/hardware_json.h"
 #include "doctor/sections.h"
+#include "engines/aten/loader.h"
 
 namespace kpt::doctor {
 namespace {
@@ -39,9 +47,12 @@ std::string matrix_units(const std::vector<Precision>& precisions) {
   return precisions.empty() ? "no matrix units" : "matrix units " + names_of(precisions);
 }
 
-void add_notes(std::vector<Check>& checks, const std::string& category, const std::vector<std::string>& notes) {
+// What could not be read; `remedy` is what may bring it.
+void add_notes(std::vector<Check>& checks, const std::string& category, const std::vector<std::string>& notes,
+               const std::string& remedy) {
   for (const std::string& note : notes) {
-    checks.push_back(Check{.category = category, .name = "note", .state = State::kWarn, .message = note});
+    checks.push_back(
+        Check{.category = category, .name = "note", .state = State::kWarn, .message = note, .recommendation = remedy});
   }
 }
 
@@ -64,9 +75,29 @@ Check gpu_check(const NvidiaGpu& gpu, const Finding& finding) {
   const std::string architecture =
       gpu.capability_major > 0 ? fmt::format("sm_{}{} {}", gpu.capability_major, gpu.capability_minor, gpu.architecture)
                                : "";
-  return gpu_check("nvidia", gpu.index, finding,
-                   {gpu.name, architecture, count_of(gpu.multiprocessors, "SMs"), memory,
-                    matrix_units(gpu.matrix_precisions), ecc, gpu.mig_enabled.value_or(false) ? "MIG on" : ""});
+  Check check = gpu_check("nvidia", gpu.index, finding,
+                          {gpu.name, architecture, count_of(gpu.multiprocessors, "SMs"), memory,
+                           matrix_units(gpu.matrix_precisions), ecc, gpu.mig_enabled.value_or(false) ? "MIG on" : ""});
+  if (check.present && !has_nvidia_target(gpu.capability_major, gpu.capability_minor)) {
+    check.state = State::kWarn;
+    check.message += "; libtorch has no code for it";
+    check.recommendation = "use another device: --device cpu";
+  }
+  return check;
+}
+
+// The GPUs are there and their driver answers: can libtorch and our module use them?
+Check engine_check(const SectionInput& input) {
+  const TorchSearch search{input.request.environment,
+                           torch_folder(input.request.config, input.request.environment).string(),
+                           input.detection.site_packages};
+  Check check{.category = "nvidia", .name = "engine", .message = "libtorch's CUDA library and our module are here"};
+  Finding finding;
+  if (check_aten_files(search, /*cuda=*/true, &finding).ok()) return check;
+  check.state = State::kWarn;
+  check.message = "no model can run on an NVIDIA GPU: " + finding.reason;
+  check.recommendation = finding.remedy;
+  return check;
 }
 
 // What the GPU does now; nothing when NVML tells none of it.
@@ -111,6 +142,37 @@ Check gpu_check(const AmdGpu& gpu, const Finding& finding) {
        wavefront, bytes_of(gpu.memory_total_bytes), matrix_units(gpu.matrix_precisions), fp8});
 }
 
+// Kernels for AMD GPUs are compiled when a model is loaded; without a compiler only files that hold them run.
+void add_compilers(std::vector<Check>& checks, const SectionInput& input, const std::vector<AmdGpu>& gpus) {
+  std::vector<std::string> targets;
+  for (const AmdGpu& gpu : gpus) {
+    if (gpu.gfx_target.empty() || std::ranges::find(targets, gpu.gfx_target) != targets.end()) continue;
+    if (find_amd_architecture(gpu.gfx_target) != nullptr) {
+      targets.push_back(gpu.gfx_target);
+      continue;
+    }
+    checks.push_back(Check{.category = "amd",
+                           .name = "kernels",
+                           .state = State::kWarn,
+                           .message = fmt::format("this release has no kernels for {}", gpu.gfx_target),
+                           .recommendation = "install a newer KernelPyTorch, or use another device: --device cpu"});
+  }
+  const auto choices = find_hip_compilers(input.request.environment, targets, kCompilerTimeLimit);
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    Check check{.category = "amd", .name = "compiler"};
+    if (const auto& compiler = choices[i].compiler) {
+      check.message = fmt::format("{} ({}) compiles kernels for {}", compiler->path, compiler->version, targets[i]);
+      check.details = {{"target", targets[i]}, {"path", compiler->path}, {"version", compiler->version}};
+    } else {
+      check.state = State::kWarn;
+      check.message = fmt::format("nothing compiles kernels for {}: {}; only .kpt files compiled for it can run",
+                                  targets[i], choices[i].reason);
+      check.recommendation = "apt-get install clang-22 lld-22";
+    }
+    checks.push_back(std::move(check));
+  }
+}
+
 }  // namespace
 
 std::vector<Check> check_nvidia(const SectionInput& input) {
@@ -128,7 +190,10 @@ std::vector<Check> check_nvidia(const SectionInput& input) {
     checks.push_back(gpu_check(gpu, report.finding));
     if (auto load = load_check(gpu)) checks.push_back(*std::move(load));
   }
-  add_notes(checks, "nvidia", report.notes);
+  if (report.finding.presence == Presence::kPresent) checks.push_back(engine_check(input));
+  add_notes(
+      checks, "nvidia", report.notes,
+      "see what `nvidia-smi -q` tells; unset CUDA_VISIBLE_DEVICES if it hides GPUs, else update the NVIDIA driver");
   return checks;
 }
 
@@ -143,7 +208,9 @@ std::vector<Check> check_amd(const SectionInput& input) {
   }
   std::vector<Check> checks = {runtime};
   for (const AmdGpu& gpu : report.gpus) checks.push_back(gpu_check(gpu, report.finding));
-  add_notes(checks, "amd", report.notes);
+  add_compilers(checks, input, report.gpus);
+  add_notes(checks, "amd", report.notes,
+            "see what `rocminfo` tells; install a ROCm release that knows this GPU, or mount /sys in this container");
   return checks;
 }
 
@@ -161,7 +228,12 @@ std::vector<Check> check_tpu_and_pjrt(const SectionInput& input) {
                                   report.topology.empty() ? "" : ", topology " + report.topology,
                                   report.libtpu_version.empty() ? "" : ", libtpu " + report.libtpu_version);
     }
+    const bool here = report.finding.presence == Presence::kPresent;
     checks.push_back(std::move(chips));
+    if (here && !runs_models("tpu")) {
+      checks.push_back(
+          Check{.category = "tpu", .name = "engine", .message = std::string(kTpusAreNotRun), .present = false});
+    }
     for (const std::string& note : report.notes) {
       checks.push_back(Check{.category = "tpu", .name = "note", .message = note, .present = false});
     }

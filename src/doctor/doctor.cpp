@@ -11,7 +11,6 @@
 #include "base/build_info.h"
 #include "base/log.h"
 #include "base/thread_pool.h"
-#include "config/automatic.h"
 #include "doctor/sections.h"
 
 namespace kpt::doctor {
@@ -38,7 +37,8 @@ std::vector<Check> run_guarded(const SectionRow& row, const SectionInput& input)
     return {Check{.category = std::string(row.category),
                   .name = "section",
                   .state = State::kFail,
-                  .message = fmt::format("this section broke, please report it: {}", error.what())}};
+                  .message = fmt::format("this section broke: {}", error.what()),
+                  .recommendation = "report it with what `kpt doctor --json` prints"}};
   }
 }
 
@@ -73,9 +73,9 @@ Report run(const Request& request) {
   Report report;
   report.timestamp = utc_now();
   {
-    // Sections mostly wait for child processes; more threads than sections would have nothing to do.
-    ThreadPool pool(
-        std::min(thread_count(request.config, request.files, request.environment), static_cast<int>(kSections.size())));
+    // One thread for each section, however few cores there are: they wait for child processes most of the time, and one
+    // that waits for a hanging library must not hold up the others.
+    ThreadPool pool(static_cast<int>(kSections.size()));
     std::vector<std::future<std::vector<Check>>> pending;
     for (const SectionRow& row : kSections) {
       const auto& only = request.only_categories;

@@ -69,7 +69,17 @@ std::vector<Check> check_system(const SectionInput& input) {
                     {"kernel", name.release},
                     {"machine", name.machine},
                     {"glibc", ::gnu_get_libc_version()}};
-  return {system, memory_check(detect_cpu(input.detection))};
+  std::vector<Check> checks = {system, memory_check(detect_cpu(input.detection))};
+  const std::vector<std::string>& unknown = input.request.environment.unknown_names();
+  const std::vector<std::string> sentences = describe_unknown_variables(input.request.environment);
+  for (std::size_t i = 0; i < unknown.size(); ++i) {
+    checks.push_back(Check{.category = "system",
+                           .name = "environment",
+                           .state = State::kWarn,
+                           .message = sentences[i],
+                           .recommendation = fmt::format("unset {}", printable(unknown[i], 100))});
+  }
+  return checks;
 }
 
 std::vector<Check> check_cpu(const SectionInput& input) {

@@ -80,7 +80,11 @@ std::vector<Check> check_libtorch(const SectionInput& input) {
   for (const TorchMatmulCheck& product : report.checks) checks.push_back(product_check(product));
   if (report.finding.presence == Presence::kPresent) checks.push_back(cuda_check(report));
   for (const std::string& note : report.notes) {
-    checks.push_back(Check{.category = "libtorch", .name = "note", .state = State::kWarn, .message = note});
+    checks.push_back(Check{.category = "libtorch",
+                           .name = "note",
+                           .state = State::kWarn,
+                           .message = note,
+                           .recommendation = "pip install --force-reinstall torch==" + report.library_version});
   }
   return checks;
 }

@@ -2,6 +2,7 @@
 // is created if it is missing and in which a file is written and removed again.
 #pragma once
 
+#include <chrono>
 #include <vector>
 
 #include "api/detection.h"
@@ -9,6 +10,9 @@
 #include "doctor/doctor.h"
 
 namespace kpt::doctor {
+
+// For one question to a compiler.
+inline constexpr std::chrono::milliseconds kCompilerTimeLimit{3000};
 
 struct SectionInput {
   const Request& request;

@@ -1,18 +1,18 @@
-// Compilers that later turn kernels into machine code. None is needed to run models.
-#include <array>
+// Compilers that turn kernels into machine code: nvcc when our CUDA kernels are built, clang when a model is loaded on
+// an AMD GPU or compiled for one. Whether a GPU that is here has its compiler is a line of section amd.
 #include <filesystem>
+#include <map>
 #include <optional>
 
 #include <fmt/format.h>
 
+#include "backends/amd/hip_compiler.h"
 #include "base/child_process.h"
 #include "base/text.h"
 #include "doctor/sections.h"
 
 namespace kpt::doctor {
 namespace {
-
-constexpr std::chrono::milliseconds kCompilerTimeLimit{3000};
 
 std::optional<std::string> find_program(const SectionInput& input, const std::vector<std::string>& folders,
                                         std::string_view name) {
@@ -65,47 +65,32 @@ Check nvcc_check(const SectionInput& input) {
   return check;
 }
 
-// True if this clang accepts the target; an unknown one is refused by the driver before anything is compiled.
-bool knows_target(const std::string& clang, std::string_view target) {
-  const auto outcome = run_child({.arguments = {clang, "-x", "hip", "--cuda-device-only", "-nogpulib", "-nogpuinc",
-                                                fmt::format("--offload-arch={}", target), "-fsyntax-only", "/dev/null"},
-                                  .environment_overrides = {},
-                                  .time_limit = kCompilerTimeLimit});
-  return outcome.ok() && outcome->succeeded();
-}
-
 Check amd_clang_check(const SectionInput& input) {
   Check check{.category = "toolchains", .name = "clang for AMD"};
-  constexpr std::array kNames = {"amdclang++", "clang++-22", "clang++-21", "clang++-20", "clang++-19", "clang++"};
-  constexpr std::array kTargets = {"gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"};
-  std::vector<std::string> folders;
-  if (const auto rocm = input.request.environment.find("ROCM_PATH")) folders.push_back(*rocm + "/llvm/bin");
-  folders.emplace_back("/opt/rocm/llvm/bin");
-  std::string seen;
-  for (const std::string_view name : kNames) {
-    const auto path = find_program(input, folders, name);
-    if (!path) continue;
-    if (!first_output({*path, "--version"})) {  // broken or hanging: five more questions would only take longer
-      seen = *path;
-      continue;
+  const std::vector<std::string> targets = {"gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"};
+  const std::vector<HipCompilerChoice> choices =
+      find_hip_compilers(input.request.environment, targets, kCompilerTimeLimit);
+  std::map<std::string, std::vector<std::string>> served;  // by compiler
+  std::vector<std::string> open;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    if (choices[i].compiler) {
+      served[choices[i].compiler->path].push_back(targets[i]);
+    } else {
+      open.push_back(fmt::format("{}: {}", targets[i], choices[i].reason));
     }
-    std::vector<std::string> targets;
-    for (const std::string_view target : kTargets) {
-      if (knows_target(*path, target)) targets.emplace_back(target);
-    }
-    if (targets.empty()) {
-      seen = *path;
-      continue;
-    }
-    check.message = fmt::format("{} compiles for {}", *path, join(targets, " "));
-    check.details = {{"path", *path}, {"targets", targets}};
-    if (targets.size() < kTargets.size()) check.recommendation = "clang 22 knows all targets: apt-get install clang-22";
+  }
+  if (served.empty()) {
+    check.present = false;
+    check.message =
+        fmt::format("none for AMD GPUs ({}); models that run on one, and kpt compile, need it", open.front());
+    check.recommendation = "to compile for AMD GPUs: apt-get install clang-22 lld-22";
     return check;
   }
-  check.present = false;
-  check.message =
-      seen.empty() ? "not found; only needed to compile for AMD GPUs" : fmt::format("{} knows no AMD target", seen);
-  check.recommendation = "to compile for AMD GPUs: apt-get install clang-22 lld-22";
+  std::vector<std::string> parts;
+  for (const auto& [path, names] : served) parts.push_back(fmt::format("{} compiles for {}", path, join(names, " ")));
+  check.message = join(parts, "; ");
+  check.details = {{"compilers", served}};
+  if (!open.empty()) check.recommendation = "clang 22 knows all targets: apt-get install clang-22 lld-22";
   return check;
 }
 

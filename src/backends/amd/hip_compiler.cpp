@@ -24,7 +24,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::chrono::milliseconds kQuestionLimit{10000};
 constexpr std::size_t kMaxCodeObject = 256U << 20U;
 
 Result<const AmdArchitecture*> get_architecture(std::string_view gfx_target) {
@@ -151,24 +150,40 @@ Status check_target(const std::string& object, std::string_view gfx_target) {
           fmt::format("a code object for {} came where one for {} was asked for", read->gfx_target, gfx_target)};
 }
 
-bool accepts_target(const std::string& compiler, std::string_view gfx_target) {
+// What a compiler prints to standard output; nothing when it fails or does not answer in time.
+std::optional<std::string> ask(std::vector<std::string> arguments, std::chrono::milliseconds limit) {
   ChildCommand command;
-  command.arguments = base_arguments(compiler, gfx_target);
-  command.arguments.insert(command.arguments.end(), {"-fsyntax-only", "/dev/null"});
-  command.time_limit = kQuestionLimit;
-  const auto outcome = run_child(command);
-  return outcome.ok() && outcome->succeeded();
+  command.arguments = std::move(arguments);
+  command.time_limit = limit;
+  auto outcome = run_child(command);
+  if (!outcome.ok() || !outcome->succeeded()) return std::nullopt;
+  return std::move(outcome->standard_output);
+}
+
+bool accepts_target(const std::string& compiler, std::string_view gfx_target, std::chrono::milliseconds limit) {
+  std::vector<std::string> arguments = base_arguments(compiler, gfx_target);
+  arguments.insert(arguments.end(), {"-fsyntax-only", "/dev/null"});
+  return ask(std::move(arguments), limit).has_value();
 }
 
 // Empty when it does not answer.
-std::string version_of(const std::string& compiler) {
-  ChildCommand command;
-  command.arguments = {compiler, "--version"};
-  command.time_limit = kQuestionLimit;
-  const auto outcome = run_child(command);
-  if (!outcome.ok() || !outcome->succeeded()) return "";
-  const auto lines = split(outcome->standard_output, '\n');
+std::string version_of(const std::string& compiler, std::chrono::milliseconds limit) {
+  const auto answer = ask({compiler, "--version"}, limit);
+  const auto lines = split(answer.value_or(""), '\n');
   return lines.empty() ? "" : printable(trim(lines.front()), 200);
+}
+
+// Code objects are linked by the lld that the compiler finds: beside itself or in PATH.
+bool finds_linker(const std::string& compiler, std::chrono::milliseconds limit) {
+  const fs::path linker(trim(ask({compiler, "-print-prog-name=lld"}, limit).value_or("")));
+  std::error_code error;
+  return linker.is_absolute() && fs::is_regular_file(linker, error);
+}
+
+// Why no target can be compiled with it; empty when one may.
+std::string find_fault(const HipCompiler& compiler, std::chrono::milliseconds limit) {
+  if (compiler.version.empty()) return "does not answer to --version";
+  return finds_linker(compiler.path, limit) ? "" : "finds no lld";
 }
 
 std::vector<std::string> compiler_paths(const Environment& environment) {
@@ -221,19 +236,39 @@ std::string source_digest(const HipSource& source) {
   return key.digest();
 }
 
-Result<HipCompiler> find_hip_compiler(const Environment& environment, std::string_view gfx_target) {
-  KPT_RETURN_IF_ERROR(get_architecture(gfx_target).status());
-  std::string refused;
+std::vector<HipCompilerChoice> find_hip_compilers(const Environment& environment,
+                                                  std::span<const std::string> gfx_targets,
+                                                  std::chrono::milliseconds question_limit) {
+  std::vector<HipCompilerChoice> choices(gfx_targets.size());
   for (const std::string& path : compiler_paths(environment)) {
+    if (std::ranges::all_of(choices, [](const HipCompilerChoice& choice) { return choice.compiler.has_value(); }))
+      break;
     std::error_code error;
     if (!fs::is_regular_file(path, error)) continue;
-    std::string version = version_of(path);
-    if (!version.empty() && accepts_target(path, gfx_target)) return HipCompiler{path, std::move(version)};
-    if (refused.empty()) refused = path;
+    const HipCompiler compiler{path, version_of(path, question_limit)};
+    const std::string fault = find_fault(compiler, question_limit);
+    for (std::size_t i = 0; i < choices.size(); ++i) {
+      if (choices[i].compiler) continue;
+      if (fault.empty() && accepts_target(path, gfx_targets[i], question_limit)) {
+        choices[i] = {compiler, ""};
+      } else if (choices[i].reason.empty()) {
+        choices[i].reason = fmt::format("{} {}", path, fault.empty() ? "does not know it" : fault);
+      }
+    }
   }
-  const std::string reason = refused.empty() ? "there is none here" : fmt::format("{} does not know it", refused);
+  for (HipCompilerChoice& choice : choices) {
+    if (!choice.compiler && choice.reason.empty()) choice.reason = "there is none here";
+  }
+  return choices;
+}
+
+Result<HipCompiler> find_hip_compiler(const Environment& environment, std::string_view gfx_target) {
+  KPT_RETURN_IF_ERROR(get_architecture(gfx_target).status());
+  const std::string target(gfx_target);
+  HipCompilerChoice choice = std::move(find_hip_compilers(environment, std::span(&target, 1)).front());
+  if (choice.compiler) return *std::move(choice.compiler);
   return Status(StatusCode::kUnsupported,
-                fmt::format("no compiler for {}: {}; install clang-22 and lld-22, or ROCm", gfx_target, reason),
+                fmt::format("no compiler for {}: {}; install clang-22 and lld-22, or ROCm", gfx_target, choice.reason),
                 Vendor::kAmd);
 }
 

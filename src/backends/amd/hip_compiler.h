@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,8 +46,21 @@ struct HipCompiler {
   std::string version;  // the first line of --version: part of every cache key
 };
 
-// The first compiler that accepts the target: ROCm's (ROCM_PATH, /opt/rocm, PATH), then clang++-22, -21, -20, -19 of
-// the system, then clang++. Fails with kUnsupported and what to install, kInvalidArchitecture for a target that the
+// Which compiler makes the code for a target, or why none does.
+struct HipCompilerChoice {
+  std::optional<HipCompiler> compiler;
+  std::string reason;  // one clause; empty when there is a compiler
+};
+
+inline constexpr std::chrono::milliseconds kHipQuestionLimit{10000};
+
+// For each target the first compiler that accepts it and finds lld: ROCm's (ROCM_PATH, /opt/rocm, PATH), then
+// clang++-22, -21, -20, -19 of the system, then clang++. `question_limit` bounds each question to a compiler.
+std::vector<HipCompilerChoice> find_hip_compilers(const Environment& environment,
+                                                  std::span<const std::string> gfx_targets,
+                                                  std::chrono::milliseconds question_limit = kHipQuestionLimit);
+
+// The same for one target. Fails with kUnsupported and what to install, kInvalidArchitecture for a target that the
 // table does not have.
 Result<HipCompiler> find_hip_compiler(const Environment& environment, std::string_view gfx_target);
 

@@ -86,7 +86,8 @@ TEST_F(HipCompilerTest, BadTargetsAndPathsAreRefused) {
 }
 
 TEST_F(HipCompilerTest, TheFirstCompilerThatKnowsTheTargetIsTaken) {
-  const HipCompiler compiler = script("case \"$*\" in *--version*) echo 'clang 22';; *gfx950*) exit 1;; esac");
+  const HipCompiler compiler = script(
+      "case \"$*\" in *--version*) echo 'clang 22';; *print-prog-name=lld*) echo /bin/sh;; *gfx950*) exit 1;; esac");
   const Environment environment =
       Environment::from_map({{"PATH", "relative:" + folder_.string()}, {"ROCM_PATH", "/no/such"}});
   const auto found = find_hip_compiler(environment, "gfx942");
@@ -97,6 +98,31 @@ TEST_F(HipCompilerTest, TheFirstCompilerThatKnowsTheTargetIsTaken) {
   EXPECT_EQ(missing.status().code(), StatusCode::kUnsupported);
   EXPECT_THAT(missing.status().message(), HasSubstr("does not know it; install clang-22 and lld-22"));
   EXPECT_EQ(find_hip_compiler(environment, "gfx1").status().code(), StatusCode::kInvalidArchitecture);
+}
+
+TEST_F(HipCompilerTest, ACompilerWithoutALinkerOrAnAnswerIsPassedOver) {
+  const Environment environment =
+      Environment::from_map({{"PATH", folder_.string()}, {"ROCM_PATH", (folder_ / "rocm").string()}});
+  const std::vector<std::string> targets = {"gfx942", "gfx950"};
+  // What clang prints for a program that it does not find is the bare name.
+  const HipCompiler without =
+      script("case \"$*\" in *--version*) echo 'clang 22';; *print-prog-name=lld*) echo lld;; esac");
+  for (const HipCompilerChoice& choice : find_hip_compilers(environment, targets, kLimit)) {
+    EXPECT_FALSE(choice.compiler.has_value());
+    EXPECT_EQ(choice.reason, without.path + " finds no lld");
+  }
+  EXPECT_THAT(find_hip_compiler(environment, "gfx942").status().message(),
+              HasSubstr("finds no lld; install clang-22 and lld-22"));
+  script("exit 1");
+  EXPECT_EQ(find_hip_compilers(environment, targets, kLimit).front().reason,
+            without.path + " does not answer to --version");
+  fs::create_directories(folder_ / "rocm/llvm/bin");
+  fs::rename(script("case \"$*\" in *--version*) echo 'AMD clang';; *print-prog-name=lld*) echo /bin/sh;; esac").path,
+             folder_ / "rocm/llvm/bin/clang++");
+  const auto choices = find_hip_compilers(environment, targets, kLimit);
+  ASSERT_TRUE(choices[0].compiler && choices[1].compiler) << choices[0].reason;
+  EXPECT_EQ(choices[1].compiler->version, "AMD clang");
+  EXPECT_TRUE(choices[1].reason.empty());
 }
 
 TEST_F(HipCompilerTest, ResultsAreKeptAndDamagedOnesAreMadeAnew) {

@@ -120,7 +120,11 @@ void check_cuda(const aten::CudaModuleTable& table, std::uint64_t seed, TorchRep
   for (std::int32_t index = 0; status.ok() && index < std::min(count, kMaxDevices); ++index) {
     status = check_cuda_device(table, index, seed, report);
   }
-  if (!status.ok()) report->cuda = {Presence::kBroken, status.message(), ""};
+  if (!status.ok()) {
+    report->cuda = {
+        Presence::kBroken, status.message(),
+        "check that `nvidia-smi` works and that its driver serves the CUDA of this torch; else reinstall torch"};
+  }
 }
 
 }  // namespace
@@ -155,7 +159,10 @@ TorchProbe probe_torch(const TorchSearch& search, std::uint64_t seed) {
   const auto cuda = open_cuda(*aten, search, &report);
   read_facts(*aten->table, &report);
   probe.status = check_cpu(*aten->table, seed, &report);
-  if (!probe.status.ok()) report.finding = {Presence::kBroken, probe.status.message(), ""};
+  if (!probe.status.ok()) {
+    report.finding = {Presence::kBroken, probe.status.message(),
+                      "install another release of torch, or set KPT_TORCH_DIR to the folder of one"};
+  }
   if (cuda) check_cuda(*cuda->table, seed, &report);
   return probe;
 }
