@@ -13,13 +13,34 @@
 namespace kpt::cli {
 namespace {
 
-std::string version_text(const Environment& environment) {
+// A broken file or variable must not keep the version from being printed; flags that were given for it must be right.
+Config version_config(CommandContext& context) {
+  Result<Config> config = context.load_config();
+  if (config.ok()) return *std::move(config);
+  const GlobalFlags& flags = context.flags();
+  if (flags.config_file || flags.preset || !flags.settings.empty()) throw_status(config.status());
+  return {};
+}
+
+std::string version_text(CommandContext& context) {
   const BuildInfo& info = build_info();
-  // A broken configuration must not keep the version from being printed.
-  const Config config = load_config({}, environment).value_or(Config());
+  const Environment& environment = context.environment();
+  const Config config = version_config(context);
   const TorchSearch search{environment, torch_folder(config, environment).string(),
                            find_site_packages(environment, info.torch_dir)};
   const Result<TorchInstallation> torch = find_torch_installation(search);
+  if (context.flags().json) {
+    return dump_json({{"version", info.version},
+                      {"commit", info.commit},
+                      {"compiler", info.compiler},
+                      {"build_type", info.build_type},
+                      {"architecture", info.architecture},
+                      {"libtorch",
+                       {{"built_for", info.torch_version},
+                        {"here", torch.ok() ? torch->version_text : ""},
+                        {"dir", torch.ok() ? torch->dir.string() : ""}}}},
+                     2);
+  }
   const std::string built_for =
       info.torch_version.empty() ? "built without" : fmt::format("built for {}", info.torch_version);
   return fmt::format("kpt {}\ncommit    {}\ncompiler  {}, {}, {}\nlibtorch  {}, {} here", info.version, info.commit,
@@ -78,12 +99,12 @@ int run_command_line(const std::vector<std::string>& arguments, CommandContext& 
   CLI::App app("KernelPyTorch: a PyTorch model, fast, on the hardware you have, with the same answers.", "kpt");
   app.footer(
       "Example: kpt doctor --json\nDocumentation: docs/ in the source tree, or share/doc/kpt where it is installed.");
-  app.set_version_flag(
-      "--version", [&context] { return version_text(context.environment()); },
-      "print version, commit, compiler and libtorch");
   app.require_subcommand(1);
   app.fallthrough();  // global flags may follow the verb
   add_global_flags(app, context);
+  // CLI11 hands flags over in the order of their declaration: this one, which ends the parsing, sees all others.
+  app.set_version_flag(
+      "--version", [&context] { return version_text(context); }, "print version, commit, compiler and libtorch");
   for (const AddCommand add : command_table()) add(app, context);
 
   // CLI11 takes the arguments from the back.

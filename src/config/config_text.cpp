@@ -1,5 +1,6 @@
 #include "config/config_text.h"
 
+#include <functional>
 #include <variant>
 
 #include <fmt/format.h>
@@ -41,9 +42,49 @@ std::string describe_values(const OptionDomain& domain) {
   return out;
 }
 
+bool is_automatic(const Config& config, OptionId id) { return config.origin(id).kind == Origin::Kind::kAutomatic; }
+
+bool is_all_automatic(const Config& config, std::string_view group) {
+  for (std::size_t i = 0; i < option_table().size(); ++i) {
+    const bool member = split_name(option_table()[i].name).group == group;
+    if (member && !is_automatic(config, static_cast<OptionId>(i))) return false;
+  }
+  return true;
+}
+
+nlohmann::ordered_json json_value(const OptionValue& value) {
+  return std::visit([](const auto& held) { return nlohmann::ordered_json(held); }, value);
+}
+
+// The values of the options that `wanted` takes, groups as objects.
+std::string nest_values(const Config& config, const std::function<bool(OptionId)>& wanted) {
+  nlohmann::ordered_json root = nlohmann::ordered_json::object();
+  for (std::size_t i = 0; i < option_table().size(); ++i) {
+    const auto id = static_cast<OptionId>(i);
+    if (!wanted(id)) continue;
+    const auto [group, leaf] = split_name(option_table()[i].name);
+    nlohmann::ordered_json& parent = group.empty() ? root : root[std::string(group)];
+    parent[std::string(leaf)] = json_value(config.value(id));
+  }
+  return root.dump(2) + "\n";
+}
+
+std::string_view type_name(OptionKind kind) {
+  switch (kind) {
+    case OptionKind::kBool: return "bool";
+    case OptionKind::kInt: return "integer";
+    case OptionKind::kChoice: return "word";
+    case OptionKind::kPath: return "path";
+    case OptionKind::kWordList: return "words";
+    case OptionKind::kNamedPaths: return "named_paths";
+  }
+  return "";
+}
+
 constexpr std::string_view kIntroduction = R"(# Options
 
 This page is made by `kpt config docs` from the option table in `src/config/options.h`; a test keeps them equal.
+`kpt config docs --json` prints the same for machines.
 
 ## Where a value comes from
 
@@ -88,7 +129,8 @@ nearest valid name. Refused are unknown and repeated keys, anchors, aliases, tag
 UTF-8, control characters, JSON escapes of surrogate pairs (write the character itself), more than 8 levels, more than
 10000 entries and files over 1 MiB.
 
-`kpt config show --format yaml` (or `json`) prints a file that gives the same values when it is loaded.
+`kpt config show --format yaml` (or `json`) prints a file that gives the same values when it is loaded. Automatic values
+stand in it as comments (in JSON not at all), so that each machine that loads it finds its own.
 )";
 
 }  // namespace
@@ -99,22 +141,52 @@ std::string to_yaml(const Config& config) {
   for (std::size_t i = 0; i < option_table().size(); ++i) {
     const auto id = static_cast<OptionId>(i);
     const auto [group, leaf] = split_name(option_table()[i].name);
-    if (group != open_group && !group.empty()) out += fmt::format("{}:\n", group);
+    // A group without a value would be a key that holds nothing.
+    const bool silent = !group.empty() && is_all_automatic(config, group);
+    if (group != open_group && !group.empty()) out += fmt::format("{}{}:\n", silent ? "# " : "", group);
     open_group = group;
-    out += fmt::format("{}{}: {}  # {}\n", group.empty() ? "" : "  ", leaf, to_yaml(config.value(id)),
+    const std::string indent = group.empty() ? "" : "  ";
+    const std::string mark = is_automatic(config, id) ? "# " : "";
+    out += fmt::format("{}{}: {}  # {}\n", silent ? mark + indent : indent + mark, leaf, to_yaml(config.value(id)),
                        config.origin(id).to_string());
   }
   return out;
 }
 
 std::string to_json(const Config& config) {
-  nlohmann::ordered_json root = nlohmann::ordered_json::object();
+  return nest_values(config, [&config](OptionId id) { return !is_automatic(config, id); });
+}
+
+std::string values_json(const Config& config) {
+  return nest_values(config, [](OptionId) { return true; });
+}
+
+std::string options_json() {
+  const Config defaults;
+  nlohmann::ordered_json options = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < option_table().size(); ++i) {
-    const auto [group, leaf] = split_name(option_table()[i].name);
-    nlohmann::ordered_json& parent = group.empty() ? root : root[std::string(group)];
-    std::visit([&parent, name = std::string(leaf)](const auto& value) { parent[name] = value; },
-               config.value(static_cast<OptionId>(i)));
+    const OptionRow& row = option_table()[i];
+    nlohmann::ordered_json option = {{"name", row.name}, {"type", type_name(row.domain.kind)}};
+    if (row.domain.kind == OptionKind::kInt) {
+      option["least"] = row.domain.least;
+      option["most"] = row.domain.most;
+    }
+    if (!row.domain.words.empty()) option["words"] = row.domain.words;
+    option["default"] = json_value(defaults.value(static_cast<OptionId>(i)));
+    option["environment"] = row.environment;
+    option["meaning"] = row.meaning;
+    options.push_back(std::move(option));
   }
+  nlohmann::ordered_json presets = nlohmann::ordered_json::array();
+  for (const Preset& preset : preset_table()) {
+    nlohmann::ordered_json settings = nlohmann::ordered_json::object();
+    for (const PresetSetting& setting : preset.settings) {
+      settings[std::string(get_row(setting.option).name)] =
+          json_value(parse_option(setting.option, setting.text).value());
+    }
+    presets.push_back({{"name", preset.name}, {"settings", settings}, {"meaning", preset.meaning}});
+  }
+  const nlohmann::ordered_json root = {{"options", options}, {"presets", presets}};
   return root.dump(2) + "\n";
 }
 

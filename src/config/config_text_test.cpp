@@ -5,8 +5,10 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "base/files.h"
+#include "config/automatic.h"
 #include "config/config_file.h"
 
 namespace kpt {
@@ -106,6 +108,54 @@ TEST(ConfigText, YamlNestsGroupsAndTellsOrigins) {
   const std::string yaml = to_yaml(config);
   EXPECT_THAT(yaml, HasSubstr("log:\n  level: debug  # environment KPT_LOG\n  format: text  # default\ncache:\n"));
   EXPECT_THAT(yaml, HasSubstr("\nstrict: false  # default\nthreads:\n"));
+}
+
+TEST(ConfigText, AutomaticValuesAreLeftToTheMachineThatLoadsIt) {
+  const Environment environment = Environment::from_map({{"OMP_NUM_THREADS", "1"}});
+  Config config;
+  config.assign(OptionId::kStrict, true, {Origin::Kind::kFlag, "--set strict"});
+  apply_automatic(config, SystemFiles(), environment);
+  ASSERT_EQ(config.origin(OptionId::kThreadsCount).kind, Origin::Kind::kAutomatic);
+  EXPECT_THAT(to_yaml(config), HasSubstr("\n# threads:\n#   count: 1  # automatic\n"));
+  for (const std::string& text : {to_yaml(config), to_json(config)}) {
+    const ConfigFile file = parse_config_text(text, "written");
+    for (const ConfigProblem& problem : file.problems) ADD_FAILURE() << problem.to_string() << "\n" << text;
+    EXPECT_EQ(file.settings.size(), option_table().size() - 1) << text;
+    Config loaded;
+    for (const FileSetting& setting : file.settings) {
+      EXPECT_NE(setting.option, OptionId::kThreadsCount);
+      loaded.assign(setting.option, setting.value, {Origin::Kind::kFile, "written", setting.line});
+    }
+    apply_automatic(loaded, SystemFiles(), environment);
+    EXPECT_TRUE(loaded.same_values(config)) << text;
+    EXPECT_EQ(to_json(loaded), to_json(config));
+    EXPECT_EQ(loaded.origin(OptionId::kThreadsCount).to_string(), "automatic");
+  }
+  EXPECT_EQ(nlohmann::json::parse(values_json(config)).at("threads").at("count"), 1);
+}
+
+// In a group that has other values too only the line is a comment.
+TEST(ConfigText, AnAutomaticValueAmongOthersIsAComment) {
+  Config config;
+  config.assign(OptionId::kLogFormat, std::string("json"), {Origin::Kind::kAutomatic, ""});
+  EXPECT_THAT(to_yaml(config), HasSubstr("log:\n  level: warn  # default\n  # format: json  # automatic\n"));
+}
+
+TEST(OptionsJson, HasEveryOptionWithItsDefaultAndEveryPreset) {
+  const auto json = nlohmann::ordered_json::parse(options_json());
+  ASSERT_EQ(json.at("options").size(), option_table().size());
+  for (std::size_t i = 0; i < option_table().size(); ++i) {
+    const auto& option = json.at("options").at(i);
+    EXPECT_EQ(option.at("name"), option_table()[i].name);
+    EXPECT_EQ(option.at("environment"), option_table()[i].environment);
+    EXPECT_FALSE(option.at("type").get<std::string>().empty());
+    EXPECT_EQ(option.contains("most"), option.at("type") == "integer");
+  }
+  const auto& level = json.at("options").at(static_cast<std::size_t>(OptionId::kLogLevel));
+  EXPECT_EQ(level.at("default"), "warn");
+  EXPECT_EQ(level.at("words").size(), 5U);
+  ASSERT_EQ(json.at("presets").size(), preset_table().size());
+  EXPECT_EQ(json.at("presets").at(2).at("settings").at("strict"), true);
 }
 
 TEST(OptionsPage, IsWhatTheTableMakes) {

@@ -1,10 +1,16 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/build_info.h"
+#include "base/build_paths.h"
+#include "base/dynamic_library.h"
+#include "base/environment.h"
 #include "hardware_fixture.h"
 #include "program.h"
 
@@ -104,6 +110,65 @@ TEST(Doctor, WorksOnABareMachineAndSaysWhatIsMissing) {
   EXPECT_EQ(amd.at("present"), false);
 }
 
+// Our programs as they are after the Python environment of their build was removed: the folder that they remember is
+// another one in these copies.
+class ForgetfulPrograms {
+ public:
+  ForgetfulPrograms() {
+    copy(KPT_BUILD_DIR "/bin/kpt");
+    copy(find_helper(Environment::from_map({}), "kpt-probe").value());
+  }
+  ProgramRun run(std::vector<std::string> arguments, std::vector<std::string> environment) const {
+    arguments.insert(arguments.begin(), (folder_.path() / "kpt").string());
+    environment.push_back("KPT_HELPER_DIR=" + folder_.path().string());
+    return run_program(arguments, environment);
+  }
+
+ private:
+  void copy(const std::filesystem::path& program) const {
+    std::ifstream in(program, std::ios::binary);
+    std::string bytes{std::istreambuf_iterator<char>(in), {}};
+    const std::string known(build_info().torch_dir);
+    for (auto at = bytes.find(known); !known.empty() && at != std::string::npos; at = bytes.find(known, at + 1)) {
+      bytes[at + 1] = '#';
+    }
+    const std::filesystem::path target = folder_.path() / program.filename();
+    std::ofstream(target, std::ios::binary) << bytes;
+    std::filesystem::permissions(target, std::filesystem::perms::owner_all);
+  }
+  TemporaryFolder folder_;
+};
+
+TEST(Doctor, WithoutLibtorchDriverAndPythonItSaysSo) {
+  const ForgetfulPrograms programs;
+  const BareMachine machine;
+  std::vector<std::string> environment = machine.environment();
+  std::erase_if(environment, [](const std::string& entry) {
+    return entry.starts_with("KPT_TORCH_DIR=") || entry.starts_with("LD_LIBRARY_PATH=");
+  });
+  const ordered_json report = programs.run({"doctor", "--json"}, environment).json();
+  const ordered_json torch = find_line(report, "libtorch", "library");
+  EXPECT_NE(torch.at("status"), "pass");
+  EXPECT_THAT(torch.at("message"), HasSubstr("no libtorch was found: "));
+  EXPECT_THAT(torch.at("message"),
+              HasSubstr(build_info().torch_dir.empty() ? "this build was made without one"
+                                                       : "the one this build was made with is gone from /#"));
+  EXPECT_THAT(torch.at("message"), HasSubstr("and no Python environment is active"));
+  EXPECT_THAT(torch.at("recommendation"), HasSubstr("make setup"));
+  EXPECT_THAT(programs.run({"--version"}, environment).out, HasSubstr("none found here"));
+  if (!DynamicLibrary::open("libcuda.so.1").ok()) {
+    EXPECT_EQ(find_line(report, "nvidia", "driver").at("message"),
+              "no NVIDIA driver library (libcuda.so.1) and no NVIDIA GPU on the PCI bus");
+  }
+  // A Python environment without torch is another sentence.
+  const std::filesystem::path site = machine.folder.path() / "venv/lib/python3.11/site-packages";
+  std::filesystem::create_directories(site);
+  std::erase(environment, "VIRTUAL_ENV=");
+  environment.push_back("VIRTUAL_ENV=" + (machine.folder.path() / "venv").string());
+  const ordered_json other = programs.run({"doctor", "--json", "--category", "libtorch"}, environment).json();
+  EXPECT_THAT(find_line(other, "libtorch", "library").at("message"), HasSubstr("and none is in " + site.string()));
+}
+
 TEST(Doctor, TheHumanReportSaysTheSameAsTheJson) {
   const BareMachine machine;
   const ProgramRun run = run_kpt({"doctor"}, machine.environment());
@@ -152,6 +217,62 @@ TEST(Doctor, ShowsAFakeH200AsHopperWithItsPrecisions) {
   }
 }
 
+// Files that look like a libtorch with CUDA and like our modules; the doctor only looks whether they are there.
+TEST(Doctor, AnNvidiaGpuWithoutTheCudaModuleIsAWarningWithTheCommand) {
+  const FakeCuda cuda(kOneHopper);
+  const std::filesystem::path torch = cuda.folder.path() / "torch";
+  const std::filesystem::path modules = cuda.folder.path() / "modules";
+  std::filesystem::create_directories(torch / "lib");
+  std::filesystem::create_directories(modules);
+  std::ofstream(torch / "version.py") << "__version__ = '2.15.0'\ncuda = '13.2'\n";
+  for (const auto& file : {torch / "lib/libtorch_cpu.so", torch / "lib/libtorch_cuda.so", modules / "kpt_aten_2_15.so"})
+    std::ofstream(file) << "";
+  std::vector<std::string> environment = cuda.environment();
+  environment.push_back("KPT_TORCH_DIR=" + torch.string());
+  environment.push_back("KPT_MODULE_DIR=" + modules.string());
+  const auto engine = [&environment] {
+    return find_line(run_kpt({"doctor", "--json", "--category", "nvidia"}, environment).json(), "nvidia", "engine");
+  };
+  const ordered_json without = engine();
+  EXPECT_EQ(without.at("status"), "warn") << without;
+  EXPECT_THAT(without.at("message"), HasSubstr("this build has no CUDA engine module in " + modules.string()));
+  EXPECT_EQ(without.at("recommendation"), "make install PRESET=cuda-release");
+  std::ofstream(modules / "kpt_aten_cuda_2_15.so") << "";
+  EXPECT_EQ(engine().at("status"), "pass");
+}
+
+TEST(Doctor, AnAmdGpuNeedsACompilerThatFindsItsLinker) {
+  const HardwareFixture machine = HardwareFixture::load(KPT_SOURCE_DIR "/tests/data/hardware/amd/cdna3_mi300x.json");
+  const TemporaryFolder programs;
+  const auto compiler = [&] {
+    return find_line(run_kpt({"doctor", "--json", "--category", "amd"},
+                             {"KPT_SYSTEM_ROOT=" + machine.root().string(),
+                              "ROCM_PATH=", "LD_LIBRARY_PATH=" KPT_BUILD_DIR "/fakes/amd",
+                              "KPT_FAKE_HIP=" + machine.driver_file().string(), "PATH=" + programs.path().string()})
+                         .json(),
+                     "amd", "compiler");
+  };
+  const auto install = [&](const std::string& linker) {
+    const std::filesystem::path clang = programs.path() / "clang++-22";
+    std::ofstream(clang) << "#!/bin/sh\ncase \"$*\" in *--version*) echo 'clang 22';; *print-prog-name=lld*) echo "
+                         << linker << ";; esac\n";
+    std::filesystem::permissions(clang, std::filesystem::perms::owner_all);
+    return clang.string();
+  };
+  if (std::filesystem::exists("/opt/rocm/llvm/bin/clang++")) GTEST_SKIP() << "ROCm's own compiler is always found";
+  const ordered_json none = compiler();
+  ASSERT_FALSE(none.is_null());
+  EXPECT_EQ(none.at("status"), "warn");
+  EXPECT_THAT(none.at("message"), HasSubstr("nothing compiles kernels for gfx942: there is none here"));
+  EXPECT_EQ(none.at("recommendation"), "apt-get install clang-22 lld-22");
+  install("lld");  // what clang prints for a program that it does not find
+  EXPECT_EQ(compiler().at("status"), "warn");
+  EXPECT_THAT(compiler().at("message"), HasSubstr("finds no lld"));
+  const std::string path = install("/bin/sh");
+  EXPECT_EQ(compiler().at("status"), "pass");
+  EXPECT_THAT(compiler().at("message"), HasSubstr(path + " (clang 22) compiles kernels for gfx942"));
+}
+
 TEST(Doctor, SaysWhatAGpuDoesNowAndWhatItDoesNotTell) {
   ordered_json spec = kOneHopper;
   const FakeCuda silent(spec);
@@ -193,6 +314,22 @@ TEST(Doctor, SurvivesADriverThatHangsAndKillsItAtTheLimit) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_THAT(find_line(run.json(), "nvidia", "driver").at("message"), HasSubstr("0.3 s"));
+}
+
+TEST(Doctor, TwoHangingLibrariesTakeOneTimeLimitAlsoWithOneThread) {
+  ordered_json spec = kOneHopper;
+  spec["calls"] = {{"cuInit", "hang"}, {"hipInit", "hang"}};
+  const FakeCuda both(spec);
+  const ProgramRun run = run_kpt(
+      {"doctor", "--json", "--category", "nvidia,amd", "--set", "probe.timeout_ms=3000", "--set", "threads.count=1"},
+      {"LD_LIBRARY_PATH=" KPT_BUILD_DIR "/fakes/nvidia:" KPT_BUILD_DIR "/fakes/amd",
+       "KPT_FAKE_CUDA=" + (both.folder.path() / "cuda.json").string(),
+       "KPT_FAKE_HIP=" + (both.folder.path() / "cuda.json").string()});
+  for (const auto& [category, name] : {std::pair("nvidia", "driver"), std::pair("amd", "runtime")}) {
+    EXPECT_THAT(find_line(run.json(), category, name).at("message"), HasSubstr("3.0 s")) << category;
+  }
+  EXPECT_GE(run.json().at("seconds").get<double>(), 3.0);
+  EXPECT_LT(run.json().at("seconds").get<double>(), 5.8) << "one after the other takes six seconds";
 }
 
 TEST(Doctor, ADriverWithoutADeviceFailsOnlyWhereHardwareIs) {

@@ -1,20 +1,25 @@
-// Every option must have an effect that a user can see; one test each.
+// Every option must have an effect that a user can see. Those of NVIDIA GPUs need one and are tested beside what they
+// bound (tests/execution); cache.budget_bytes is in cache_test.cpp, the rest of tpu.* in compile_command_test.cpp.
 #include <filesystem>
 #include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "artifact/artifact.h"
 #include "hardware_fixture.h"
+#include "ir/text.h"
 #include "program.h"
 
 namespace kpt::testing {
 namespace {
 
 using nlohmann::ordered_json;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 std::vector<std::string> doctor(const std::string& category, const std::string& setting) {
   return {"doctor", "--json", "--category", category, "--set", setting};
@@ -116,6 +121,68 @@ TEST(OptionEffect, PjrtDevicesAndShardingDecideWhatIsSharedOut) {
   EXPECT_THAT(run("4", "weights"), HasSubstr("no weight of the model can be shared out over 4 devices"));
   EXPECT_THAT(run("4", "batch"), HasSubstr("4 devices cannot share a batch of"));
   EXPECT_THAT(run("1", "weights"), Not(HasSubstr("shared out")));
+}
+
+// With the fake plugin, whose sizes cost a compile each; its programs give their inputs back.
+TEST(OptionEffect, MemoryOptionsDecideHowBatchesRun) {
+  const TemporaryFolder folder;
+  const std::string file = (folder.path() / "rows.kpt").string();
+  Artifact rows;
+  rows.producer = "kpt test";
+  rows.source = "rows.pt2";
+  rows.targets.push_back({"xla:fake",
+                          {},
+                          ir::read_graph("kpt_graph 1\nsymbol s0 in 1..64\ninput x: float32[s0, 3]\n"
+                                         "result: float32[s0, 3] = aten.relu.default(self=%x)\noutput %result "
+                                         "\"result\"\n")
+                              .value(),
+                          {},
+                          R"({"level":"none"})"});
+  ASSERT_TRUE(write_artifact(file, rows).ok());
+  const auto batches = [&file](const std::vector<std::string>& settings) {
+    std::vector<std::string> arguments = {"explain",
+                                          file,
+                                          "--json",
+                                          "--device",
+                                          "xla:fake",
+                                          "--set",
+                                          "pjrt.plugins=fake=" KPT_BUILD_DIR "/fakes/pjrt/fake_pjrt_plugin.so"};
+    for (const std::string& setting : settings) arguments.insert(arguments.end(), {"--set", setting});
+    const ProgramRun run = run_kpt(arguments);
+    EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
+    return run.json().value("batches", std::string());
+  };
+  EXPECT_EQ(batches({}),
+            "padded to a few sizes; could be split along s0 when memory runs out: set memory.split_batches");
+  EXPECT_EQ(batches({"memory.split_batches=true"}), "padded to a few sizes; split along s0 when memory runs out");
+  EXPECT_THAT(batches({"memory.batch_buckets=false"}), StartsWith("could be split along s0"));
+}
+
+// libtpu is the fake plugin; a program takes what it is told to.
+TEST(OptionEffect, TpuOptionsBoundMemoryOfTheProgramAndOfItsCompiler) {
+  const TemporaryFolder folder;
+  const std::string library = (folder.path() / "libtpu.so").string();
+  std::filesystem::copy_file(KPT_BUILD_DIR "/fakes/pjrt/fake_pjrt_plugin.so", library);
+  const auto compile = [&](const std::string& setting, const std::string& orders) {
+    std::vector<std::string> arguments = {"compile", golden("conv_norm"), "--target", "tpu:v5e", "--no-cache", "--set",
+                                          setting};
+#if defined(KPT_NO_MEMORY_LIMIT)
+    if (!setting.starts_with("tpu.compile_memory_bytes")) {
+      arguments.insert(arguments.end(), {"--set", "tpu.compile_memory_bytes=0"});
+    }
+#endif
+    return run_kpt(arguments, {"TPU_LIBRARY_PATH=" + library, "FAKE_PJRT=" + orders});
+  };
+  EXPECT_EQ(compile("tpu.memory_percent=20", "temporaries 2000000000").exit_code, 0);
+  const ProgramRun large = compile("tpu.memory_percent=10", "temporaries 2000000000");
+  EXPECT_EQ(large.exit_code, 1);
+  EXPECT_THAT(large.err, HasSubstr("1.6 GiB by tpu.memory_percent"));
+#if !defined(KPT_NO_MEMORY_LIMIT)
+  EXPECT_EQ(compile("tpu.compile_memory_bytes=2147483648", "allocate 600000000").exit_code, 0);
+  const ProgramRun greedy = compile("tpu.compile_memory_bytes=268435456", "allocate 600000000");
+  EXPECT_EQ(greedy.exit_code, 1);
+  EXPECT_THAT(greedy.err, AllOf(HasSubstr("256.0 MiB"), HasSubstr("tpu.compile_memory_bytes")));
+#endif
 }
 
 TEST(OptionEffect, StrictTurnsWarningsIntoFailure) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "cli/terminal.h"
@@ -29,7 +30,22 @@ std::string config_table(const Config& config, bool color) {
   return format_table(rows);
 }
 
+// For commands to which the sources of a configuration mean nothing: a flag without effect is a mistake.
+bool refuse_sources(CommandContext& context, const std::string& command) {
+  const GlobalFlags& flags = context.flags();
+  if (!flags.config_file && !flags.preset && flags.settings.empty()) return false;
+  context.fail(Status(StatusCode::kInvalidArgument,
+                      fmt::format("`kpt {}` does not look at --config, --preset and --set", command)),
+               kExitUsage);
+  return true;
+}
+
 void show(CommandContext& context, const std::string& format) {
+  if (context.flags().json && !format.empty() && format != "json") {
+    return context.fail(
+        Status(StatusCode::kInvalidArgument, fmt::format("--json and --format {} exclude each other", format)),
+        kExitUsage);
+  }
   const Result<Config> config = context.load_config();
   if (!config.ok()) return context.fail(config.status());
   if (format.empty() && context.flags().json) {
@@ -37,7 +53,8 @@ void show(CommandContext& context, const std::string& format) {
     for (std::size_t i = 0; i < option_table().size(); ++i) {
       origins[std::string(option_table()[i].name)] = config->origin(static_cast<OptionId>(i)).to_string();
     }
-    context.out() << dump_json({{"values", nlohmann::ordered_json::parse(to_json(*config))}, {"origins", origins}}, 2)
+    context.out() << dump_json({{"values", nlohmann::ordered_json::parse(values_json(*config))}, {"origins", origins}},
+                               2)
                   << "\n";
   } else if (format == "json") {
     context.out() << to_json(*config);
@@ -50,6 +67,7 @@ void show(CommandContext& context, const std::string& format) {
 }
 
 void check(CommandContext& context, const std::string& path) {
+  if (refuse_sources(context, "config check")) return;
   const ConfigFile file = read_config_file(path);
   if (context.flags().json) {
     nlohmann::ordered_json problems = nlohmann::ordered_json::array();
@@ -89,7 +107,8 @@ void add_config_command(CLI::App& app, CommandContext& context) {
   CLI::App* docs_command = config->add_subcommand("docs", "print docs/reference/options.md");
   docs_command->fallthrough();
   docs_command->callback([&context] {
-    context.out() << options_markdown();
+    if (refuse_sources(context, "config docs")) return;
+    context.out() << (context.flags().json ? options_json() : options_markdown());
     context.finish(kExitOk);
   });
 }

@@ -219,6 +219,7 @@ TEST(AtenProbe, WrongProductBreaksTheFindingThoughEverythingOpened) {
   EXPECT_EQ(answer.code, "validation");
   EXPECT_THAT(answer.message, AllOf(HasSubstr("float32 on cpu"), HasSubstr("not a number"), HasSubstr("seed 1")));
   EXPECT_EQ(answer.report.finding.presence, Presence::kBroken);
+  EXPECT_THAT(answer.report.finding.remedy, HasSubstr("another release of torch"));
   ASSERT_EQ(answer.report.checks.size(), 4u);
   EXPECT_FALSE(answer.report.checks[0].passed);
   EXPECT_FALSE(answer.report.checks[0].relative_error.has_value());
