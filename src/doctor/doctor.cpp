@@ -70,17 +70,20 @@ const std::vector<std::string>& categories() {
 Report run(const Request& request) {
   const auto start = std::chrono::steady_clock::now();
   const SectionInput input{request, make_detection_context(request.config, request.environment, request.files)};
+  std::vector<const SectionRow*> chosen;
+  for (const SectionRow& row : kSections) {
+    const auto& only = request.only_categories;
+    if (only.empty() || std::ranges::find(only, row.category) != only.end()) chosen.push_back(&row);
+  }
   Report report;
   report.timestamp = utc_now();
   {
     // One thread for each section, however few cores there are: they wait for child processes most of the time, and one
     // that waits for a hanging library must not hold up the others.
-    ThreadPool pool(static_cast<int>(kSections.size()));
+    ThreadPool pool(std::max(1, static_cast<int>(chosen.size())));
     std::vector<std::future<std::vector<Check>>> pending;
-    for (const SectionRow& row : kSections) {
-      const auto& only = request.only_categories;
-      if (!only.empty() && std::ranges::find(only, row.category) == only.end()) continue;
-      pending.push_back(pool.submit([&row, &input] { return run_guarded(row, input); }));
+    for (const SectionRow* row : chosen) {
+      pending.push_back(pool.submit([row, &input] { return run_guarded(*row, input); }));
     }
     for (auto& section : pending) {
       std::vector<Check> checks = section.get();
