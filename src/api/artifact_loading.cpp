@@ -92,6 +92,7 @@ Result<OpenedArtifact> open_artifact(const std::filesystem::path& path, std::str
                   fmt::format("{} holds nothing for {}, only for {}; run `kpt optimize` for that device",
                               path.filename().string(), target, printable(list_words(opened.targets), 500)));
   }
+  opened.model.file = path.string();
   opened.model.graph = std::move(found->graph);
   opened.model.weights = std::move(found->weights);
   opened.model.producer = std::move(artifact.producer);

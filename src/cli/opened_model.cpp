@@ -35,6 +35,7 @@ Result<OpenedModel> open_model(const std::string& file, const std::vector<std::s
   }
   KPT_ASSIGN_OR_RETURN(opened.report, find_optimize_report(target->report));
   if (target->name == device.device->target().name()) opened.program = std::move(target->program);
+  opened.model.file = file;
   opened.model.graph = std::move(target->graph);
   opened.model.weights = std::move(target->weights);
   if (!artifact.samples.empty() && options.sizes.empty()) {

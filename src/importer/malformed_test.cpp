@@ -13,10 +13,9 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "archive/mapped_file.h"
 #include "archive/zip.h"
-#include "archive/zip_forge.h"
 #include "importer/import_archive.h"
+#include "importer/model_forge.h"
 
 namespace kpt {
 namespace {
@@ -33,17 +32,8 @@ const std::string kWeights = "linear_state/data/weights/model_weights_config.jso
 const std::string kConstants = "linear_state/data/constants/model_constants_config.json";
 
 std::vector<ForgedEntry> golden_entries() {
-  const auto file =
-      MappedFile::open(std::filesystem::path(KPT_SOURCE_DIR) / "tests/golden/pt2/2.15.0/linear_state.pt2").value();
-  const ZipArchive archive = ZipArchive::open(file).value();
-  std::vector<ForgedEntry> entries;
-  for (const ZipEntry& entry : archive.entries()) {
-    ForgedEntry forged;
-    forged.name = entry.name;
-    forged.content = archive.read(entry, 1 << 20).value();
-    entries.push_back(std::move(forged));
-  }
-  return entries;
+  const auto path = std::filesystem::path(KPT_SOURCE_DIR) / "tests/golden/pt2/2.15.0/linear_state.pt2";
+  return testing::forge_model(path).entries;
 }
 
 Result<ImportedModel> import_bytes(const std::string& bytes) {

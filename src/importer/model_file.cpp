@@ -95,6 +95,7 @@ Result<ImportedModel> import_archive(const ZipArchive& archive, const ImportOpti
   KPT_ASSIGN_OR_RETURN(pt2::Program program, pt2::read_program(kept->text(), place));
 
   ImportedModel model;
+  model.file = archive.name();
   model.text = std::move(kept);
   model.graph = std::move(program.graph);
   model.producer = std::move(program.producer);

@@ -27,6 +27,7 @@ struct ImportOptions {
 class ModelText;
 
 struct ImportedModel {
+  std::string file;  // for messages; empty when the model was not read from one
   ir::Graph graph;
   Weights weights;
   std::string producer;                    // "2.15.0+cu132"

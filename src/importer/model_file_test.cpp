@@ -10,10 +10,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "archive/mapped_file.h"
-#include "archive/zip.h"
-#include "archive/zip_forge.h"
 #include "importer/import_archive.h"
+#include "importer/model_forge.h"
 #include "tensor_files/safetensors.h"
 
 namespace kpt {
@@ -31,17 +29,7 @@ std::filesystem::path golden(const std::string& name) {
   return std::filesystem::path(KPT_SOURCE_DIR) / "tests/golden/pt2/2.15.0" / (name + ".pt2");
 }
 
-ForgedZip forge(const std::string& name) {
-  const ZipArchive archive = ZipArchive::open(MappedFile::open(golden(name)).value()).value();
-  ForgedZip zip;
-  for (const ZipEntry& entry : archive.entries()) {
-    ForgedEntry forged;
-    forged.name = entry.name;
-    forged.content = archive.read(entry, 1 << 20).value();
-    zip.entries.push_back(std::move(forged));
-  }
-  return zip;
-}
+ForgedZip forge(const std::string& name) { return testing::forge_model(golden(name)); }
 
 class ModelFile : public ::testing::Test {
  protected:

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "device/unsupported_nodes.h"
 
 namespace kpt::detail {
 namespace {
@@ -24,22 +25,12 @@ TensorSpec make_spec(const ir::Value& value, const std::string& name) {
   return spec;
 }
 
-// Every node that cannot run, with where it comes from.
-Status list_nodes(const ImportedModel& model, const std::vector<Support>& answers, std::string_view target) {
-  constexpr std::size_t kListed = 40;
-  std::size_t count = 0;
-  std::string list;
-  for (std::size_t index = 0; index < answers.size(); ++index) {
-    if (answers[index].supported || ++count > kListed) continue;
-    const ir::Node& node = model.graph.nodes[index];
-    const std::string source = find_source_line(model, node);
-    list += fmt::format("{}'{}' {}: {}{}", count > 1 ? "; " : "", node.name, node.target, answers[index].reason,
-                        source.empty() ? "" : " (" + source + ")");
-  }
-  if (count == 0) return {};
-  if (count > kListed) list += fmt::format("; and {} more", count - kListed);
-  return {StatusCode::kUnsupported,
-          fmt::format("{} of {} nodes cannot run on {}: {}", count, model.graph.nodes.size(), target, list)};
+// Failures of a model that was read from a file begin with its name.
+Status in_file(const std::string& file, const Status& status) {
+  if (status.ok() || file.empty()) return status;
+  Status named(status.code(), file + ": " + status.message(), status.vendor());
+  for (const StatusDetail& detail : status.details()) named.with(detail.key, detail.value);
+  return named;
 }
 
 // The number in a tensor of rank 0; nothing for others.
@@ -83,7 +74,8 @@ Result<std::unique_ptr<Program>> make_program(const Target& target, ir::Graph gr
 
 Status check_support(const ImportedModel& model, const Target& target) {
   KPT_ASSIGN_OR_RETURN(const auto answers, target.supports(model.graph));
-  return list_nodes(model, answers, target.name());
+  return in_file(model.file, list_unsupported(model.graph, answers, fmt::format("cannot run on {}", target.name()),
+                                              [&](const ir::Node& node) { return find_source_line(model, node); }));
 }
 
 Result<std::shared_ptr<const LoadedModel>> LoadedModel::load(ImportedModel imported, Backend& backend, Device& device,
@@ -94,10 +86,14 @@ Result<std::shared_ptr<const LoadedModel>> LoadedModel::load(ImportedModel impor
   loaded->keep_alive_ = std::move(keep_alive);
   const Target& target = device.target();
   KPT_RETURN_IF_ERROR(check_support(imported, target));
-  KPT_ASSIGN_OR_RETURN(auto program, make_program(target, std::move(imported.graph), stored_program));
-  loaded->program_ = std::move(program);
+  auto program = make_program(target, std::move(imported.graph), stored_program);
+  if (!program.ok()) return in_file(imported.file, program.status());
+  loaded->program_ = std::move(program).value();
   Device* const devices[] = {&device};
-  KPT_ASSIGN_OR_RETURN(loaded->executable_, backend.load(loaded->program_, imported.weights, devices));
+  auto executable = backend.load(loaded->program_, imported.weights, devices);
+  if (!executable.ok()) return in_file(imported.file, executable.status());
+  loaded->executable_ = std::move(executable).value();
+  loaded->notes_ = std::move(imported.notes);
   loaded->input_check_ = std::make_unique<InputCheck>(loaded->graph());
   loaded->describe();
   loaded->runs_.emplace(*loaded->executable_, device, loaded->graph(), batches);

@@ -21,7 +21,8 @@ namespace kpt::detail {
 class LoadedModel {
  public:
   // Compiles for the device's target and loads. `backend` and `device` must outlive the result unless `keep_alive` owns
-  // them. Fails with kUnsupported listing all nodes that the target cannot run, with their Python source lines.
+  // them. Fails with kUnsupported listing all operators that the target cannot run, with their Python source lines.
+  // Failures begin with the file that the model was read from.
   // `stored_program`: what Program::serialize() gave for this graph, to be used instead of compiling; one of another
   // version of the form is left aside, a damaged one fails with kCorruptData.
   static Result<std::shared_ptr<const LoadedModel>> load(ImportedModel imported, Backend& backend, Device& device,
@@ -35,6 +36,8 @@ class LoadedModel {
   const InputCheck& input_check() const { return *input_check_; }
   const std::vector<TensorSpec>& inputs() const { return inputs_; }
   const std::vector<TensorSpec>& outputs() const { return outputs_; }
+  // What was ignored when the model was read, a sentence each.
+  const std::vector<std::string>& notes() const { return notes_; }
 
   // One run, in parts or with padding where the policy says so. Thread safe, but for the state in `context`.
   Status run(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
@@ -54,6 +57,7 @@ class LoadedModel {
   std::unique_ptr<InputCheck> input_check_;
   std::vector<TensorSpec> inputs_;
   std::vector<TensorSpec> outputs_;
+  std::vector<std::string> notes_;
   std::optional<BatchedRuns> runs_;  // set when loaded
 };
 

@@ -5,6 +5,7 @@
 #include "backends/cpu/detect_cpu.h"
 #include "backends/cpu/memory_limit.h"
 #include "base/text.h"
+#include "device/unsupported_nodes.h"
 #include "engines/aten/graph_engine.h"
 #include "engines/aten/own_targets.h"
 #include "memory/process_memory.h"
@@ -49,7 +50,7 @@ class CpuTarget final : public Target {
 
   Result<std::unique_ptr<Program>> compile(ir::Graph graph) const override {
     KPT_ASSIGN_OR_RETURN(const auto answers, supports(graph));
-    KPT_RETURN_IF_ERROR(unsupported_nodes(graph, answers));
+    KPT_RETURN_IF_ERROR(list_unsupported(graph, answers, "cannot run"));
     return std::unique_ptr<Program>(std::make_unique<GraphProgram>(std::string(kTarget), std::move(graph)));
   }
 

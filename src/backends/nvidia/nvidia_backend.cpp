@@ -9,6 +9,7 @@
 
 #include "backends/nvidia/architecture.h"
 #include "base/text.h"
+#include "device/unsupported_nodes.h"
 #include "engines/aten/graph_engine.h"
 #include "engines/aten/own_targets.h"
 #include "ir/own_operators.h"
@@ -90,7 +91,7 @@ class NvidiaTarget final : public Target {
 
   Result<std::unique_ptr<Program>> compile(ir::Graph graph) const override {
     KPT_ASSIGN_OR_RETURN(const auto answers, supports(graph));
-    KPT_RETURN_IF_ERROR(unsupported_nodes(graph, answers));
+    KPT_RETURN_IF_ERROR(list_unsupported(graph, answers, "cannot run"));
     return std::unique_ptr<Program>(std::make_unique<GraphProgram>(name_, std::move(graph)));
   }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "device/unsupported_nodes.h"
 #include "ir/text.h"
 #include "ir/verifier.h"
 
@@ -19,15 +20,7 @@ Result<std::unique_ptr<Program>> XlaProgram::make(std::string target, ir::Graph 
     return std::unique_ptr<Program>(std::move(program));
   }
   KPT_ASSIGN_OR_RETURN(const std::vector<Support> answers, xla::check_lowering(program->graph_));
-  std::string list;
-  for (std::size_t i = 0; i < answers.size(); ++i) {
-    if (answers[i].supported) continue;
-    const ir::Node& node = program->graph_.nodes[i];
-    list += fmt::format("{}'{}' ({}): {}", list.empty() ? "" : "; ", node.name, node.target, answers[i].reason);
-  }
-  if (!list.empty()) {
-    return Status(StatusCode::kUnsupported, fmt::format("nodes that XLA cannot run here: {}", list));
-  }
+  KPT_RETURN_IF_ERROR(list_unsupported(program->graph_, answers, "cannot run through XLA"));
   return std::unique_ptr<Program>(std::move(program));
 }
 

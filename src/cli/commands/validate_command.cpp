@@ -81,6 +81,7 @@ Result<Contender> open_contender(const std::string& path, const std::string& dev
   KPT_ASSIGN_OR_RETURN(const auto report, find_optimize_report(target->report));
   contender.level = report ? report->level : Level::kConservative;  // nothing was changed by compiling
   contender.last_position = report && report->gate.last_position;
+  contender.model.file = path;
   contender.model.graph = target->graph;
   contender.model.weights = target->weights;
   contender.program = target->program;

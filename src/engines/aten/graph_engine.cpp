@@ -94,20 +94,4 @@ Result<std::unique_ptr<Program>> GraphProgram::deserialize(std::string_view targ
   return std::unique_ptr<Program>(std::make_unique<GraphProgram>(std::string(target), std::move(graph)));
 }
 
-Status unsupported_nodes(const ir::Graph& graph, const std::vector<Support>& answers) {
-  constexpr std::size_t kListed = 50;
-  std::string list;
-  std::size_t count = 0;
-  for (std::size_t index = 0; index < answers.size(); ++index) {
-    if (answers[index].supported) continue;
-    if (++count > kListed) continue;
-    if (count > 1) list += "; ";
-    list += fmt::format("'{}' ({}): {}", graph.nodes[index].name, graph.nodes[index].target, answers[index].reason);
-  }
-  if (count == 0) return {};
-  if (count > kListed) list += fmt::format("; and {} more", count - kListed);
-  return {StatusCode::kUnsupported,
-          fmt::format("{} node{} cannot run: {}", count, count == 1 ? "" : "s", std::move(list))};
-}
-
 }  // namespace kpt

@@ -83,7 +83,4 @@ class GraphProgram final : public Program {
   std::shared_ptr<const ir::Graph> graph_;
 };
 
-// All unsupported nodes in one message, up to a bound: "2 nodes cannot run: 'x' (aten.foo.default): …; …".
-Status unsupported_nodes(const ir::Graph& graph, const std::vector<Support>& answers);
-
 }  // namespace kpt

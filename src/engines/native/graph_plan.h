@@ -92,7 +92,7 @@ Result<GraphPlan> plan_graph(const ir::Graph& graph, const ir::Bindings& sizes, 
 
 // One answer for each node. Graphs with symbols are tried with small sizes within their ranges.
 std::vector<Support> check_nodes(const ir::Graph& graph, const Traits& traits);
-// All refusals in one message, up to a bound; ok when there is none.
+// All refusals in one message; ok when there is none.
 Status list_refused(const ir::Graph& graph, const std::vector<Support>& answers);
 // That of the graph as a whole which no node shows: written inputs and parameters, inputs that are no tensors, sizes
 // that no input has.

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "device/unsupported_nodes.h"
 #include "passes/memory_facts.h"
 
 namespace kpt::native {
@@ -94,18 +95,7 @@ std::vector<std::string_view> covered_targets() {
 }
 
 Status list_refused(const ir::Graph& graph, const std::vector<Support>& answers) {
-  constexpr std::size_t kListed = 40;
-  std::size_t count = 0;
-  std::string list;
-  for (std::size_t index = 0; index < answers.size(); ++index) {
-    if (answers[index].supported || ++count > kListed) continue;
-    const ir::Node& node = graph.nodes[index];
-    list += fmt::format("{}'{}' {}: {}", count > 1 ? "; " : "", node.name, node.target, answers[index].reason);
-  }
-  if (count == 0) return {};
-  if (count > kListed) list += fmt::format("; and {} more", count - kListed);
-  return {StatusCode::kUnsupported,
-          fmt::format("{} of {} nodes have no kernel of ours: {}", count, graph.nodes.size(), list)};
+  return list_unsupported(graph, answers, "have no kernel of ours");
 }
 
 Status check_graph(const ir::Graph& graph) {

@@ -90,7 +90,9 @@ Result<std::unique_ptr<CompiledGraph>> bind_body(const ir::Node& node, std::size
   if (body == nullptr || body->graph == nullptr) {
     return unsupported(fmt::format("its argument {} is no sub-graph", position));
   }
-  return CompiledGraph::compile(*body->graph, device, false);
+  auto compiled = CompiledGraph::compile(*body->graph, device, false);
+  if (!compiled.ok()) return unsupported("inside it, " + compiled.status().message());
+  return compiled;
 }
 
 // Values that a sub-graph takes, from a list argument.

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "device/unsupported_nodes.h"
 #include "engines/aten/module/out_variants.h"
 
 namespace kpt::aten {
@@ -75,12 +76,13 @@ Result<std::unique_ptr<CompiledGraph>> CompiledGraph::compile(const ir::Graph& g
 
 Status CompiledGraph::bind() {
   BindingContext context{*graph_, device_};
+  std::vector<Support> answers(graph_->nodes.size());
   for (std::uint32_t index = 0; index < graph_->nodes.size(); ++index) {
     const ir::Node& node = graph_->nodes[index];
     auto step = bind_node(*graph_, index, context);
     if (!step.ok()) {
-      return {StatusCode::kUnsupported,
-              fmt::format("node '{}' ({}): {}", node.name, node.target, step.status().message())};
+      answers[index] = {false, step.status().message()};
+      continue;
     }
     if (step->kind != Step::Kind::kOwn) aliases_.add_node(node, step->op);  // own nodes share and write nothing
     mark_body_writes(*step, aliases_);
@@ -88,7 +90,7 @@ Status CompiledGraph::bind() {
     steps_.push_back(std::move(step).value());
   }
   list_count_ = context.list_count;
-  return {};
+  return list_unsupported(*graph_, answers, "cannot run");
 }
 
 void CompiledGraph::plan_releases() {

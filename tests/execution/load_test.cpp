@@ -1,0 +1,114 @@
+// What loading says about model files: operators that cannot run.
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "importer/model_forge.h"
+#include "kpt/model.h"
+
+namespace kpt {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using testing::find_node;
+using testing::ForgedZip;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class Load : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (std::filesystem::temp_directory_path() / "kpt_load_XXXXXX").string();
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  static std::filesystem::path golden(const std::string& name) {
+    return std::filesystem::path(KPT_SOURCE_DIR) / "tests/golden/pt2/2.15.0" / (name + ".pt2");
+  }
+  std::string path() const { return (folder_ / "forged.pt2").string(); }
+  // Loads a golden model with other nodes.
+  Result<Model> load(const std::string& name, const std::function<void(json&)>& change) const {
+    ForgedZip zip = testing::forge_model(golden(name));
+    testing::change_nodes(zip, change);
+    std::ofstream(path(), std::ios::binary) << zip.build();
+    return load_model(path());
+  }
+  // What is said about linear_state when its linear node is another.
+  std::string refusal(const std::function<void(json&)>& change) const {
+    const auto model = load("linear_state", [&](json& nodes) { change(find_node(nodes, "aten.linear.default")); });
+    EXPECT_EQ(model.status().code(), StatusCode::kUnsupported);
+    return model.status().message();
+  }
+
+  std::filesystem::path folder_;
+};
+
+// All of a message about the linear node of linear_state but the reason.
+auto names_the_node(const std::string& path, const std::string& target) {
+  return AllOf(StartsWith(path + ": 1 of 5 nodes cannot run on cpu: 'linear' " + target + ": "),
+               HasSubstr("(make_golden.py:"), HasSubstr(" in forward: y = self.linear(x) + self.shift)"));
+}
+
+TEST_F(Load, OperatorsThatDoNotExistAreNamedWithFileAndSourceLine) {
+  const std::string unknown = refusal([](json& node) { node["target"] = "torch.ops.aten.nothing.default"; });
+  EXPECT_THAT(unknown, names_the_node(path(), "aten.nothing.default"));
+  EXPECT_THAT(unknown, HasSubstr("this libtorch has no such operator"));
+  const std::string custom = refusal([](json& node) { node["target"] = "torch.ops.mylib.custom.default"; });
+  EXPECT_THAT(custom, names_the_node(path(), "mylib.custom.default"));
+  EXPECT_THAT(custom, HasSubstr("it is a custom operator"));
+}
+
+TEST_F(Load, ArgumentsThatDoNotFitTheOperatorAreNamedWithFileAndSourceLine) {
+  const std::string missing = refusal([](json& node) { node["inputs"].erase(1); });
+  EXPECT_THAT(missing, names_the_node(path(), "aten.linear.default"));
+  EXPECT_THAT(missing, HasSubstr("its argument 'weight' is missing"));
+  const std::string extra = refusal(
+      [](json& node) { node["inputs"].push_back({{"name", "surplus"}, {"arg", {{"as_int", 1}}}, {"kind", 1}}); });
+  EXPECT_THAT(extra, names_the_node(path(), "aten.linear.default"));
+  EXPECT_THAT(extra, HasSubstr("it has no argument 'surplus'"));
+  const std::string many = refusal([](json& node) {
+    for (json& input : node["inputs"]) input["name"] = "";
+    for (int count = 0; count < 2; ++count) {
+      node["inputs"].push_back({{"name", ""}, {"arg", {{"as_int", 1}}}, {"kind", 1}});
+    }
+  });
+  EXPECT_THAT(many, HasSubstr("it is given 5 arguments and takes 3"));
+}
+
+TEST_F(Load, AnOperatorThatOccursOftenIsToldOnce) {
+  const auto model = load("linear_state", [](json& nodes) {
+    for (json& node : nodes) {
+      if (node["target"] == "torch.ops.aten.add.Tensor" || node["target"] == "torch.ops.aten.mul.Tensor") {
+        node["target"] = "torch.ops.aten.nothing.default";
+      }
+    }
+  });
+  EXPECT_THAT(model.status().message(),
+              HasSubstr("2 of 5 nodes cannot run on cpu: 'add' aten.nothing.default (first of 2): "));
+}
+
+TEST_F(Load, AllNodesInsideASubGraphAreNamed) {
+  const auto model = load("cond", [](json& nodes) {
+    json& branch = find_node(nodes, "higher_order.cond")["inputs"][1]["arg"]["as_graph"]["graph"];
+    branch["nodes"][0]["target"] = "torch.ops.aten.nothing.default";
+    branch["nodes"][1]["target"] = "torch.ops.mylib.custom.default";
+  });
+  EXPECT_EQ(model.status().code(), StatusCode::kUnsupported);
+  EXPECT_THAT(model.status().message(), StartsWith(path() + ": 1 of "));
+  EXPECT_THAT(model.status().message(),
+              AllOf(HasSubstr("higher_order.cond: inside it, 2 of 2 nodes cannot run: 'sin' aten.nothing.default"),
+                    HasSubstr("'add' mylib.custom.default")));
+}
+
+}  // namespace
+}  // namespace kpt
