@@ -28,10 +28,12 @@
 namespace kpt {
 
 struct LoadOptions {
-  std::string device = "cpu";     // as kpt::list_devices() names it
-  std::filesystem::path weights;  // a safetensors file whose entries replace the model's weights, by name
-  std::string model_name;         // of several in one file; empty: the only one
-  bool self_check = true;         // a `.kpt`: its samples must give their stored outputs on this machine
+  std::string device = "cpu";  // as kpt::list_devices() names it
+  // A safetensors file whose entries replace the model's weights, by name. Names that the model lacks are logged as a
+  // warning; when it has none of them, loading fails with kInvalidArgument.
+  std::filesystem::path weights;
+  std::string model_name;  // of several in one file; empty: the only one
+  bool self_check = true;  // a `.kpt`: its samples must give their stored outputs on this machine
 };
 
 // What a model takes or gives.

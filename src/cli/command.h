@@ -46,6 +46,9 @@ class CommandContext {
   // Colour on `out`: option cli.color, NO_COLOR, and whether a terminal is there.
   bool use_color(const Config& config) const;
 
+  // What was ignored on the way to the result, a sentence each, on `err`.
+  void tell(const std::vector<std::string>& notes);
+
   void finish(int exit_code) { exit_code_ = exit_code; }
   // Prints the failure as one sentence (or, with --json, as an object) and ends with `exit_code`.
   void fail(const Status& status, int exit_code = kExitFailed);

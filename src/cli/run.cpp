@@ -83,6 +83,10 @@ bool CommandContext::use_color(const Config& config) const {
   return out_is_terminal_ && !environment_.find("NO_COLOR");
 }
 
+void CommandContext::tell(const std::vector<std::string>& notes) {
+  for (const std::string& note : notes) err_ << "kpt: note: " << note << "\n";
+}
+
 void CommandContext::fail(const Status& status, int exit_code) {
   if (flags_.json) {
     nlohmann::ordered_json error = {{"code", to_string(status.code())}, {"message", status.message()}};

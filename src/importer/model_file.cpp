@@ -1,5 +1,6 @@
 #include "importer/model_file.h"
 
+#include <set>
 #include <utility>
 
 #include "archive/json_reader.h"
@@ -45,6 +46,52 @@ Result<Weights> read_replacements(const std::filesystem::path& path) {
   KPT_ASSIGN_OR_RETURN(std::vector<NamedTensor> tensors, read_safetensors(file));
   for (NamedTensor& tensor : tensors) replacements.emplace(std::move(tensor.name), std::move(tensor.tensor));
   return replacements;
+}
+
+bool is_weight(const ir::GraphInput& input) {
+  return input.kind == ir::InputKind::kParameter || input.kind == ir::InputKind::kBuffer ||
+         input.kind == ir::InputKind::kConstant;
+}
+
+// The weight that was meant: one letter off, or with another prefix ("model.head.weight" for "head.weight").
+std::string guess_weight(const std::string& name, const std::vector<std::string>& weights) {
+  if (const auto nearest = find_nearest(name, weights)) return *nearest;
+  for (const std::string& weight : weights) {
+    if (name.ends_with("." + weight) || weight.ends_with("." + name)) return weight;
+  }
+  return {};
+}
+
+// Replacements that the model has no place for: some are a note, all of them are a mistake.
+Status check_replacements(const std::filesystem::path& path, const Weights& replacements, const ir::Graph& graph,
+                          std::vector<std::string>* notes) {
+  if (path.empty()) return {};
+  if (replacements.empty()) return {StatusCode::kInvalidArgument, path.string() + ": it holds no tensor"};
+  std::vector<std::string> weights;
+  for (const ir::GraphInput& input : graph.inputs) {
+    if (is_weight(input)) weights.push_back(input.name);
+  }
+  const std::set<std::string_view> known(weights.begin(), weights.end());
+  constexpr std::size_t kListed = 5;
+  constexpr std::size_t kShown = 128;
+  std::size_t unknown = 0;
+  std::string list;
+  for (const auto& [name, tensor] : replacements) {
+    if (known.contains(name) || ++unknown > kListed) continue;
+    const std::string guess = guess_weight(name, weights);
+    list += (unknown == 1 ? "'" : ", '") + printable(name, kShown) + "'";
+    if (!guess.empty()) list += " (did you mean '" + printable(guess, kShown) + "'?)";
+  }
+  if (unknown == 0) return {};
+  if (unknown > kListed) list += " and " + std::to_string(unknown - kListed) + " more";
+  if (unknown < replacements.size()) {
+    notes->push_back(path.string() + ": the model has no weight " + list + "; ignored");
+    return {};
+  }
+  const std::string example =
+      weights.empty() ? "no weights" : "weights such as '" + printable(weights[0], kShown) + "'";
+  return {StatusCode::kInvalidArgument,
+          path.string() + ": nothing in it replaces a weight: the model has no " + list + "; it has " + example};
 }
 
 bool is_torch_itself(std::string_view file) {
@@ -112,6 +159,7 @@ Result<ImportedModel> import_archive(const ZipArchive& archive, const ImportOpti
     return Status(StatusCode::kInternal, place + ": normalising broke the graph: " + status.message());
   }
   KPT_ASSIGN_OR_RETURN(const Weights replacements, read_replacements(options.weights));
+  KPT_RETURN_IF_ERROR(check_replacements(options.weights, replacements, model.graph, &model.notes));
   KPT_ASSIGN_OR_RETURN(model.weights, pt2::read_weights(layout, model.graph, replacements, &model.notes));
   if (options.read_sample_inputs) model.sample_inputs = pt2::read_sample_inputs(layout, model.graph, &model.notes);
   return model;

@@ -33,7 +33,7 @@ struct ImportedModel {
   std::string producer;                    // "2.15.0+cu132"
   std::string schema_version;              // "8.20"
   std::vector<NamedTensor> sample_inputs;  // by input name; empty when not asked for, absent or of other types
-  std::vector<std::string> notes;          // what was ignored, a sentence each
+  std::vector<std::string> notes;          // what was ignored or copied, a sentence each
   std::shared_ptr<const ModelText> text;
 };
 
@@ -42,7 +42,8 @@ struct ImportedModel {
 //   kCorruptData      the file breaks its format; the message names file, entry and place
 //   kVersionMismatch  a schema or an archive of another generation: "re-export with PyTorch 2.9 or newer"
 //   kUnsupported      understood, but not offered: tensor subclasses, pickled objects, sparse layouts; by name
-// Weights that the archive lacks (stripped) and that `options.weights` does not supply are kInvalidArgument, by name.
+// Weights that the archive lacks (stripped) and that `options.weights` does not supply are kInvalidArgument, by name;
+// so is a file of replacements that replaces nothing. Some names that the model lacks are a note.
 Result<ImportedModel> import_model(const std::filesystem::path& path, const ImportOptions& options = {});
 
 // Where the user's Python produced a node: "model.py:12 in forward: return F.linear(…)". Empty when the file does not

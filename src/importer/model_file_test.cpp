@@ -98,6 +98,41 @@ TEST_F(ModelFile, ReplacementsMustHaveTheModelsTypesAndShapes) {
   }
 }
 
+TEST_F(ModelFile, AFileThatReplacesNothingIsAMistakeAndTheNearestNameIsTold) {
+  const auto import_with = [&](const std::vector<NamedTensor>& tensors) {
+    EXPECT_TRUE(write_safetensors(folder_ / "w.safetensors", tensors).ok());
+    return import_model(golden("linear_state"),
+                        {.model_name = "", .weights = folder_ / "w.safetensors", .read_sample_inputs = false});
+  };
+  const auto refused = [&](const std::vector<NamedTensor>& tensors, const std::string& part) {
+    const Result<ImportedModel> model = import_with(tensors);
+    ASSERT_FALSE(model.ok());
+    EXPECT_EQ(model.status().code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(model.status().message(), HasSubstr((folder_ / "w.safetensors").string() + ": "));
+    EXPECT_THAT(model.status().message(), HasSubstr(part));
+  };
+  refused({{"linear.wieght", filled({3, 4}, 1)}}, "no 'linear.wieght' (did you mean 'linear.weight'?)");
+  refused({{"model.module.linear.bias", filled({3}, 1)}}, "'model.module.linear.bias' (did you mean 'linear.bias'?)");
+  refused({{"quite_another", filled({3}, 1)}}, "no 'quite_another'; it has weights such as 'linear.weight'");
+  refused({}, "it holds no tensor");
+  std::vector<NamedTensor> many;
+  for (int index = 0; index < 9; ++index) many.push_back({"layer_" + std::to_string(index), filled({1}, 1)});
+  refused(many, "'layer_4' and 4 more");
+  many.push_back({"linear.bias", filled({3}, 7)});
+  const Result<ImportedModel> some = import_with(many);
+  ASSERT_TRUE(some.ok()) << some.status().message();
+  EXPECT_THAT(some->notes, ElementsAre(HasSubstr("the model has no weight 'layer_0', 'layer_1'")));
+  EXPECT_EQ(some->weights.at("linear.bias").elements<const float>()[0], 7);
+}
+
+// The message about stripped weights would lead away from the mistake.
+TEST_F(ModelFile, WrongNamesAreToldBeforeMissingData) {
+  ASSERT_TRUE(write_safetensors(folder_ / "w.safetensors", {{{"linear.wieght", filled({3, 4}, 1)}}}).ok());
+  const Result<ImportedModel> model = import_model(
+      write_stripped(), {.model_name = "", .weights = folder_ / "w.safetensors", .read_sample_inputs = false});
+  EXPECT_THAT(model.status().message(), HasSubstr("did you mean 'linear.weight'?"));
+}
+
 TEST_F(ModelFile, TiedNamesFollowAReplacement) {
   const Result<ImportedModel> before = import_model(golden("tied"));
   ASSERT_TRUE(before.ok());
@@ -165,7 +200,7 @@ TEST_F(ModelFile, MisalignedWeightsAreCopiedWithANote) {
   while (place_of(zip) % 4 != 1) zip.prefix += "x";
   const Result<ImportedModel> model = import_model(write("m.pt2", zip.build()));
   ASSERT_TRUE(model.ok()) << model.status().message();
-  EXPECT_THAT(model->notes, Contains(HasSubstr("data/weights/weight_0: not aligned")));
+  EXPECT_THAT(model->notes, ElementsAre(HasSubstr("data/weights/weight_0: not aligned")));
   const Result<ImportedModel> plain = import_model(golden("linear_state"));
   const auto copied = model->weights.at("linear.weight").elements<const float>();
   const auto mapped = plain->weights.at("linear.weight").elements<const float>();

@@ -56,7 +56,11 @@ class WeightsReader {
       if (is_weight(input)) KPT_RETURN_IF_ERROR(read(input, graph.at(input.value).tensor));
     }
     if (!stripped_.empty()) return stripped_failure();
-    note_unknown();
+    if (!misaligned_.empty()) {
+      const std::size_t others = misaligned_.size() - 1;
+      notes_->push_back(layout_.place(misaligned_[0]) + ": not aligned to 8 bytes; copied" +
+                        (others > 0 ? ", as are " + std::to_string(others) + " more" : ""));
+    }
     return std::move(result_);
   }
 
@@ -174,7 +178,7 @@ class WeightsReader {
       buffer = make_buffer(layout_.archive().file(), bytes);
       return buffer;
     }
-    if (!aligned) notes_->push_back(layout_.place(path) + ": not aligned to 8 bytes; copied");
+    if (!aligned) misaligned_.push_back(path);
     const std::int64_t size = static_cast<std::int64_t>(bytes.size());
     KPT_ASSIGN_OR_RETURN(const Tensor copy, Tensor::from_bytes(DType::kUInt8, {{size}}, bytes));
     buffer = copy.buffer();
@@ -189,12 +193,6 @@ class WeightsReader {
     if (stripped_.size() > kShown) names += " and " + std::to_string(stripped_.size() - kShown) + " more";
     return {StatusCode::kInvalidArgument, layout_.archive().name() + ": the archive has no data for " + names +
                                               "; give the weights as a safetensors file"};
-  }
-
-  void note_unknown() {
-    for (const auto& [name, tensor] : replacements_) {
-      if (!result_.contains(name)) notes_->push_back("the model has no weight '" + name + "'; it is ignored");
-    }
   }
 
   Status fail(StatusCode code, const std::string& name, const std::string& what) const {
@@ -214,6 +212,7 @@ class WeightsReader {
   std::map<std::string, std::shared_ptr<Buffer>> buffers_;  // by path
   std::multimap<std::string, Replaced> replaced_;           // by path
   std::vector<std::string> stripped_;
+  std::vector<std::string> misaligned_;  // paths
   Weights result_;
 };
 

@@ -1,4 +1,4 @@
-// What loading says about model files: operators that cannot run.
+// What loading says about model files: operators that cannot run, weights that fit nothing.
 #include <unistd.h>
 
 #include <filesystem>
@@ -10,8 +10,10 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "base/log.h"
 #include "importer/model_forge.h"
 #include "kpt/model.h"
+#include "tensor_files/safetensors.h"
 
 namespace kpt {
 namespace {
@@ -21,6 +23,7 @@ using ::testing::AllOf;
 using testing::find_node;
 using testing::ForgedZip;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 class Load : public ::testing::Test {
@@ -108,6 +111,28 @@ TEST_F(Load, AllNodesInsideASubGraphAreNamed) {
   EXPECT_THAT(model.status().message(),
               AllOf(HasSubstr("higher_order.cond: inside it, 2 of 2 nodes cannot run: 'sin' aten.nothing.default"),
                     HasSubstr("'add' mylib.custom.default")));
+}
+
+TEST_F(Load, WeightsThatReplaceNothingFailAndSomeThatDoNotAreLogged) {
+  const auto load_with = [&](const std::vector<NamedTensor>& tensors) {
+    EXPECT_TRUE(write_safetensors(folder_ / "w.safetensors", tensors).ok());
+    return load_model(golden("linear_state"),
+                      {.device = "cpu", .weights = folder_ / "w.safetensors", .model_name = ""});
+  };
+  const Tensor bias = Tensor::empty(DType::kFloat32, Dims{3}).value();
+  for (float& value : bias.elements<float>()) value = 0.25F;
+  const auto wrong = load_with({{"linear.bais", bias}});
+  EXPECT_EQ(wrong.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(wrong.status().message(), HasSubstr("did you mean 'linear.bias'?"));
+  std::string logged;
+  {
+    const auto capture = log::capture(&logged);
+    ASSERT_TRUE(load_with({{"linear.bias", bias}, {"head.bias", bias}}).ok());
+    EXPECT_THAT(logged, AllOf(HasSubstr(" warn "), HasSubstr("the model has no weight 'head.bias'")));
+    logged.clear();
+    ASSERT_TRUE(load_with({{"linear.bias", bias}}).ok());
+  }
+  EXPECT_THAT(logged, Not(HasSubstr("weight")));
 }
 
 }  // namespace

@@ -199,6 +199,7 @@ Result<BenchOutcome> bench(const BenchArguments& arguments, const GlobalFlags& f
   KPT_ASSIGN_OR_RETURN(const std::vector<Sizes> points, choose_points(arguments, loaded->graph(), report.batch_symbol));
   options.batch_symbol = report.batch_symbol;
   KPT_ASSIGN_OR_RETURN(report.points, benchmark_points(loaded, points, options, files, report.notes));
+  report.notes.insert(report.notes.end(), loaded->notes().begin(), loaded->notes().end());
   if (arguments.startup) {
     KPT_ASSIGN_OR_RETURN(report.startups, start_processes(arguments, flags, progress));
   }

@@ -378,6 +378,7 @@ void add_compile_command(CLI::App& app, CommandContext& context) {
     const bool strict = config->get(options::kStrict);
     const auto job = prepare(*arguments, *backend_context, strict);
     if (!job.ok()) return context.fail(job.status());
+    context.tell(job->model.notes);
     if (arguments->check) return finish_check(context, *job);
     for (const CheckedTarget& checked : job->targets) {
       if (strict && !checked.verdict.ok()) return context.fail(checked.verdict);

@@ -67,6 +67,7 @@ std::function<void(const Pass&, const ir::Graph&)> make_dump(const std::string& 
 struct OptimizeOutcome {
   WrittenOptimization result;
   std::string path;
+  std::vector<std::string> notes;  // of reading the model
 };
 
 Result<OptimizeOutcome> optimize(const OptimizeArguments& arguments, const BackendContext& backend_context,
@@ -91,6 +92,7 @@ Result<OptimizeOutcome> optimize(const OptimizeArguments& arguments, const Backe
   KPT_ASSIGN_OR_RETURN(outcome.result,
                        optimize_to_file(model, options, device, cpu, backend_context.threads, outcome.path, cache));
   KPT_RETURN_IF_ERROR(dump_failure);
+  outcome.notes = model.notes;
   return outcome;
 }
 
@@ -174,6 +176,7 @@ void add_optimize_command(CLI::App& app, CommandContext& context) {
     const auto outcome = optimize(*arguments, *backend_context, cache ? &*cache : nullptr, progress);
     progress.finish();
     if (!outcome.ok()) return context.fail(outcome.status());
+    context.tell(outcome->notes);
     print(context, *config, *outcome, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     context.finish(outcome->result.report.passed() ? kExitOk : kExitRefused);
   });

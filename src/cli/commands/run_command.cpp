@@ -32,7 +32,8 @@ struct RunOutcome {
   std::vector<double> milliseconds;
   double load_milliseconds = 0;
   std::string device;
-  RunReport report;  // of the last run
+  std::vector<std::string> notes;  // of reading the model
+  RunReport report;                // of the last run
 };
 
 double milliseconds_since(Clock::time_point start) {
@@ -47,6 +48,7 @@ Result<RunOutcome> run(const RunCommandArguments& arguments, const BackendContex
   KPT_ASSIGN_OR_RETURN(const auto loaded, load_model_with(arguments.model, arguments.load, backend_context));
   outcome.load_milliseconds = milliseconds_since(start);
   outcome.device = loaded->executable().device();
+  outcome.notes = loaded->notes();
   GenerateOptions generate{arguments.seed, sizes, {}};
   for (const NamedTensor& input : given) generate.given.push_back(input.name);
   KPT_ASSIGN_OR_RETURN(std::vector<NamedTensor> generated, generate_inputs(loaded->graph(), generate));
@@ -90,6 +92,7 @@ void print(CommandContext& context, const Config& config, const RunCommandArgume
                  {"parts", outcome.report.parts},
                  {"padded_rows", outcome.report.padded_rows},
                  {"generated", outcome.generated},
+                 {"notes", outcome.notes},
                  {"inputs", Json::array()},
                  {"outputs", Json::array()}};
     for (const NamedTensor& input : outcome.inputs) json["inputs"].push_back(describe(input));
@@ -147,6 +150,7 @@ void add_run_command(CLI::App& app, CommandContext& context) {
     if (!backend_context.ok()) return context.fail(backend_context.status());
     const auto outcome = run(*arguments, *backend_context);
     if (!outcome.ok()) return context.fail(outcome.status());
+    context.tell(outcome->notes);
     print(context, *config, *arguments, *outcome);
     context.finish(kExitOk);
   });
