@@ -171,6 +171,18 @@ Result<ImportedModel> import_model(const std::filesystem::path& path, const Impo
   return import_archive(archive, options);
 }
 
+Result<CheckedFile> check_model_file(const std::filesystem::path& path) {
+  KPT_ASSIGN_OR_RETURN(std::shared_ptr<const MappedFile> file, MappedFile::open(path));
+  KPT_ASSIGN_OR_RETURN(const ZipArchive archive, ZipArchive::open(std::move(file)));
+  CheckedFile checked;
+  for (const ZipEntry& entry : archive.entries()) {
+    KPT_RETURN_IF_ERROR(archive.check(entry));
+    ++checked.entries;
+    checked.bytes += entry.size;
+  }
+  return checked;
+}
+
 std::string find_source_line(const ImportedModel& model, const ir::Node& node) {
   if (model.text == nullptr || node.metadata_offset == 0 || node.metadata_offset >= model.text->text().size())
     return {};

@@ -4,6 +4,7 @@
 // it by renaming another over it). Nothing in it is executed.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -45,6 +46,17 @@ struct ImportedModel {
 // Weights that the archive lacks (stripped) and that `options.weights` does not supply are kInvalidArgument, by name;
 // so is a file of replacements that replaces nothing. Some names that the model lacks are a note.
 Result<ImportedModel> import_model(const std::filesystem::path& path, const ImportOptions& options = {});
+
+// What check_model_file() compared.
+struct CheckedFile {
+  std::size_t entries = 0;
+  std::uint64_t bytes = 0;
+};
+
+// Reads the whole file, a `.pt2` or a `.kpt`, and compares the CRC-32 of every entry. import_model() does so for texts
+// only: weights are mapped, and reading them would take as long as the disk does. Fails as opening the archive does,
+// and with kCorruptData naming file and entry.
+Result<CheckedFile> check_model_file(const std::filesystem::path& path);
 
 // Where the user's Python produced a node: "model.py:12 in forward: return F.linear(…)". Empty when the file does not
 // say. Read from the file's text only when asked.

@@ -133,6 +133,29 @@ TEST_F(ModelFile, WrongNamesAreToldBeforeMissingData) {
   EXPECT_THAT(model.status().message(), HasSubstr("did you mean 'linear.weight'?"));
 }
 
+TEST_F(ModelFile, EveryEntryIsComparedWithItsChecksumWhenAskedFor) {
+  const Result<CheckedFile> checked = check_model_file(golden("linear_state"));
+  ASSERT_TRUE(checked.ok()) << checked.status().message();
+  ForgedZip zip = forge("linear_state");
+  EXPECT_EQ(checked->entries, zip.entries.size());
+  for (std::size_t index = 0; index < zip.entries.size(); ++index) {
+    ForgedZip damaged = zip;
+    ForgedEntry& entry = damaged.entries[index];
+    entry.crc32 = testing::crc_of(entry.content);
+    entry.content.back() = static_cast<char>(entry.content.back() ^ 4);
+    const std::filesystem::path path = write("damaged.pt2", damaged.build());
+    const Result<CheckedFile> result = check_model_file(path);
+    ASSERT_FALSE(result.ok()) << entry.name;
+    EXPECT_EQ(result.status().code(), StatusCode::kCorruptData);
+    EXPECT_THAT(result.status().message(), HasSubstr(entry.name + " in " + path.string() + " is damaged"));
+    // A weight is mapped and not read: that is what the check is for.
+    if (entry.name.find("/weight_") != std::string::npos) {
+      EXPECT_TRUE(import_model(path).ok()) << entry.name;
+    }
+  }
+  EXPECT_EQ(check_model_file(write("none.pt2", "no archive")).status().code(), StatusCode::kCorruptData);
+}
+
 TEST_F(ModelFile, TiedNamesFollowAReplacement) {
   const Result<ImportedModel> before = import_model(golden("tied"));
   ASSERT_TRUE(before.ok());

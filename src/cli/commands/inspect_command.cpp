@@ -30,6 +30,7 @@ struct InspectArguments {
   std::string device = "cpu";
   std::vector<std::string> sizes;
   bool graph = false;
+  bool check = false;
 };
 
 struct Unsupported {
@@ -49,6 +50,7 @@ struct Inspection {
   std::vector<Unsupported> unsupported;
   std::string support_problem;             // why the operators could not be looked up
   std::optional<OpenedArtifact> artifact;  // of a .kpt; its model has moved to `model`
+  std::optional<CheckedFile> checked;      // with --check
 };
 
 std::string type_text(const ir::Value& value) {
@@ -120,6 +122,9 @@ Result<Inspection> inspect(const InspectArguments& arguments, const Config& conf
   const auto context = make_backend_context(config, environment);
   const auto placed = context.ok() ? find_runnable_device(arguments.device, *context) : context.status();
   Inspection inspection;
+  if (arguments.check) {
+    KPT_ASSIGN_OR_RETURN(inspection.checked, check_model_file(arguments.model));
+  }
   KPT_RETURN_IF_ERROR(read_model(arguments, placed, inspection));
   ir::Bindings symbols;
   for (const ir::SymbolRange& range : inspection.model.graph.symbols) {
@@ -182,6 +187,9 @@ Json to_json(const Inspection& inspection) {
   }
   json["support_problem"] = inspection.support_problem.empty() ? Json() : Json(inspection.support_problem);
   json["notes"] = inspection.model.notes;
+  if (inspection.checked) {
+    json["checked"] = {{"entries", inspection.checked->entries}, {"bytes", inspection.checked->bytes}};
+  }
   return json;
 }
 
@@ -209,6 +217,11 @@ std::string render(const Inspection& inspection, bool color) {
   } else {
     rows.push_back({heading("model"), "written by",
                     "PyTorch " + inspection.model.producer + ", schema " + inspection.model.schema_version});
+  }
+  if (inspection.checked) {
+    rows.push_back(
+        {"", "checksums",
+         fmt::format("right: {} entries, {}", inspection.checked->entries, format_bytes(inspection.checked->bytes))});
   }
   rows.push_back({"", "parameters", fmt::format("{}", inspection.parameters)});
   for (const auto& [dtype, bytes] : inspection.bytes_by_dtype) rows.push_back({"", dtype, format_bytes(bytes)});
@@ -268,6 +281,7 @@ void add_inspect_command(CLI::App& app, CommandContext& context) {
   command->add_option("--device", arguments->device, "whose operators to look up")->capture_default_str();
   command->add_option("--size", arguments->sizes, "sizes for the count of work: symbol=number")->type_name("S=N");
   command->add_flag("--graph", arguments->graph, "print the graph itself");
+  command->add_flag("--check", arguments->check, "read the whole file and compare the checksum of every entry");
   command->callback([&context, arguments] {
     const Result<Config> config = context.load_config();
     if (!config.ok()) return context.fail(config.status());

@@ -95,6 +95,8 @@ struct ValidateOutcome {
 };
 
 Result<ValidateOutcome> validate(const ValidateArguments& arguments, const BackendContext& context) {
+  // Of the artifact, reading compares all checksums.
+  KPT_RETURN_IF_ERROR(check_model_file(arguments.model).status());
   ImportOptions import_options;
   import_options.read_sample_inputs = true;
   KPT_ASSIGN_OR_RETURN(const ImportedModel model, import_model(arguments.model, import_options));
@@ -218,6 +220,7 @@ void add_validate_command(CLI::App& app, CommandContext& context) {
   CLI::App* command =
       app.add_subcommand("validate", "is the model right here? against fp64, across devices, against itself");
   command->footer(
+      "The checksums of the file are compared first.\n"
       "Exit code 0 when all is well, 1 when a check failed, 3 when an output is beyond the accuracy rule.\n"
       "Example: kpt validate model.pt2 model.kpt --devices cpu --layers\n"
       "         kpt validate model.pt2 --production --max-latency-ms 20 --batch-sizes 1,8");
