@@ -36,8 +36,8 @@ does not fit the engine's tables.
 *models* and *graphs* say how many nodes of the exported test models and of the random graphs had this target the last
 time the page was written; 0 means that no test ran it.
 
-Of the higher-order operators `cond` and `while_loop` run; `wrap_with_set_grad_enabled` and `wrap_with_autocast` are
-inlined when a file is read; all others are refused.
+Of the higher-order operators `cond` and `while_loop` run, which the golden models of `tests/golden` hold against PyTorch;
+`wrap_with_set_grad_enabled` and `wrap_with_autocast` are inlined when a file is read; all others are refused.
 
 """
 

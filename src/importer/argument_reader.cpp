@@ -46,6 +46,17 @@ Status GraphReader::tensor_name(ir::Argument* argument) {
   return use_value(std::move(name), ValueKind::kTensor, argument);
 }
 
+// An item of a list of tensors. In lists that sub-graphs take, the exporter names numbers in the same way: they are
+// known by then, and verify() refuses them elsewhere.
+Status GraphReader::listed_name(ir::Argument* argument) {
+  std::string name;
+  KPT_RETURN_IF_ERROR(reader_->object(
+      [&](std::string_view key) -> Status { return key == "name" ? reader_->string(&name) : reader_->skip(); }));
+  const auto found = scope_->ids.find(name);
+  const ValueKind kind = found == scope_->ids.end() ? ValueKind::kTensor : scope_->kinds[index_of(found->second)];
+  return use_value(std::move(name), kind, argument);
+}
+
 Status GraphReader::optional_tensor(ir::Argument* argument) {
   return read_union(reader_, [&](std::string_view tag) -> Status {
     if (tag == "as_tensor") return tensor_name(argument);
@@ -170,7 +181,7 @@ struct GraphReader::Tag {
     return self.list(element, out, [&](ir::Argument* item) { return self.scalar(kind, item); });
   }
   static Status tensors(GraphReader& self, ir::Argument* out) {
-    return self.list(ElementKind::kTensor, out, [&](ir::Argument* item) { return self.tensor_name(item); });
+    return self.list(ElementKind::kTensor, out, [&](ir::Argument* item) { return self.listed_name(item); });
   }
   static Status nested_tensors(GraphReader& self, ir::Argument* out) {
     return self.list(ElementKind::kList, out, [&](ir::Argument* item) { return tensors(self, item); });

@@ -109,6 +109,28 @@ TEST(GoldenFiles, OlderGenerationsAreRefusedWithTheWayOut) {
   }
 }
 
+// The exporter writes such a list as one of tensors.
+TEST(GoldenFiles, SubgraphsTakeNumbersBesideTensors) {
+  struct Case {
+    const char* name;
+    const char* target;
+    std::size_t operands;  // which argument
+  };
+  for (const Case& wanted :
+       {Case{"cond_sizes", "higher_order.cond", 3}, Case{"while_sizes", "higher_order.while_loop", 2}}) {
+    SCOPED_TRACE(wanted.name);
+    const auto model = import_model(golden_folder() / "2.15.0" / (std::string(wanted.name) + ".pt2"));
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    const auto node = std::ranges::find(model->graph.nodes, wanted.target, &ir::Node::target);
+    ASSERT_NE(node, model->graph.nodes.end());
+    std::vector<ir::ValueKind> kinds;
+    for (const ir::Argument& item : node->arguments.at(wanted.operands).value.list()->items) {
+      kinds.push_back(model->graph.at(*item.value_id()).kind);
+    }
+    EXPECT_THAT(kinds, ElementsAre(ir::ValueKind::kInt, ir::ValueKind::kTensor));
+  }
+}
+
 TEST_P(Golden, LinearWithStateHasNamedResultsAndSymbols) {
   ASSERT_NO_FATAL_FAILURE(import("linear_state"));
   if (IsSkipped()) return;

@@ -58,6 +58,7 @@ class GraphReader {
   Status argument(ir::Argument* argument);
   // {"name": "x"} of a tensor, {"as_name": "s0"} | {"as_int": 1} of a symbolic scalar.
   Status tensor_name(ir::Argument* argument);
+  Status listed_name(ir::Argument* argument);
   Status scalar(ir::ValueKind kind, ir::Argument* argument);
   Status optional_tensor(ir::Argument* argument);
   Status constant(ir::ElementKind kind, ir::Argument* argument);

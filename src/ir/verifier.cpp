@@ -53,6 +53,7 @@ class Verification {
   Status define(ValueId id, const std::string& where);
   Status check_argument(const Argument& argument, const std::string& where, std::size_t nesting) const;
   Status check_list(const List& list, const std::string& where, std::size_t nesting) const;
+  Status check_operands(const List& list, const std::string& where) const;
   Status check_use(ValueId id, const std::string& where) const;
   bool fits(const Argument& item, ElementKind kind) const;
   bool has_input(InputKind kind, std::string_view name) const;
@@ -155,7 +156,12 @@ Status Verification::check_node(const Node& node) {
     if (!argument.name.empty() && !names.insert(argument.name).second) {
       return fail(where + " has the argument " + show(argument.name) + " twice");
     }
-    KPT_RETURN_IF_ERROR(check_argument(argument.value, where, nesting_));
+    const List* list = argument.value.list();
+    if (list != nullptr && list->element == ElementKind::kTensor && node.target.starts_with("higher_order.")) {
+      KPT_RETURN_IF_ERROR(check_operands(*list, where));
+    } else {
+      KPT_RETURN_IF_ERROR(check_argument(argument.value, where, nesting_));
+    }
   }
   if (node.target.starts_with(kOwnPrefix)) KPT_RETURN_IF_ERROR(check_own_node(node, where));
   for (const Output& output : node.outputs) {
@@ -244,6 +250,16 @@ Status Verification::check_list(const List& list, const std::string& where, std:
     if (!fits(list.items[i], list.element)) {
       return fail(where + " has a list whose item " + std::to_string(i) + " is not of the list's kind");
     }
+  }
+  return {};
+}
+
+// What sub-graphs take: the exporter writes numbers and tensors as one list of tensors.
+Status Verification::check_operands(const List& list, const std::string& where) const {
+  for (const Argument& item : list.items) {
+    const ValueId* id = item.value_id();
+    if (id == nullptr) return fail(where + " gives its sub-graphs something that is no value");
+    KPT_RETURN_IF_ERROR(check_use(*id, where));
   }
   return {};
 }

@@ -148,6 +148,16 @@ TEST(Verifier, SubgraphsAreCheckedToo) {
   EXPECT_THAT(spoil_body([](Graph& g) { g.values[0].tensor.dims[0] = Expr::symbol("s1"); }), HasSubstr("'s1'"));
 }
 
+TEST(Verifier, SubgraphsTakeNumbersBesideTensors) {
+  const auto operands = [](Graph& g) -> List& { return list_of(g.nodes[3].arguments[2].value); };
+  Graph graph = good();
+  operands(graph).items.push_back({find(graph, "size")});
+  const Status status = verify(graph);
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_THAT(refusal([&](Graph& g) { operands(g).items.push_back({4.0}); }), HasSubstr("no value"));
+  EXPECT_THAT(refusal([&](Graph& g) { operands(g).items.push_back({find(g, "cond")}); }), HasSubstr("before it is"));
+}
+
 TEST(Verifier, NestingIsBounded) {
   const auto nested = [](std::size_t depth) {
     Argument argument{List{ElementKind::kList, {}}};

@@ -265,6 +265,97 @@ class LinearForms(nn.Module):
         return a, b, c
 
 
+class WhileLoop(nn.Module):
+    """Carries an integer and two tensors, takes weights from outside; may turn no time at all."""
+
+    without_gradients = True
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+
+    def forward(self, x, count):
+        def more(step, y, total):
+            return step < count
+
+        def turn(step, y, total):
+            y = torch.tanh(self.linear(y))
+            return step + 1, y, total + y.sum()
+
+        start = (torch.zeros((), dtype=torch.int64), x, x.new_zeros(()))
+        step, y, total = torch.while_loop(more, turn, start)
+        return {"step": step, "y": y, "total": total, "next": y + total}
+
+
+class WhileNested(nn.Module):
+    """A loop in a loop, whose first turn has none of the inner one."""
+
+    without_gradients = True
+
+    def forward(self, x, rounds):
+        def more(i, y):
+            return i < rounds
+
+        def turn(i, y):
+            def inner_more(j, z):
+                return j < i
+
+            def inner_turn(j, z):
+                return j + 1, z * 0.5 + 1
+
+            j, z = torch.while_loop(inner_more, inner_turn, (torch.zeros_like(i), y))
+            return i + 1, z + j
+
+        return torch.while_loop(more, turn, (torch.zeros((), dtype=torch.int64), x))
+
+
+class WhileSizes(nn.Module):
+    """Numbers that a loop carries and takes from outside, beside tensors."""
+
+    without_gradients = True
+
+    def forward(self, x):
+        rows = x.shape[0]
+
+        def more(left, y):
+            return left > 0
+
+        def turn(left, y):
+            return left - 2, y / rows + left
+
+        left, y = torch.while_loop(more, turn, (rows, x))
+        return y, left + 1
+
+
+class WhileWrites(nn.Module):
+    """A loop that writes a buffer in each of its turns."""
+
+    without_gradients = True
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(3))
+
+    def forward(self, x, count):
+        def more(step, y):
+            return step < count
+
+        def turn(step, y):
+            self.seen.add_(y)
+            return step + 1, y * 2
+
+        step, y = torch.while_loop(more, turn, (torch.zeros((), dtype=torch.int64), x))
+        return y, self.seen + 0
+
+
+class CondSizes(nn.Module):
+    """Branches that take a number beside a tensor."""
+
+    def forward(self, x):
+        rows = x.shape[0]
+        return torch.cond(x.sum() > 0, lambda a: a * rows, lambda a: a - rows, (x,))
+
+
 def cases():
     """name → module, steps of (args, kwargs), dynamic shapes, whether to decompose."""
     batch = Dim("batch", min=1, max=64)
@@ -301,6 +392,14 @@ def cases():
     yield "reshapes", Reshapes(), two, None, False
     yield "linear_forms", LinearForms(), [((random(3, 4),), {}) for _ in range(2)], None, False
     yield "decomposed", ConvNorm(), [((random(1, 2, 5, 6),), {})], None, True
+    turns = [torch.tensor(n) for n in (3, 0, 5)]
+    yield "while_loop", WhileLoop(), [((random(2, 3), n), {}) for n in turns], None, False
+    yield "while_nested", WhileNested(), [((random(3), n), {}) for n in turns], None, False
+    varying = [((random(n, 3),), {}) for n in (4, 1, 7)]
+    yield "while_sizes", WhileSizes(), varying, {"x": {0: batch}}, False
+    yield "while_writes", WhileWrites(), [((random(3), n), {}) for n in turns], None, False
+    signs = [((random(n, 3).abs() * sign,), {}) for n, sign in ((4, 1), (3, -1), (1, 1))]
+    yield "cond_sizes", CondSizes(), signs, {"x": {0: batch}}, False
 
 
 def leaves(prefix, value):

@@ -220,12 +220,18 @@ void run_while(const Step& step, Frame& frame, const RunLimits& limits) {
   std::vector<c10::IValue> values;
   for (const ArgumentSource& source : step.arguments) values.push_back(item_value(source, frame));
   const std::size_t carried = step.bodies[1]->graph().outputs.size();
+  bool turned = false;
   for (check_limits(limits); is_true(run_body(*step.bodies[0], body_frame(step, 0, frame), values, limits)[0]);
        check_limits(limits)) {
     std::vector<c10::IValue> next = run_body(*step.bodies[1], body_frame(step, 1, frame), values, limits);
     for (std::size_t index = 0; index < carried; ++index) values[index] = std::move(next[index]);
+    turned = true;
   }
   values.resize(carried);
+  // Results are the loop's own, as in PyTorch: a later node may write them, and what went in must not change with them.
+  for (std::size_t index = 0; index < carried && !turned; ++index) {
+    if (values[index].isTensor()) values[index] = values[index].toTensor().clone();
+  }
   store_results(std::move(values), step, frame);
 }
 
