@@ -14,31 +14,50 @@
 namespace kpt {
 namespace {
 
+// Whose programs can be compiled without the hardware.
+struct CompilingVendor {
+  std::string_view name;
+  std::string_view example;
+  std::unique_ptr<Backend> (*make)(const BackendContext& context);
+  Result<std::string> (*find_name)(std::string_view wanted);  // as the backend's targets have it
+};
+
+Result<std::string> find_amd_name(std::string_view wanted) { return to_lower(trim(wanted)); }
+
+Result<std::string> find_tpu_name(std::string_view wanted) {
+  KPT_ASSIGN_OR_RETURN(const TpuTopology topology, parse_tpu_target(wanted));
+  return topology.target_name();
+}
+
+constexpr CompilingVendor kCompilingVendors[] = {{"tpu", "tpu:v5e", make_tpu_backend, find_tpu_name},
+                                                 {"amd", "amd:gfx942", make_amd_backend, find_amd_name}};
+
 // Backends that were made, by vendor: they compile together and share what they keep.
 using Backends = std::map<std::string, std::shared_ptr<Backend>, std::less<>>;
 
-const std::shared_ptr<Backend>& get_backend(std::string_view vendor, const BackendContext& context,
+const std::shared_ptr<Backend>& get_backend(const CompilingVendor& vendor, const BackendContext& context,
                                             Backends& backends) {
-  std::shared_ptr<Backend>& backend = backends[std::string(vendor)];
-  if (!backend) backend = vendor == "amd" ? make_amd_backend(context) : make_tpu_backend(context);
+  std::shared_ptr<Backend>& backend = backends[std::string(vendor.name)];
+  if (!backend) backend = vendor.make(context);
   return backend;
 }
 
-Result<PlacedTarget> find_target(std::string_view name, const BackendContext& context, Backends& backends) {
-  std::string wanted = to_lower(trim(name));
-  const std::string vendor = wanted.substr(0, wanted.find(':'));
-  if (vendor != "amd") {
-    const auto topology = parse_tpu_target(name);
-    if (!topology.ok() && vendor == "tpu") return topology.status();
-    if (!topology.ok()) {
-      return Status(StatusCode::kInvalidArgument,
-                    fmt::format("programs cannot be compiled for '{}'; valid are targets of tpu, such as tpu:v5e, and "
-                                "of amd, such as amd:gfx942",
-                                printable(name, 64)));
-    }
-    wanted = topology->target_name();
+Status unknown_vendor(std::string_view name) {
+  std::string valid;
+  for (const CompilingVendor& vendor : kCompilingVendors) {
+    valid += fmt::format("{}of {}, such as {}", valid.empty() ? "" : ", and ", vendor.name, vendor.example);
   }
-  PlacedTarget placed{get_backend(vendor, context, backends), nullptr};
+  return {StatusCode::kInvalidArgument,
+          fmt::format("programs cannot be compiled for '{}'; valid are targets {}", printable(name, 64), valid)};
+}
+
+Result<PlacedTarget> find_target(std::string_view name, const BackendContext& context, Backends& backends) {
+  const std::string given = to_lower(trim(name));
+  const auto* const vendor =
+      std::ranges::find(kCompilingVendors, given.substr(0, given.find(':')), &CompilingVendor::name);
+  if (vendor == std::end(kCompilingVendors)) return unknown_vendor(name);
+  KPT_ASSIGN_OR_RETURN(const std::string wanted, vendor->find_name(name));
+  PlacedTarget placed{get_backend(*vendor, context, backends), nullptr};
   std::vector<std::string> valid;
   for (const Target* target : placed.backend->targets()) {
     valid.emplace_back(target->name());

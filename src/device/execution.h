@@ -32,8 +32,9 @@
 namespace kpt {
 
 struct Capabilities {
-  bool raw_pointers = false;  // tensors have addresses the host (cpu) or kernels can use
-  bool streams = false;       // work is queued; Event::wait() is not a formality
+  bool host_processor = false;  // it is this machine's processor, with BackendContext::threads threads
+  bool raw_pointers = false;    // tensors have addresses the host (cpu) or kernels can use
+  bool streams = false;         // work is queued; Event::wait() is not a formality
   bool graph_capture = false;
   bool dynamic_shapes = false;             // one Executable serves all shapes its symbols allow
   bool sizes_cost = false;                 // each new value of a symbol costs a compile or a capture

@@ -124,7 +124,9 @@ TEST(ExplainCommand, TimesHoldTheLongestNodesAgainstMeasuredLimits) {
     EXPECT_THAT(shown.out, HasSubstr(word));
   }
   EXPECT_EQ(run_kpt({"explain", golden("conv_norm"), "--top", "3"}).exit_code, 2) << "--top is of --times";
-  EXPECT_THAT(run_kpt({"explain", golden("conv_norm"), "--times", "--device", "xla:cpu"}).err,
+  EXPECT_THAT(run_kpt({"explain", golden("conv_norm"), "--times", "--device", "xla:fake", "--set",
+                       "pjrt.plugins=fake=" KPT_BUILD_DIR "/fakes/pjrt/fake_pjrt_plugin.so"})
+                  .err,
               HasSubstr("use --device cpu"));
 }
 

@@ -29,6 +29,7 @@ std::vector<DType> matrix_dtypes(const std::vector<Precision>& precisions) {
 class CpuTarget final : public Target {
  public:
   CpuTarget(std::shared_ptr<LazyAtenEngine> engine, const CpuReport& cpu) : engine_(std::move(engine)) {
+    capabilities_.host_processor = true;
     capabilities_.raw_pointers = true;
     capabilities_.dynamic_shapes = true;
 #define KPT_ADD_DTYPE(enumerator, name, bytes) capabilities_.dtypes.push_back(DType::enumerator);

@@ -149,12 +149,12 @@ std::string describe_batches(const detail::LoadedModel& model, const Capabilitie
 }
 
 Result<Explanation> explain(const ExplainArguments& arguments, const BackendContext& context) {
-  if (arguments.times && arguments.device != "cpu") {
+  KPT_ASSIGN_OR_RETURN(const PlacedDevice device, find_runnable_device(arguments.device, context));
+  if (arguments.times && !device.device->target().capabilities().host_processor) {
     return Status(StatusCode::kInvalidArgument,
                   fmt::format("--times holds nodes against the limits of the processor, not of '{}': use --device cpu",
                               printable(arguments.device, 64)));
   }
-  KPT_ASSIGN_OR_RETURN(const PlacedDevice device, find_runnable_device(arguments.device, context));
   KPT_ASSIGN_OR_RETURN(OpenedModel opened, open_model(arguments.model, arguments.sizes, device));
   Explanation explanation;
   explanation.report = std::move(opened.report);

@@ -80,7 +80,8 @@ Result<OptimizeOutcome> optimize(const OptimizeArguments& arguments, const Backe
   import_options.read_sample_inputs = true;
   KPT_ASSIGN_OR_RETURN(const ImportedModel model, import_model(arguments.model, import_options));
   KPT_ASSIGN_OR_RETURN(const PlacedDevice device, find_runnable_device(arguments.device, backend_context));
-  KPT_ASSIGN_OR_RETURN(const PlacedDevice cpu, arguments.device == "cpu"
+  // fp64 answers come from the processor.
+  KPT_ASSIGN_OR_RETURN(const PlacedDevice cpu, device.device->target().capabilities().host_processor
                                                    ? Result<PlacedDevice>(device)
                                                    : find_runnable_device("cpu", backend_context));
   Status dump_failure;

@@ -142,7 +142,7 @@ Result<Profile> profile(const ProfileArguments& arguments, const BackendContext&
   if (const HardwareRates* rates = device.device->rates(); rates != nullptr) {
     floor = published_floor(*rates);
     profile.limits = "published rates of " + device.device->info().description;
-  } else if (arguments.device == "cpu") {
+  } else if (device.device->target().capabilities().host_processor) {
     // Before the model runs: afterwards libtorch's threads look for work for a while and would be measured with it.
     floor = measure_floor(context.threads, kernels::cpu_features().without(context.detection.hidden_isa));
     profile.limits = fmt::format("measured limits of this processor, {} threads", context.threads);
