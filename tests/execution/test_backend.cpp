@@ -31,6 +31,13 @@ std::vector<float> values_of(const Tensor& tensor) {
   return {elements.begin(), elements.end()};
 }
 
+Result<Tensor> download_values(const Tensor& tensor) {
+  KPT_ASSIGN_OR_RETURN(Tensor host, Tensor::empty(DType::kFloat32, tensor.dims()));
+  const std::vector<float> values = values_of(tensor);
+  std::copy(values.begin(), values.end(), host.elements<float>().begin());
+  return host;
+}
+
 class TestProgram final : public Program {
  public:
   explicit TestProgram(ir::Graph graph) : graph_(std::move(graph)) {}
@@ -81,39 +88,81 @@ class TestDevice final : public Device {
     return make_tensor(std::vector<float>(static_cast<std::size_t>(*count_elements(dims))), shape);
   }
   Result<Tensor> upload(const Tensor& host) override { return make_tensor(values_of(host), host.dims()); }
-  Result<Tensor> download(const Tensor& tensor) override {
-    KPT_ASSIGN_OR_RETURN(Tensor host, Tensor::empty(DType::kFloat32, tensor.dims()));
-    const std::vector<float> values = values_of(tensor);
-    std::copy(values.begin(), values.end(), host.elements<float>().begin());
-    return host;
-  }
+  Result<Tensor> download(const Tensor& tensor) override { return download_values(tensor); }
 
  private:
   const Target& target_;
   DeviceInfo info_;
 };
 
+using Buffers = std::map<std::string, Tensor, std::less<>>;
+
+// Buffers that a model writes, in hidden memory.
+class TestState final : public State {
+ public:
+  explicit TestState(Buffers original) : current(original), original_(std::move(original)) {}
+  Status reset() override {
+    current = original_;
+    return {};
+  }
+  std::vector<std::string> names() const override {
+    std::vector<std::string> names;
+    for (const auto& [name, tensor] : current) names.push_back(name);
+    return names;
+  }
+  Result<Tensor> read(std::string_view name) const override {
+    const auto found = current.find(name);
+    if (found == current.end()) return Status(StatusCode::kNotFound, "no such buffer");
+    return download_values(found->second);
+  }
+  Status write(std::string_view name, const Tensor& value) override {
+    const auto found = current.find(name);
+    if (found == current.end()) return {StatusCode::kNotFound, "no such buffer"};
+    found->second = make_tensor(values_of(value), value.dims());
+    return {};
+  }
+
+  Buffers current;  // a run replaces its tensors
+
+ private:
+  Buffers original_;
+};
+
 class TestExecutable final : public Executable {
  public:
   TestExecutable(std::shared_ptr<const Program> program, Weights weights, const TestMemory& memory)
-      : program_(std::move(program)), weights_(std::move(weights)), memory_(memory) {}
+      : program_(std::move(program)), weights_(std::move(weights)), memory_(memory) {
+    for (const ir::GraphOutput& output : program_->graph().outputs) {
+      if (output.kind == ir::OutputKind::kBufferMutation) written_.push_back(output.name);
+    }
+  }
   std::string_view device() const override { return "test:0"; }
-  bool is_stateful() const override { return false; }
+  bool is_stateful() const override { return !written_.empty(); }
   Result<std::unique_ptr<State>> make_state() const override {
-    return Status(StatusCode::kUnsupported, "the test backend has no states");
+    Buffers buffers;
+    for (const std::string& name : written_) {
+      const Tensor& stored = weights_.at(name);
+      buffers.emplace(name, make_tensor(values_of(stored), stored.dims()));
+    }
+    return std::unique_ptr<State>(std::make_unique<TestState>(std::move(buffers)));
   }
   std::vector<NodePlan> plan() const override { return {}; }
   std::int64_t row_multiple() const override { return memory_.multiple; }
-  Status run(RunContext&, std::span<const Tensor> inputs, std::vector<Tensor>& outputs, Event* event) override {
+  Status run(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs, Event* event) override {
     const std::int64_t rows = inputs[0].dims()[0];
     if (memory_.tried != nullptr) memory_.tried->push_back(rows);
     if (rows % memory_.multiple != 0) return {StatusCode::kInvalidArgument, "the rows cannot be shared evenly"};
     if (rows > memory_.rows) return {StatusCode::kOutOfMemory, "the test backend has no room for so many rows"};
+    if (is_stateful() && context.state == nullptr) return {StatusCode::kInvalidArgument, "a run needs a state"};
+    auto* const state = static_cast<TestState*>(context.state);
     const ir::Graph& graph = program_->graph();
     std::map<ir::ValueId, Tensor> values;
     std::size_t next = 0;
     for (const ir::GraphInput& input : graph.inputs) {
-      values[input.value] = input.kind == ir::InputKind::kUser ? inputs[next++] : weights_.at(input.name);
+      const bool kept = state != nullptr && state->current.contains(input.name);
+      values[input.value] = input.kind == ir::InputKind::kUser ? inputs[next++]
+                            : kept                             ? state->current.at(input.name)
+                                                               : weights_.at(input.name);
     }
     for (const ir::Node& node : graph.nodes) {
       const Tensor& left = values.at(*node.arguments[0].value.value_id());
@@ -126,7 +175,14 @@ class TestExecutable final : public Executable {
       values[node.outputs[0].values[0]] = make_tensor(std::move(a), left.dims());
     }
     outputs.clear();
-    for (const ir::GraphOutput& output : graph.outputs) outputs.push_back(values.at(*output.value.value_id()));
+    for (const ir::GraphOutput& output : graph.outputs) {
+      const Tensor& value = values.at(*output.value.value_id());
+      if (output.kind == ir::OutputKind::kUser) {
+        outputs.push_back(value);
+      } else {
+        state->current.at(output.name) = value;
+      }
+    }
     if (event != nullptr) *event = Event();
     return {};
   }
@@ -135,6 +191,7 @@ class TestExecutable final : public Executable {
   std::shared_ptr<const Program> program_;
   Weights weights_;
   TestMemory memory_;
+  std::vector<std::string> written_;  // buffers
 };
 
 class TestBackend final : public Backend {

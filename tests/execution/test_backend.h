@@ -1,5 +1,6 @@
 // A backend that nothing outside tests/ knows: it adds and multiplies float32 tensors, its memory has no address for
-// anybody else, it allocates its own outputs and takes whole graphs only, as PJRT does.
+// anybody else, it allocates its own outputs and takes whole graphs only, as PJRT does. Buffers that a graph writes
+// live in states of its own.
 #pragma once
 
 #include <cstdint>

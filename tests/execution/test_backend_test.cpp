@@ -66,6 +66,50 @@ TEST(TestBackend, ModelsRunThoughMemoryHasNoAddress) {
   }
 }
 
+// total = total + x, kept from run to run.
+ImportedModel make_counter() {
+  ImportedModel model;
+  ir::Graph& graph = model.graph;
+  const ir::ValueId total = add_value(graph, "total");
+  const ir::ValueId x = add_value(graph, "x");
+  const ir::ValueId sum = add_value(graph, "sum");
+  graph.inputs = {{ir::InputKind::kBuffer, total, "total", true, {}}, {ir::InputKind::kUser, x, "x", true, {}}};
+  ir::Node node;
+  node.target = "aten.add.Tensor";
+  node.name = "sum";
+  node.arguments = {{"self", {total}}, {"other", {x}}};
+  node.outputs = {{false, {sum}}};
+  graph.nodes.push_back(node);
+  graph.outputs = {{ir::OutputKind::kUser, {sum}, "output"}, {ir::OutputKind::kBufferMutation, {sum}, "total"}};
+  const Tensor stored = Tensor::empty(DType::kFloat32, Dims{3}).value();
+  for (float& value : stored.elements<float>()) value = 100;
+  model.weights.emplace("total", stored);
+  return model;
+}
+
+TEST(TestBackend, WrittenBuffersBelongToTheSession) {
+  const auto backend = execution_test::make_test_backend();
+  Device& device = *backend->devices().value()[0];
+  const auto model = detail::LoadedModel::load(make_counter(), *backend, device).value();
+  const Tensor x = Tensor::empty(DType::kFloat32, Dims{3}).value();
+  for (std::size_t index = 0; index < 3; ++index) x.elements<float>()[index] = static_cast<float>(index + 1);
+  const auto run = [&](Session& session) {
+    std::vector<Tensor> outputs;
+    const Status status = session.run(std::span<const Tensor>(&x, 1), outputs);
+    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(outputs.size(), 1U) << "a write is no output";
+    const Tensor host = device.download(outputs[0]).value();
+    return std::vector<float>(host.elements<float>().begin(), host.elements<float>().end());
+  };
+  Session one = detail::start_session(model).value();
+  Session other = detail::start_session(model).value();
+  EXPECT_THAT(run(one), testing::ElementsAre(101, 102, 103));
+  EXPECT_THAT(run(one), testing::ElementsAre(102, 104, 106));
+  EXPECT_THAT(run(other), testing::ElementsAre(101, 102, 103));
+  ASSERT_TRUE(one.reset().ok());
+  EXPECT_THAT(run(one), testing::ElementsAre(101, 102, 103));
+}
+
 // output = x * weight + x over s0 rows of three.
 ImportedModel make_row_model() {
   ImportedModel model = make_model();
