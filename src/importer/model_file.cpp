@@ -94,8 +94,9 @@ Status check_replacements(const std::filesystem::path& path, const Weights& repl
           path.string() + ": nothing in it replaces a weight: the model has no " + list + "; it has " + example};
 }
 
+// Also code that torch.fx generated on the way to the graph: "<eval_with_key>.12".
 bool is_torch_itself(std::string_view file) {
-  return file.starts_with("torch/") || file.find("-packages/torch/") != std::string_view::npos;
+  return file.starts_with("<") || file.starts_with("torch/") || file.find("-packages/torch/") != std::string_view::npos;
 }
 
 }  // namespace

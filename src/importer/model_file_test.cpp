@@ -250,6 +250,10 @@ TEST(StackTrace, TheLastFrameOutsidePyTorchIsShown) {
       describe_stack_trace("File \"/home/u/model.py\", line 12, in forward\n    return self.l(x)\n"
                            "  File \"/x/site-packages/torch/nn/modules/linear.py\", line 3, in forward\n    F.linear"),
       "model.py:12 in forward: return self.l(x)");
+  EXPECT_EQ(
+      describe_stack_trace("File \"/home/u/model.py\", line 7, in forward\n    torch.while_loop(more, turn, start)\n"
+                           "  File \"<eval_with_key>.2\", line 9, in forward\n    while_loop = torch.ops…"),
+      "model.py:7 in forward: torch.while_loop(more, turn, start)");
   EXPECT_EQ(describe_stack_trace("File \"torch/fx/x.py\", line 24, in insert"), "x.py:24 in insert");
   EXPECT_EQ(describe_stack_trace(""), "");
   EXPECT_EQ(describe_stack_trace("nothing of the kind"), "");
