@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures PyTorch itself on exported models: torch.export.load(file).module(), one JSON line per model.
+"""Measures PyTorch itself on exported models, one JSON line per model.
 
   eager_models.py --models build/models --only 'bert*' --threads 2 --repeats 20
   eager_models.py --serve --threads 2
@@ -8,8 +8,11 @@ Each line has the time of loading, the growth of anonymous memory, and the time 
 inputs of the model's first case. --serve answers commands on standard input, a JSON line each, so that a driver can
 alternate between this process and another one in one run:
 
-  load FILE [CASES_FILE] [CASE]   loads; inputs from the safetensors file (default: beside FILE, case 0)
+  load FILE [CASES_FILE] [CASE]   torch.export.load(FILE).module(); inputs from the safetensors file (default: beside
+                                  FILE, case 0)
+  build DIR NAME                  the nn.Module that NAME of DIR was exported from, with the same weights
   run N                           {"times_ms": […]} of N runs
+  memory                          {"anonymous_bytes": …} of this process
   quit
 """
 
@@ -23,7 +26,8 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "tools"))
+ROOT = Path(__file__).resolve().parents[1]
+sys.path += [str(ROOT / "tools"), str(ROOT / "tests/models")]
 import blas_setting  # noqa: E402, F401  before torch
 
 import torch  # noqa: E402
@@ -51,13 +55,13 @@ def import_output_classes():
 
 
 class LoadedModel:
-    """An exported program ready to run on the inputs of one case."""
+    """A module ready to run on the inputs of one case; `load` makes it."""
 
-    def __init__(self, path, cases_file=None, case=0):
-        self.inputs = read_inputs(cases_file or path.with_suffix(".cases.safetensors"), case)
+    def __init__(self, load, inputs):
+        self.inputs = inputs
         gc.collect()
         before, start = read_anonymous_bytes(), time.perf_counter()
-        self.module = torch.export.load(path).module()
+        self.module = load()
         self.load_seconds = time.perf_counter() - start
         after = read_anonymous_bytes()
         self.anonymous_bytes = after - before if after is not None and before is not None else None
@@ -79,9 +83,38 @@ class LoadedModel:
         return times
 
 
+def load_program(path, cases_file=None, case=0):
+    inputs = read_inputs(cases_file or path.with_suffix(".cases.safetensors"), case)
+    return LoadedModel(lambda: torch.export.load(path).module(), inputs)
+
+
+def build_module(folder, name):
+    """The module as export_models.py built it. Its answer must be the recorded one, else it is another model."""
+    import case_files
+    import model_list
+    import references
+    index = json.loads((folder / "index.json").read_text())
+    entry = next((entry for entry in index["models"] if entry["name"] == name), None)
+    if entry is None:
+        raise ValueError(f"{folder} has no model {name}")
+    model = next(m for m in model_list.list_models(index["size"]) if m.name == entry["architecture"])
+    dtype = getattr(torch, entry["dtype"])
+    tensors = load_file(folder / entry["cases_file"])
+    built = LoadedModel(lambda: model.build(dtype, model_list.weight_seed(model, index["seed"])),
+                        select(tensors, "case0/input/"))
+    answer = case_files.flatten_outputs(references.run_eager(built.module, built.inputs))
+    difference = references.find_disagreement(answer, select(tensors, "case0/eager/"), select(tensors, "case0/fp64/"))
+    if difference:
+        raise ValueError(f"the module built for {name} is not the exported one: {difference}")
+    return built
+
+
+def select(tensors, prefix):
+    return {key[len(prefix):]: value for key, value in tensors.items() if key.startswith(prefix)}
+
+
 def read_inputs(path, case):
-    prefix = f"case{case}/input/"
-    inputs = {key[len(prefix):]: value for key, value in load_file(path).items() if key.startswith(prefix)}
+    inputs = select(load_file(path), f"case{case}/input/")
     if not inputs:
         raise ValueError(f"{path} holds no inputs of case {case}")
     return inputs
@@ -112,7 +145,7 @@ def measure_all(arguments):
 
 def measure_one(arguments, entry):
     torch.set_num_threads(arguments.threads)
-    model = LoadedModel(arguments.models / entry["file"], arguments.models / entry["cases_file"])
+    model = load_program(arguments.models / entry["file"], arguments.models / entry["cases_file"])
     if entry.get("stateful_steps") and "cache_position" not in model.inputs:
         return  # every run takes a place in its cache: it cannot be repeated
     model.run(arguments.warm_up)
@@ -121,29 +154,43 @@ def measure_one(arguments, entry):
                       **model.describe(), **summarize(times)}))
 
 
+class ModelServer:
+    """Obeys commands; holds one model."""
+
+    def __init__(self):
+        self.model = None
+
+    def obey(self, words):
+        if words[:1] == ["load"] and 2 <= len(words) <= 4:
+            self.model = None  # memory would not hold two large ones
+            cases = Path(words[2]) if len(words) > 2 else None
+            self.model = load_program(Path(words[1]), cases, int(words[3]) if len(words) > 3 else 0)
+            return {"loaded": words[1], **self.model.describe()}
+        if words[:1] == ["build"] and len(words) == 3:
+            self.model = None
+            self.model = build_module(Path(words[1]), words[2])
+            return {"built": words[2], **self.model.describe()}
+        if words[:1] == ["run"] and len(words) == 2 and self.model is not None:
+            return {"times_ms": self.model.run(int(words[1]))}
+        if words == ["memory"]:
+            gc.collect()
+            return {"anonymous_bytes": read_anonymous_bytes()}
+        raise ValueError("expected: load FILE [CASES_FILE] [CASE], build DIR NAME, run N (after these), memory or quit")
+
+
 def serve(arguments):
     torch.set_num_threads(arguments.threads)
-    model = None
+    server = ModelServer()
     for line in sys.stdin:
         words = line.split()
         if words[:1] == ["quit"]:
             break
         try:
-            answer, model = obey(words, model)
+            answer = server.obey(words)
         except Exception as error:  # the driver must get an answer, whatever went wrong
             answer = {"error": f"{type(error).__name__}: {error}"}
         print(json.dumps(answer), flush=True)
     return 0
-
-
-def obey(words, model):
-    if words[:1] == ["load"] and 2 <= len(words) <= 4:
-        cases = Path(words[2]) if len(words) > 2 else None
-        model = LoadedModel(Path(words[1]), cases, int(words[3]) if len(words) > 3 else 0)
-        return {"loaded": words[1], **model.describe()}, model
-    if words[:1] == ["run"] and len(words) == 2 and model is not None:
-        return {"times_ms": model.run(int(words[1]))}, model
-    raise ValueError("expected: load FILE [CASES_FILE] [CASE], run N (after load), or quit")
 
 
 def parse_arguments():
@@ -154,6 +201,8 @@ def parse_arguments():
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--warm-up", type=int, default=3)
     parser.add_argument("--serve", action="store_true", help="obey commands on standard input")
+    parser.add_argument("--plain", action="store_true",
+                        help="without transformers, whose classes only programs of its models need: starts sooner")
     arguments = parser.parse_args()
     if not arguments.serve and arguments.models is None:
         parser.error("give --models or --serve")
@@ -162,7 +211,8 @@ def parse_arguments():
 
 def main():
     arguments = parse_arguments()
-    import_output_classes()
+    if not arguments.plain:
+        import_output_classes()
     return serve(arguments) if arguments.serve else measure_all(arguments)
 
 

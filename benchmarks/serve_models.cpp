@@ -1,7 +1,9 @@
-// Our side of compare.py and compare_models.py: obeys commands on standard input, a JSON line each.
+// Our side of compare.py, compare_models.py, load_model.py and tiny_chain.py: obeys commands on standard input, a JSON
+// line each.
 //
 //   load FILE [CASES_FILE] [CASE]   {"load_seconds": …, "anonymous_bytes": …}
 //   run N                           {"times_ms": […]} of N runs
+//   memory                          {"anonymous_bytes": …} of this process
 //   outputs FILE                    writes what the last run gave as safetensors, by position: {"outputs": 2}
 //   quit
 //
@@ -132,6 +134,8 @@ int main(int argc, char** argv) {
       std::cout << load(words, device, served) << std::endl;
     } else if (verb == "run") {
       std::cout << run(words, served) << std::endl;
+    } else if (verb == "memory") {
+      std::cout << Json{{"anonymous_bytes", read_anonymous_bytes()}} << std::endl;
     } else if (verb == "outputs") {
       std::cout << write_outputs(words, served) << std::endl;
     } else {

@@ -206,7 +206,7 @@ def run_steps(module, inputs):
 def make_model(model, variant, seed, out):
     """Exports one variant; returns its entry of the index."""
     dtype = DTYPES[variant.dtype]
-    module = model.build(dtype, zlib.crc32(model.name.encode()) ^ seed)
+    module = model.build(dtype, model_list.weight_seed(model, seed))
     case_seed = zlib.crc32(variant.name.encode()) ^ seed
     sample = model.make_inputs(model.static, torch.Generator().manual_seed(case_seed + 1), dtype)
     exported, attempt = export_with_attempts(model, module, sample, variant)

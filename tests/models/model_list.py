@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import sys
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -45,6 +46,11 @@ class Model:
     attempts: list = field(default_factory=list)
     steps: int = 0
     real_weights: bool = False
+
+
+def weight_seed(model, seed):
+    """What `build` is given in a run with this seed."""
+    return zlib.crc32(model.name.encode()) ^ seed
 
 
 def from_config(model_class, config, dtype, seed):
