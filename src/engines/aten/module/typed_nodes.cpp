@@ -23,14 +23,17 @@ bool is_none(const ArgumentSource& source) {
          (source.constant.isNone() || (source.constant.isTensor() && !source.constant.toTensor().defined()));
 }
 
-// A view kept from the last run while the tensor behind it has the same address and sizes.
+// A view kept from run to run. What libtorch allocates lies elsewhere each time: the view is then moved, which
+// allocates nothing.
 const at::Tensor& keep_view(at::Tensor& cached, const at::Tensor& source, std::int64_t rows, std::int64_t columns) {
-  const bool same = cached.defined() && cached.const_data_ptr() == source.const_data_ptr() &&
-                    cached.scalar_type() == source.scalar_type() && cached.size(0) == rows && cached.size(1) == columns;
+  const bool fits = cached.defined() && cached.scalar_type() == source.scalar_type() && cached.size(0) == rows &&
+                    cached.size(1) == columns;
   // An alias of the storage would keep memory alive that libtorch allocated for this run only, so the view is made of
   // the bare address: it is used within this step.
-  if (!same) {
+  if (!fits) {
     cached = at::from_blob(source.data_ptr(), {rows, columns}, source.options());
+  } else if (cached.const_data_ptr() != source.const_data_ptr()) {
+    cached.storage().set_data_ptr_noswap(c10::DataPtr(source.data_ptr(), source.device()));
   }
   return cached;
 }
