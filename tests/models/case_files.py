@@ -109,5 +109,15 @@ def count_targets(exported):
     for module in exported.graph_module.modules():
         for node in getattr(module, "graph", torch.fx.Graph()).nodes:
             if node.op == "call_function":
-                counts[str(node.target)] = counts.get(str(node.target), 0) + 1
+                name = target_name(node.target)
+                counts[name] = counts.get(name, 0) + 1
     return dict(sorted(counts.items()))
+
+
+def target_name(target):
+    """As `.pt2` files name it: aten.add.Tensor, _operator.floordiv, torch.sym_max, higher_order.cond."""
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        return f"higher_order.{target}"
+    if isinstance(target, torch._ops.OpOverload):
+        return str(target)
+    return f"{target.__module__}.{target.__name__}"
