@@ -151,6 +151,8 @@ TEST(Numbers, PowersShiftsAndSigns) {
   EXPECT_EQ(one("_operator.pos", 5), 5);
   EXPECT_EQ(one("_operator.abs", -5), 5);
   EXPECT_EQ(one("torch.sym_not", 0), 1);
+  EXPECT_EQ(one("_operator.not_", 5), 0);
+  EXPECT_EQ(one("builtins.bool", 5), 1);
   const auto shift = make_model("_operator.lshift", ir::ValueKind::kInt, 2, ir::ValueKind::kInt);
   EXPECT_FALSE(compute(*shift, {number(DType::kInt64, std::int64_t{1}), number(DType::kInt64, std::int64_t{63})}).ok());
 }

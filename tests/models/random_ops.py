@@ -126,12 +126,18 @@ def compare(d):
     return d.broadcastable(2, lambda v: True), d.random.choice(functions)
 
 
+OPS.append(("copy", compare))
+
+
 @op("copy")
 def compare_with_number(d):
     number = d.random.choice([0, 1, -1, 0.5, True])
     functions = [lambda x: x == number, lambda x: x != number, lambda x: x < number, lambda x: x <= number,
                  lambda x: x > number, lambda x: number > x, lambda x: x >= number]
     return [d.value()], d.random.choice(functions)
+
+
+OPS.append(("copy", compare_with_number))
 
 
 @op("copy")
@@ -235,6 +241,9 @@ def reduce_extremes(d):
     return [x], d.random.choice(functions)
 
 
+OPS.append(("copy", reduce_extremes))
+
+
 @op("copy")
 def reduce_logic(d):
     x = d.value(least_rank=1)
@@ -336,9 +345,13 @@ def multiply_matrices(d):
 def multiply_batches(d):
     x = d.value(is_float, rank=3)
     functions = [lambda x: torch.bmm(x, x.transpose(1, 2)), lambda x: torch.baddbmm(x[:, :1, :1], x, x.mT),
+                 lambda x: torch.baddbmm(x[:, :1, :1], x, x.mT, beta=0.5, alpha=2),
                  lambda x: torch.einsum("bij,bkj->bik", x, x), lambda x: torch.einsum("bij->bji", x),
                  lambda x: torch.einsum("bij,bij->bi", x, x), lambda x: torch.matmul(x.unsqueeze(1), x.mT)]
     return [x], d.random.choice(functions)
+
+
+OPS.append(("rough", multiply_batches))
 
 
 @op("rough")

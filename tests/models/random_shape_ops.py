@@ -1,5 +1,7 @@
 """Operators of random graphs that move, pick, join or make values; see random_ops.py."""
 
+import math
+
 import torch
 from torch.nn import functional
 
@@ -289,13 +291,51 @@ def size_as_number(d):
     return [x], d.random.choice(functions)
 
 
+# A varying size n as files hold it: numbers, and truths that choose between two of them. abs, floor, ceil, round, xor and
+# not are absent: PyTorch 2.15 exports no file with them.
+SIZE_ARITHMETIC = [
+    lambda n: n + 2, lambda n: n - 3, lambda n: 2 * n, lambda n: n // 2, lambda n: n / 4, lambda n: n % 3,
+    lambda n: n ** 2, lambda n: n << 1, lambda n: n >> 1, lambda n: -n, lambda n: math.trunc(n / 4),
+    lambda n: torch.sym_float(n) * 0.25, lambda n: torch.sym_max(n, 5), lambda n: torch.sym_min(n, 5),
+    lambda n: torch._sym_sqrt(n), lambda n: n & 3, lambda n: n | 4]
+SIZE_TRUTHS = [
+    lambda n: n == 4, lambda n: n != 4, lambda n: n < 5, lambda n: n <= 4, lambda n: n > 4, lambda n: n >= 9,
+    lambda n: torch.sym_not(n == 9), lambda n: (n > 2) & (n < 9), lambda n: (n < 4) | (n > 4)]
+
+
+@op("rough")
+def size_arithmetic(d):
+    """Sizes that vary stay in the graph as nodes; others would be plain numbers in it."""
+    def varying(value):
+        return [dim for dim in range(value.rank) if d.varies(value, dim)]
+    x = d.value(lambda value: is_float(value) and varying(value))
+    dim = d.random.choice(varying(x))
+    numbers, truth = d.random.sample(SIZE_ARITHMETIC, 3), d.random.choice(SIZE_TRUTHS)
+
+    def run(x):
+        n = x.shape[dim]
+        one, two, three = (number(n) for number in numbers)
+        return x * one + two, x + three, x * torch.sym_ite(truth(n), 2, 3)
+    return [x], run
+
+
+# Only modules with a varying extent can take it, and its functions are many.
+OPS_AGAIN.extend(op("rough")(size_arithmetic) for _ in range(5))
+
+
 @op("rough")
 def cast(d):
     x = d.value()
     wanted = d.random.choice([torch.float32, torch.float32, torch.float64, torch.bfloat16, torch.float16])
     functions = [lambda x: x.to(wanted), lambda x: x.type_as(torch.zeros((), dtype=wanted)), torch.Tensor.float,
-                 torch.Tensor.double, lambda x: x.to(wanted, copy=True), lambda x: x.to(torch.zeros((), dtype=wanted))]
+                 torch.Tensor.double, lambda x: x.to(wanted, copy=True), lambda x: x.to(torch.zeros((), dtype=wanted)),
+                 lambda x: x.to(device="cpu", dtype=wanted), lambda x: x.to("cpu"),
+                 lambda x: torch.ops.aten._to_copy(x, dtype=wanted),
+                 lambda x: torch.ops.aten.to.dtype_layout(x, dtype=wanted, layout=torch.strided)]
     return [x], d.random.choice(functions)
+
+
+OPS_AGAIN.append(op("rough")(cast))
 
 
 @op("jump")
