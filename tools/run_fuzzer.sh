@@ -1,13 +1,44 @@
 #!/usr/bin/env bash
-# Runs one libFuzzer program for KPT_FUZZ_SECONDS (20) on a copy of its seeds; a finding is kept beside the program.
+# Runs one libFuzzer program for KPT_FUZZ_SECONDS (20) on its seeds and on what earlier runs found worth keeping.
 #   run_fuzzer.sh PROGRAM SEED_FOLDER
+# The corpus stays in $XDG_CACHE_HOME/kpt/fuzz/<program> (or below KPT_FUZZ_CORPUS) for all clones; one that has grown
+# beyond KPT_FUZZ_CORPUS_KB (16384) is reduced to what covers as much. A finding is kept beside the program.
 set -euo pipefail
 program=$1 seeds=$2
-corpus=$(mktemp -d)
-trap 'rm -rf "$corpus"' EXIT
-if ! "$program" -max_total_time="${KPT_FUZZ_SECONDS:-20}" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+base=${KPT_FUZZ_CORPUS:-${XDG_CACHE_HOME:-${HOME:?set HOME, XDG_CACHE_HOME or KPT_FUZZ_CORPUS}/.cache}/kpt/fuzz}
+corpus=$base/$(basename "$program")
+most_kb=${KPT_FUZZ_CORPUS_KB:-16384}
+limits=(-timeout=10 -rss_limit_mb=2048)
+mkdir -p "$corpus"
+
+size_kb() { du -sk --apparent-size "$corpus" | cut -f1; }
+
+# Replaces the corpus by the smallest set that libFuzzer finds to cover as much, and by the smallest files of that where
+# it is still too large.
+reduce() {
+  rm -rf "$corpus.less"
+  mkdir "$corpus.less"
+  "$program" -merge=1 "${limits[@]}" "$corpus.less" "$seeds" "$corpus" >"$program.merge.log" 2>&1
+  find "$corpus.less" -type f -printf '%s %p\n' | sort -n |
+    awk -v most=$((most_kb * 1024)) '{ sum += $1; if (sum > most) { sub(/^[0-9]+ /, ""); printf "%s%c", $0, 0 } }' |
+    xargs -0 -r rm -f
+  rm -rf "$corpus"
+  mv "$corpus.less" "$corpus"
+}
+
+exec 9>"$corpus.lock"
+if [ "$(size_kb)" -gt "$most_kb" ] && flock -n 9; then # otherwise another clone is at work on it, and it waits
+  if ! reduce; then
+    cat "$program.merge.log"
+    exit 1
+  fi
+fi
+flock -s 9 # several clones may add to it at once
+before=$(find "$corpus" -type f | wc -l)
+if ! "$program" -max_total_time="${KPT_FUZZ_SECONDS:-20}" "${limits[@]}" -print_final_stats=1 \
   -artifact_prefix="$program." "$corpus" "$seeds" >"$program.log" 2>&1; then
   cat "$program.log"
   exit 1
 fi
 tail -n 12 "$program.log"
+echo "corpus: $before inputs before, $(find "$corpus" -type f | wc -l) after, $(size_kb) kB in $corpus"
