@@ -123,6 +123,7 @@ class Folding {
     const ir::ValueId normed = result_at(edit_.node(index), 0);
     edit_.replace_call(producer, node.target, std::move(arguments));
     edit_.replace_uses(normed, convolved);
+    edit_.swap_names(producer, index);  // its result is the norm's now
     edit_.erase_unused(index);
     return {};
   }

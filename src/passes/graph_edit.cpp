@@ -176,6 +176,11 @@ void GraphEdit::replace_outputs(ir::ValueId from, ir::ValueId to) {
   output_uses_[ir::index_of(from)] = 0;
 }
 
+void GraphEdit::swap_names(NodeIndex a, NodeIndex b) {
+  std::swap(graph_.nodes[a].name, graph_.nodes[b].name);
+  std::swap(graph_.at(result_at(node(a), 0)).name, graph_.at(result_at(node(b), 0)).name);
+}
+
 void GraphEdit::erase_unused(NodeIndex first) {
   std::vector<NodeIndex> waiting = {first};
   while (!waiting.empty()) {

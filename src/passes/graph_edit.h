@@ -79,6 +79,9 @@ class GraphEdit {
   // Only in one node, only in outputs of the graph.
   void replace_uses_in(NodeIndex user, ir::ValueId from, ir::ValueId to);
   void replace_outputs(ir::ValueId from, ir::ValueId to);
+  // Two nodes and their first results change names: for a node that goes on as what the other was. Values of a model
+  // and of its optimized form correspond by name.
+  void swap_names(NodeIndex a, NodeIndex b);
   void set_type(ir::ValueId id, ir::TensorType type) { graph_.at(id).tensor = std::move(type); }
   // The node, if nobody uses its results and it is removable, and then likewise what made its arguments.
   void erase_unused(NodeIndex index);
