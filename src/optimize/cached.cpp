@@ -139,6 +139,7 @@ Result<WrittenOptimization> optimize_to_file(const ImportedModel& model, Optimiz
                        make_result_key(model, options.source_sha256, options, device, threads));
   KPT_ASSIGN_OR_RETURN(const CacheKey tuning_key,
                        make_tuning_key(model, options.source_sha256, options, device, threads));
+  if (!options.added.empty()) cache = nullptr;  // what the caller's own passes do is in no key
   const bool shows = options.check_each || options.dump_after;
   WrittenOptimization written;
   if (cache != nullptr && !shows) {

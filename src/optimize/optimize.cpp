@@ -379,28 +379,38 @@ Result<const Pass*> pass_named(const std::string& name) {
 }  // namespace
 
 Result<std::vector<const Pass*>> choose_passes(const OptimizeOptions& options) {
-  std::set<const Pass*> added;
+  std::set<const Pass*> named;
   std::set<const Pass*> left_out;
   for (const std::string& name : options.enabled) {
     KPT_ASSIGN_OR_RETURN(const Pass* pass, pass_named(name));
-    added.insert(pass);
+    named.insert(pass);
   }
   for (const std::string& name : options.disabled) {
     KPT_ASSIGN_OR_RETURN(const Pass* pass, pass_named(name));
-    if (added.contains(pass)) {
+    if (named.contains(pass)) {
       return Status(StatusCode::kInvalidArgument, fmt::format("pass '{}' is both enabled and disabled", name));
     }
     left_out.insert(pass);
   }
   std::vector<const Pass*> chosen(level_passes(options.level).begin(), level_passes(options.level).end());
   const auto rank = [](const Pass* pass) { return std::ranges::find(all_passes(), pass) - all_passes().begin(); };
-  for (const Pass* pass : added) {
+  for (const Pass* pass : named) {
     if (std::ranges::find(chosen, pass) != chosen.end()) continue;
     const auto place = std::ranges::find_if(chosen, [&](const Pass* other) { return rank(other) > rank(pass); });
     chosen.insert(place, pass);
   }
+  for (const AddedPass& added : options.added) {
+    KPT_ASSIGN_OR_RETURN(const Pass* front, pass_named(added.behind));
+    const auto place = std::ranges::find(chosen, front);
+    if (place == chosen.end()) {
+      return Status(StatusCode::kInvalidArgument,
+                    fmt::format("pass '{}' is to run behind '{}', which is none of {}'s", added.pass->name,
+                                added.behind, level_name(options.level)));
+    }
+    chosen.insert(place + 1, added.pass);
+  }
   std::erase_if(chosen, [&](const Pass* pass) { return left_out.contains(pass); });
-  put_named_first(chosen, added);
+  put_named_first(chosen, named);
   return chosen;
 }
 

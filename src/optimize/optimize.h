@@ -28,10 +28,17 @@ struct DroppedPass {
   std::string reason;  // "the model is 1.08 times faster without it"
 };
 
+// A pass that is none of the pipeline's, run right behind one that is, where that one stands first in the level.
+struct AddedPass {
+  const Pass* pass = nullptr;  // must outlive the optimization
+  std::string behind;
+};
+
 struct OptimizeOptions {
   Level level = Level::kBalanced;
   std::vector<std::string> disabled;  // passes of the level to leave out, by name
   std::vector<std::string> enabled;   // passes to add to the level, by name; the user's word beats measurement
+  std::vector<AddedPass> added;       // the caller's own; measured and judged like the others
   std::optional<double> tolerance;    // GateOptions::tolerance
   DrawOptions draws;
   bool check_each = false;  // the gate after every pass; one that fails it is taken back and named
@@ -73,7 +80,7 @@ struct OptimizeOutcome {
 
 // The passes that an optimize with these options would run, in order: that of the pipeline, but of the passes that
 // quantize weights, and so take nodes from each other, those that were asked for by name come first. Fails with
-// kInvalidArgument for unknown names.
+// kInvalidArgument for unknown names, and for an added pass behind one that the level does not have.
 Result<std::vector<const Pass*>> choose_passes(const OptimizeOptions& options);
 
 // `model` needs its sample inputs if they are to be used. `cpu` runs fp64 and folds constants. Fails with

@@ -1,5 +1,7 @@
 #include "optimize/optimize.h"
 
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -54,6 +56,26 @@ TEST(ChoosePasses, AQuantizationThatIsAskedForComesBeforeThoseOfTheLevel) {
     }
     EXPECT_GT(place(chosen, named), place(chosen, "merge_linear"));
   }
+}
+
+TEST(ChoosePasses, AddedOnesStandRightBehindTheOneTheyName) {
+  const Pass own = {"own", "", false, [](const Capabilities&) { return Support{}; },
+                    [](ir::Graph&, PassContext&) -> Result<PassStats> { return PassStats{}; }};
+  OptimizeOptions options;
+  options.level = Level::kConservative;
+  options.added = {{&own, "fuse_linear"}};
+  const auto chosen = choose_passes(options).value();
+  ASSERT_EQ(chosen.size(), level_passes(Level::kConservative).size() + 1);
+  const auto place = std::ranges::find(chosen, &own);
+  ASSERT_NE(place, chosen.end());
+  EXPECT_EQ((*(place - 1))->name, "fuse_linear");
+  options.disabled = {"fuse_linear"};
+  const auto without = choose_passes(options).value();
+  EXPECT_NE(std::ranges::find(without, &own), without.end()) << "its place outlives its neighbour";
+  options.added = {{&own, "quantize_int8"}};
+  EXPECT_THAT(choose_passes(options).status().message(), HasSubstr("none of conservative's"));
+  options.added = {{&own, "fuse_linier"}};
+  EXPECT_THAT(choose_passes(options).status().message(), HasSubstr("did you mean 'fuse_linear'?"));
 }
 
 TEST(ChoosePasses, UnknownNamesAreSentences) {
