@@ -137,6 +137,7 @@ class Optimizer {
       if (!out && std::ranges::none_of(report_.dropped, is_it)) chosen.push_back(pass);
     }
     RunnerOptions runner;
+    for (const DroppedPass& back : taken_back_) runner.disabled.push_back(back.pass);
     if (options_.dump_after && check == options_.check_each && without.empty()) runner.dump_after = options_.dump_after;
     if (check || stages != nullptr) {
       runner.check_each = [&, check](const Pass& pass, const ir::Graph&, const Weights&, const ir::Graph& after,
@@ -150,6 +151,7 @@ class Optimizer {
       };
     }
     KPT_ASSIGN_OR_RETURN(candidate.records, run_passes(chosen, candidate.model.graph, context, runner));
+    if (!check) tell_taken_back(candidate.records);
     if (by_library_.empty()) return candidate;
     PassStats stats = use_library_forms(candidate.model.graph, candidate.model.weights, by_library_);
     candidate.records.push_back({std::string(kLibraryKernels), stats.changes, std::move(stats.details), 0, ""});
@@ -160,15 +162,25 @@ class Optimizer {
   Status check_stage(const Pass& pass, const ImportedModel& stage) const {
     tell(fmt::format("checking the answers after {}", pass.name), 0.3);
     const auto report = gate_->judge(stage);
-    if (!report.ok()) return report.status();
-    if (report->passed()) return {};
-    for (const OutputVerdict& verdict : report->worst()) {
-      if (!verdict.passed) {
-        return {StatusCode::kValidation,
-                fmt::format("taken back, output '{}' fails after it: {}", verdict.output, verdict.reason)};
-      }
+    if (report.ok() && report->passed()) return {};
+    if (report.status().code() == StatusCode::kInternal) return report.status();
+    std::string reason = "taken back, an output fails after it";
+    if (!report.ok()) reason = fmt::format("taken back, the model cannot run after it: {}", report.status().message());
+    for (const OutputVerdict& verdict : report.ok() ? report->worst() : std::vector<OutputVerdict>()) {
+      if (verdict.passed) continue;
+      reason = fmt::format("taken back, output '{}' fails after it: {}", verdict.output, verdict.reason);
+      break;
     }
-    return {StatusCode::kValidation, "taken back, an output fails after it"};
+    taken_back_.push_back({std::string(pass.name), reason});
+    return {StatusCode::kValidation, std::move(reason)};
+  }
+
+  // Later builds leave out what the first one took back, for the reason it had then.
+  void tell_taken_back(std::vector<PassRecord>& records) const {
+    for (PassRecord& record : records) {
+      const auto found = std::ranges::find(taken_back_, record.pass, &DroppedPass::pass);
+      if (found != taken_back_.end()) record.skipped = found->reason;
+    }
   }
 
   const Draw& timed_draw() const { return gate_->draws().front(); }
@@ -347,6 +359,7 @@ class Optimizer {
   const PlacedDevice& cpu_;
   std::vector<const Pass*> passes_;
   std::vector<std::string> by_library_;  // nodes that aten's kernels run
+  std::vector<DroppedPass> taken_back_;  // by the check after each pass
   std::optional<Gate> gate_;
   OptimizeReport report_;
 };
