@@ -142,6 +142,11 @@ Status check_batch(ModelRun& run, const Draw& draw, const Batch& batch, const st
 
 }  // namespace
 
+std::size_t find_draw_of_rows(const ImportedModel& model, const std::vector<Draw>& draws) {
+  const auto found = std::ranges::find_if(draws, [&](const Draw& draw) { return find_batch(model, draw).size > 1; });
+  return found != draws.end() ? static_cast<std::size_t>(found - draws.begin()) : 0;
+}
+
 Result<Determinism> check_determinism(const ImportedModel& model, const Draw& draw, const BackendContext& context,
                                       const std::string& device, std::string_view stored_program) {
   Determinism result;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "device/backend_context.h"
 #include "validation/draws.h"
@@ -23,6 +24,9 @@ struct Determinism {
 
   bool repeatable() const { return twice == 0; }
 };
+
+// The first draw whose batch has two rows or more, which is what other neighbours need; 0 when none has.
+std::size_t find_draw_of_rows(const ImportedModel& model, const std::vector<Draw>& draws);
 
 // `draw` with a batch of two or more, if the model takes one. Changes the process's number of threads while it works
 // and sets it back to that of `context`.

@@ -12,6 +12,7 @@
 
 #include "artifact/artifact.h"
 #include "base/files.h"
+#include "base/scratch_folder.h"
 #include "passes/promote_to_fp64.h"
 #include "validation/determinism.h"
 #include "validation/model_run.h"
@@ -57,19 +58,19 @@ bool same_bits(const std::vector<NamedTensor>& first, const std::vector<NamedTen
 class Production {
  public:
   Production(const ImportedModel& model, const DrawOptions& draws, const Requirements& requirements,
-             const BackendContext& context, const std::string& device, const std::string& scratch)
+             const BackendContext& context, const std::string& device, const std::string& stored_program)
       : model_(model),
         draw_options_(draws),
         requirements_(requirements),
         context_(context),
         device_(device),
-        scratch_(scratch) {}
+        stored_program_(stored_program) {}
 
   Result<ProductionReport> run() {
     KPT_ASSIGN_OR_RETURN(const PlacedDevice placed, find_runnable_device(device_, context_));
     KPT_ASSIGN_OR_RETURN(const std::vector<Draw> draws, make_draws(model_, draw_options_));
     const auto start = Clock::now();
-    auto loaded = ModelRun::load(model_, placed);
+    auto loaded = ModelRun::load(model_, placed, stored_program_);
     if (!loaded.ok()) {
       add("load", "error", loaded.status().message(), {});
       return std::move(report_);
@@ -187,7 +188,7 @@ class Production {
   }
 
   void check_repetition(const Draw& draw) {
-    const auto result = check_determinism(model_, draw, context_, device_);
+    const auto result = check_determinism(model_, draw, context_, device_, stored_program_);
     if (!result.ok()) return add("determinism", "error", result.status().message(), {});
     add("determinism", result->repeatable() ? "ok" : "error",
         result->repeatable() ? "the same input gives the same bits"
@@ -196,27 +197,27 @@ class Production {
   }
 
   void check_round_trip(ModelRun& run, const Draw& draw, const PlacedDevice& placed) {
-    const std::filesystem::path path = std::filesystem::path(scratch_) / "round_trip.kpt";
     const auto attempt = [&]() -> Result<bool> {
+      KPT_ASSIGN_OR_RETURN(const ScratchFolder folder, ScratchFolder::make("kpt-validate-"));
+      const std::filesystem::path path = folder.path() / "round_trip.kpt";
       Artifact artifact;
       artifact.producer = "kpt validate";
       artifact.source = "round_trip";
       artifact.source_sha256 = std::string(64, '0');
-      artifact.targets.push_back({std::string(placed.device->target().name()), {}, model_.graph, model_.weights, "{}"});
+      artifact.targets.push_back(
+          {std::string(placed.device->target().name()), {}, model_.graph, model_.weights, "{}", stored_program_});
       KPT_RETURN_IF_ERROR(write_artifact(path, artifact));
       KPT_ASSIGN_OR_RETURN(Artifact back, read_artifact(path));
       ImportedModel copy;
       copy.graph = std::move(back.targets.at(0).graph);
       copy.weights = std::move(back.targets.at(0).weights);
-      KPT_ASSIGN_OR_RETURN(ModelRun again, ModelRun::load(std::move(copy), placed));
+      KPT_ASSIGN_OR_RETURN(ModelRun again, ModelRun::load(std::move(copy), placed, back.targets.at(0).program));
       KPT_RETURN_IF_ERROR(run.reset());
       KPT_ASSIGN_OR_RETURN(const auto first, run.run(draw.inputs));
       KPT_ASSIGN_OR_RETURN(const auto second, again.run(draw.inputs));
       return same_bits(first, second);
     };
     const Result<bool> same = attempt();
-    std::error_code ignored;
-    std::filesystem::remove(path, ignored);
     if (!same.ok()) return add("round_trip", "error", same.status().message(), {});
     add("round_trip", *same ? "ok" : "error",
         *same ? "written, read back and run: the same bits" : "the model read back gives other answers", {});
@@ -227,7 +228,7 @@ class Production {
   const Requirements& requirements_;
   const BackendContext& context_;
   const std::string& device_;
-  const std::string& scratch_;
+  const std::string& stored_program_;
   ProductionReport report_;
 };
 
@@ -239,8 +240,8 @@ bool ProductionReport::passed() const {
 
 Result<ProductionReport> check_production(const ImportedModel& model, const DrawOptions& draws,
                                           const Requirements& requirements, const BackendContext& context,
-                                          const std::string& device, const std::string& scratch) {
-  return Production(model, draws, requirements, context, device, scratch).run();
+                                          const std::string& device, const std::string& stored_program) {
+  return Production(model, draws, requirements, context, device, stored_program).run();
 }
 
 nlohmann::ordered_json to_json(const ProductionReport& report) {

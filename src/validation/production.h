@@ -35,10 +35,11 @@ struct ProductionReport {
 };
 
 // All checks are made even when one fails, except that nothing runs when the model cannot be loaded. Accuracy is the
-// gate's: see validate.h. `scratch`: a folder for the file of the round trip, removed again.
+// gate's: see validate.h. `stored_program`: as for ModelRun::load(). The file of the round trip lies in a fresh folder
+// of the system's temporary folder and is removed again.
 Result<ProductionReport> check_production(const ImportedModel& model, const DrawOptions& draws,
                                           const Requirements& requirements, const BackendContext& context,
-                                          const std::string& device, const std::string& scratch);
+                                          const std::string& device, const std::string& stored_program = {});
 
 nlohmann::ordered_json to_json(const ProductionReport& report);
 

@@ -77,8 +77,9 @@ Result<ValidateReport> validate_model(const ImportedModel& model, const std::vec
     KPT_RETURN_IF_ERROR(run.reset());
     KPT_ASSIGN_OR_RETURN(Outputs given, run_each(run, gate.draws()));
     outputs.push_back(std::move(given));
-    KPT_ASSIGN_OR_RETURN(result.determinism, check_determinism(contender.model, gate.draws().front(), context,
-                                                               contender.device, contender.program));
+    const Draw& asked = gate.draws()[find_draw_of_rows(contender.model, gate.draws())];
+    KPT_ASSIGN_OR_RETURN(result.determinism,
+                         check_determinism(contender.model, asked, context, contender.device, contender.program));
     if (options.layers) {
       KPT_ASSIGN_OR_RETURN(result.layers, compare_layers(model, contender.model, gate, 0, device, cpu));
       result.first_divergence = find_first_divergence(result.layers);

@@ -279,19 +279,6 @@ TEST(OptimizeCommand, ARefusalIsExitCodeThreeAndWritesNothing) {
   EXPECT_THAT(run.out, HasSubstr("the model itself does not meet this tolerance"));
 }
 
-TEST(ValidateCommand, LayersNameEveryNodeAndProductionMeetsRequirements) {
-  const auto layers = run_kpt({"validate", golden("conv_norm"), "--layers", "--json"}).json();
-  EXPECT_GT(layers.at("contenders")[0].at("layers").size(), 1U);
-  EXPECT_TRUE(layers.at("contenders")[0].at("first_divergence").is_null());
-  const ProgramRun fine =
-      run_kpt({"validate", golden("conv_norm"), "--production", "--max-latency-ms", "100000", "--json"});
-  EXPECT_EQ(fine.exit_code, 0) << fine.out;
-  const ProgramRun late = run_kpt({"validate", golden("conv_norm"), "--production", "--max-latency-ms", "0.000001"});
-  EXPECT_EQ(late.exit_code, 1);
-  EXPECT_THAT(late.out, HasSubstr("is required"));
-  EXPECT_EQ(run_kpt({"validate", golden("conv_norm"), "--max-latency-ms", "5"}).exit_code, 2) << "needs --production";
-  EXPECT_EQ(run_kpt({"validate", golden("conv_norm"), "--devices", "nobody"}).exit_code, 1);
-}
 #endif
 
 }  // namespace

@@ -117,11 +117,8 @@ Result<ValidateOutcome> validate(const ValidateArguments& arguments, const Backe
     Requirements requirements = arguments.requirements;
     KPT_ASSIGN_OR_RETURN(requirements.batch_sizes, parse_batches(arguments.batch_sizes));
     const Contender& judged = contenders[arguments.artifact.empty() ? 0 : 1];
-    const fs::path scratch = fs::temp_directory_path() / fmt::format("kpt-validate-{}", arguments.seed);
     KPT_ASSIGN_OR_RETURN(outcome.production, check_production(judged.model, options.draws, requirements, context,
-                                                              judged.device, scratch.string()));
-    std::error_code ignored;
-    fs::remove(scratch, ignored);
+                                                              judged.device, judged.program));
   }
   KPT_ASSIGN_OR_RETURN(outcome.validation, validate_model(model, contenders, options, context));
   return outcome;

@@ -1,0 +1,149 @@
+// kpt validate: several devices, requirements, wrong artifacts, as a user types them.
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "artifact/artifact.h"
+#include "backends/amd/hip_compiler.h"
+#include "hardware_fixture.h"
+#include "importer/model_file.h"
+#include "program.h"
+
+namespace kpt::testing {
+namespace {
+
+#if defined(KPT_HAS_TORCH)
+using ::testing::HasSubstr;
+
+nlohmann::ordered_json find_check(const nlohmann::ordered_json& report, const std::string& name) {
+  for (const auto& check : report.at("production").at("checks")) {
+    if (check.at("name") == name) return check;
+  }
+  ADD_FAILURE() << "no check '" << name << "': " << report.dump();
+  return {{"severity", ""}, {"text", ""}};
+}
+
+TEST(ValidateCommand, LayersNameEveryNodeAndProductionMeetsRequirements) {
+  const auto layers = run_kpt({"validate", golden("conv_norm"), "--layers", "--json"}).json();
+  EXPECT_GT(layers.at("contenders")[0].at("layers").size(), 1U);
+  EXPECT_TRUE(layers.at("contenders")[0].at("first_divergence").is_null());
+  const ProgramRun fine =
+      run_kpt({"validate", golden("conv_norm"), "--production", "--max-latency-ms", "100000", "--json"});
+  EXPECT_EQ(fine.exit_code, 0) << fine.out;
+  const ProgramRun late = run_kpt({"validate", golden("conv_norm"), "--production", "--max-latency-ms", "0.000001"});
+  EXPECT_EQ(late.exit_code, 1);
+  EXPECT_THAT(late.out, HasSubstr("is required"));
+  EXPECT_EQ(run_kpt({"validate", golden("conv_norm"), "--max-latency-ms", "5"}).exit_code, 2) << "needs --production";
+  EXPECT_EQ(run_kpt({"validate", golden("conv_norm"), "--devices", "nobody"}).exit_code, 1);
+}
+
+TEST(ValidateCommand, BatchesThroughputAndMemoryAreHeldAgainstWhatIsRequired) {
+  const std::vector<std::string> asked = {"validate", golden("linear_state"), "--production", "--json", "--batch-sizes",
+                                          "2,5",      "--max-memory-mb"};
+  const auto run = [&](const std::string& memory, const std::string& throughput) {
+    std::vector<std::string> command = asked;
+    command.insert(command.end(), {memory, "--min-throughput", throughput});
+    return run_kpt(command);
+  };
+  const ProgramRun fine = run("100000", "0.001");
+  EXPECT_EQ(fine.exit_code, 0) << fine.out << fine.err;
+  for (const char* name : {"batch_2", "batch_5", "throughput", "memory"}) {
+    EXPECT_EQ(find_check(fine.json(), name).at("severity"), "ok") << name;
+    EXPECT_GT(find_check(fine.json(), name).at("value").get<double>(), 0) << name;
+  }
+  const ProgramRun slow = run("100000", "1e15");
+  EXPECT_EQ(slow.exit_code, 1);
+  EXPECT_EQ(find_check(slow.json(), "throughput").at("severity"), "error");
+  EXPECT_THAT(find_check(slow.json(), "throughput").at("text").get<std::string>(), HasSubstr("are required"));
+  const ProgramRun large = run("1", "0.001");
+  EXPECT_EQ(large.exit_code, 1);
+  EXPECT_EQ(find_check(large.json(), "memory").at("severity"), "error");
+  const ProgramRun fixed = run_kpt({"validate", golden("conv_norm"), "--production", "--json", "--batch-sizes", "3"});
+  EXPECT_EQ(fixed.exit_code, 1);
+  EXPECT_THAT(find_check(fixed.json(), "batch_3").at("text").get<std::string>(), HasSubstr("fixed to another size"));
+  const ProgramRun none = run_kpt({"validate", golden("conv_norm"), "--production", "--batch-sizes", "1,x"});
+  EXPECT_EQ(none.exit_code, 1);
+  EXPECT_THAT(none.err, HasSubstr("'x' is no batch size"));
+}
+
+TEST(ValidateCommand, TwoAtOnceDoNotMeetAndLeaveNothing) {
+  const TemporaryFolder folder;
+  const std::vector<std::string> environment = {"TMPDIR=" + folder.path().string()};
+  const std::vector<std::string> command = {"validate", golden("linear_state"), "--production", "--json"};
+  std::vector<std::future<ProgramRun>> runs;
+  for (int job = 0; job < 2; ++job) {
+    runs.push_back(std::async(std::launch::async, [&] { return run_kpt(command, environment); }));
+  }
+  for (auto& run : runs) {
+    const ProgramRun ended = run.get();
+    EXPECT_EQ(ended.exit_code, 0) << ended.err << ended.out;
+    EXPECT_EQ(find_check(ended.json(), "round_trip").at("severity"), "ok");
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+// An artifact that nobody optimized: the model with one weight changed.
+TEST(ValidateCommand, AWrongArtifactIsRefusedAndItsFirstWrongNodeNamed) {
+  const TemporaryFolder folder;
+  const std::string file = (folder.path() / "m.kpt").string();
+  ImportedModel model = import_model(golden("conv_norm")).value();
+  Artifact artifact;
+  artifact.producer = "kpt test";
+  artifact.source = "conv_norm.pt2";
+  Tensor weight = model.weights.at("conv.weight").contiguous_copy().value();
+  weight.elements<float>()[3] += 0.5F;
+  model.weights["conv.weight"] = weight;
+  artifact.targets.push_back({"cpu", {}, model.graph, model.weights, R"({"compiled": {}})"});
+  ASSERT_TRUE(write_artifact(file, artifact).ok());
+  const ProgramRun run = run_kpt({"validate", golden("conv_norm"), file, "--layers", "--json"});
+  EXPECT_EQ(run.exit_code, 3) << run.err << run.out;
+  const auto report = run.json();
+  EXPECT_FALSE(report.at("passed").get<bool>());
+  ASSERT_EQ(report.at("contenders").size(), 2U);
+  EXPECT_TRUE(report.at("contenders")[0].at("first_divergence").is_null());
+  EXPECT_THAT(report.at("contenders")[1].at("first_divergence").get<std::string>(), HasSubstr("conv"));
+  const ProgramRun shown = run_kpt({"validate", golden("conv_norm"), file, "--layers"});
+  EXPECT_THAT(shown.out, HasSubstr("the first to diverge is '"));
+  EXPECT_THAT(shown.out, HasSubstr("NOT valid"));
+}
+
+// The GPU is the test libamdhip64, whose kernels run on the host.
+TEST(ValidateCommand, TwoDevicesAreHeldAgainstFp64AndAgainstEachOther) {
+  const auto compiler = find_hip_compiler(Environment::from_process(), "gfx942");
+  if (!compiler.ok()) GTEST_SKIP() << compiler.status().message();
+  const TemporaryFolder folder;
+  const std::string spec = (folder.path() / "gpu.json").string();
+  std::ofstream(spec) << R"({"version": 60443482, "devices": [{"name": "test", "gfx": "gfx942", "compute_units": 4,)"
+                      << R"( "memory_total": 67108864}]})";
+  const std::string search = std::filesystem::path(compiler->path).parent_path().string();
+  const ProgramRun run = run_kpt({"validate", golden("tied"), "--devices", "cpu,amd:0", "--json", "--set",
+                                  "cache.dir=" + (folder.path() / "cache").string()},
+                                 {"LD_LIBRARY_PATH=" KPT_BUILD_DIR "/fakes/amd", "KPT_FAKE_HIP=" + spec,
+                                  "PATH=" + search + ":/usr/bin:/bin", "ROCM_PATH="});
+  ASSERT_EQ(run.exit_code, 0) << run.err << run.out;
+  const auto report = run.json();
+  ASSERT_EQ(report.at("contenders").size(), 2U);
+  EXPECT_EQ(report.at("contenders")[0].at("device"), "cpu");
+  EXPECT_EQ(report.at("contenders")[1].at("device"), "amd:0");
+  for (const auto& contender : report.at("contenders")) {
+    EXPECT_TRUE(contender.at("gate").at("passed").get<bool>());
+    EXPECT_TRUE(contender.at("determinism").at("repeatable").get<bool>());
+  }
+  ASSERT_FALSE(report.at("pairs").empty());
+  for (const auto& pair : report.at("pairs")) {
+    EXPECT_EQ(pair.at("first"), "cpu");
+    EXPECT_EQ(pair.at("second"), "amd:0");
+    EXPECT_LT(pair.at("max_difference").get<double>(), 1e-4);
+    EXPECT_GT(pair.at("cosine").get<double>(), 0.999);
+  }
+}
+#endif
+
+}  // namespace
+}  // namespace kpt::testing
