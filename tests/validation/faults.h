@@ -19,7 +19,10 @@ struct Fault {
   std::function<void(ImportedModel&)> correct;  // the same rewrite done right; empty: leaving the model as it is
 };
 
-// For the graph of tests/execution/bert.graph.
+// tests/execution/bert.graph with random weights whose outputs feel a fault anywhere inside.
+ImportedModel make_small_bert(std::uint64_t seed);
+
+// For that model.
 std::vector<Fault> list_faults();
 
 // Every linear becomes a product and a sum: other kernels, other rounding, the same meaning and the same names.
