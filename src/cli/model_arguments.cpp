@@ -1,5 +1,6 @@
 #include "cli/model_arguments.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include <fmt/format.h>
@@ -8,6 +9,9 @@
 #include "tensor_files/tensor_file.h"
 
 namespace kpt::cli {
+namespace {
+constexpr std::size_t kUsualDraws = 3;
+}
 
 std::pair<std::string, std::string> split_assignment(const std::string& text) {
   const auto equals = text.find('=');
@@ -60,7 +64,8 @@ void add_run_arguments(CLI::App& command, RunArguments& arguments) {
 }
 
 void add_draw_arguments(CLI::App& command, DrawArguments& arguments) {
-  command.add_option("--draws", arguments.draws, "sets of inputs to judge on (default 3, or the files given)");
+  command.add_option("--draws", arguments.draws,
+                     "sets of inputs to judge on (default 3, more if more files are given)");
   command.add_option("--seed", arguments.seed, "for inputs that no file gives")->capture_default_str();
   command
       .add_option("--inputs", arguments.inputs, "inputs to judge on: .npz or .safetensors, each a set; NAME=FILE.npy")
@@ -85,7 +90,7 @@ Result<DrawOptions> make_draw_options(const DrawArguments& arguments) {
     KPT_ASSIGN_OR_RETURN(std::vector<NamedTensor> tensors, read_input_files(named));
     options.given.push_back({std::move(tensors), join(named, " ")});
   }
-  options.count = arguments.draws.value_or(options.given.empty() ? 3 : options.given.size());
+  options.count = arguments.draws.value_or(std::max(kUsualDraws, options.given.size()));
   if (options.count == 0) return Status(StatusCode::kInvalidArgument, "--draws must be at least 1");
   return options;
 }

@@ -35,8 +35,8 @@ struct DrawArguments {
   std::uint64_t seed = 0;
 };
 void add_draw_arguments(CLI::App& command, DrawArguments& arguments);
-// Every file is a set of inputs of its own, NAME=FILE.npy entries together are one. Without `draws`, three sets, or as
-// many as there are files. Fails as parse_sizes() and read_input_files() do.
+// Every file is a set of inputs of its own, NAME=FILE.npy entries together are one. Without `draws`, three sets,
+// generated ones behind the files, or as many as there are files. Fails as parse_sizes() and read_input_files() do.
 Result<DrawOptions> make_draw_options(const DrawArguments& arguments);
 
 // "s0=4" → {"s0", 4}. Fails with kInvalidArgument, naming the text.

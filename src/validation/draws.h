@@ -34,9 +34,8 @@ struct DrawOptions {
   std::vector<GivenInputs> given = {};  // of the user; inputs that one lacks are made from the seed
 };
 
-// First what the user gives, else the file's own sample; then generated ones until there are `count` (none beside the
-// user's unless `count` asks for more than he gives). Sizes that may vary differ from draw to draw: small batches,
-// short and longer sequences. Fails as generate_inputs() does.
+// First what the user gives, else the file's own sample; then generated ones until there are `count`. Sizes that may
+// vary differ from draw to draw: small batches, short and longer sequences. Fails as generate_inputs() does.
 Result<std::vector<Draw>> make_draws(const ImportedModel& model, const DrawOptions& options);
 
 // What the sizes of these inputs say about the graph's symbols; inputs of other names or ranks say nothing.

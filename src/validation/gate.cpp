@@ -276,7 +276,7 @@ Result<Gate> Gate::prepare(const ImportedModel& model, std::vector<Draw> draws, 
   KPT_ASSIGN_OR_RETURN(gate.runs_.reference, run_each(reference, gate.runs_.draws));
   KPT_RETURN_IF_ERROR(gate.look_for_padding(model.graph, reference));
   if (options.level == Level::kBalanced) KPT_RETURN_IF_ERROR(gate.run_bf16(model));
-  if (!reference.is_stateful() && options.draws.given.empty()) {
+  if (!reference.is_stateful()) {
     gate.further_ = std::make_shared<FurtherRuns>(model, options.draws, device, cpu, gate.bf16_way_);
   }
   return gate;
@@ -356,7 +356,8 @@ Status Gate::look_again(ModelRun& candidate, Outputs given, GateReport& report) 
     const std::size_t index = row % runs_.plain.front().size();
     if (verdict.passed) continue;
     const bool of_errors = (verdict.rule == "tolerance" || verdict.rule == "bf16") && !verdict.positions;
-    if (!of_errors || !has_few_elements(given, index)) return {};  // refused whatever the others show
+    const bool of_user = verdict.draw < options_.draws.given.size();  // what he gives counts by itself
+    if (!of_errors || of_user || !has_few_elements(given, index)) return {};  // refused whatever the others show
     unlucky.insert(index);
   }
   if (unlucky.empty() || further_ == nullptr || options_.level == Level::kAggressive) return {};

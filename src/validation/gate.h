@@ -17,7 +17,7 @@
 // candidate then looks wrong. Where such outputs alone fail by the size of their error, they are run on 16 further
 // draws, and it decides whether over all draws together the candidate's error is at most 3 × the plain run's (balanced:
 // or the bf16 run's), and on none of them more than that and a tenth of fp64's root mean square there. Not at
-// aggressive, for models that write buffers, nor where the user gives the inputs.
+// aggressive, for models that write buffers, nor where one fails on inputs that the user gave.
 #pragma once
 
 #include <memory>

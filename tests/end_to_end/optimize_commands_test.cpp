@@ -7,6 +7,7 @@
 
 #include "base/sanitizers.h"
 #include "program.h"
+#include "tensor_files/tensor_file.h"
 
 namespace kpt::testing {
 namespace {
@@ -279,6 +280,32 @@ TEST(OptimizeCommand, ARefusalIsExitCodeThreeAndWritesNothing) {
   EXPECT_THAT(run.out, HasSubstr("the model itself does not meet this tolerance"));
 }
 
+TEST(OptimizeCommand, OneFileOfInputsIsFilledUpWithGeneratedDrawsThatAreNamed) {
+  const Scratch scratch;
+  const std::string inputs = scratch.file("mine.npz");
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  const Tensor x = Tensor::empty(DType::kFloat32, {{4, 4}}).value();
+  for (float& value : x.elements<float>()) value = std::normal_distribution<float>()(random);
+  const std::vector<NamedTensor> tensors = {{"x", x}};
+  ASSERT_TRUE(write_tensors(inputs, tensors).ok());
+  const auto draws = [&](const std::string& command, std::vector<std::string> flags) {
+    std::vector<std::string> all = {command, golden("linear_state"), "--inputs", inputs, "--json"};
+    if (command == "optimize") all.insert(all.end(), {"-o", scratch.file("m.kpt"), "--no-measure", "--no-cache"});
+    all.insert(all.end(), flags.begin(), flags.end());
+    const auto json = run_kpt(all).json();
+    return (command == "optimize" ? json : json.at("contenders")[0]).at("gate").at("draws");
+  };
+  for (const char* command : {"optimize", "validate"}) {
+    const auto usual = draws(command, {"--seed", "7"});
+    ASSERT_EQ(usual.size(), 3U);
+    EXPECT_EQ(usual[0], inputs);
+    EXPECT_THAT(usual[1].get<std::string>(), HasSubstr("seed 7"));
+    EXPECT_THAT(usual[2].get<std::string>(), HasSubstr("seed 8"));
+    EXPECT_EQ(draws(command, {"--draws", "1"}).size(), 1U);
+  }
+}
 #endif
 
 }  // namespace
