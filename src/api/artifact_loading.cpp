@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/log.h"
 #include "base/text.h"
 #include "numerics/accuracy.h"
 #include "passes/promote_to_fp64.h"
@@ -104,18 +105,35 @@ Result<OpenedArtifact> open_artifact(const std::filesystem::path& path, std::str
   return opened;
 }
 
-Status check_needs(const std::filesystem::path& path, const OpenedArtifact& artifact, const Target& target) {
+Status check_needs(const std::filesystem::path& path, const std::vector<std::string>& needs, const Target& target) {
   const Capabilities& capabilities = target.capabilities();
   std::vector<std::string> lacking;
-  for (const std::string& need : artifact.needs) {
-    if (std::ranges::find(capabilities.features, need) == capabilities.features.end()) lacking.push_back(need);
+  std::vector<std::string> slow;
+  for (const std::string& need : needs) {
+    if (need.starts_with(kFastPrefix)) {
+      const auto dtype = find_dtype(std::string_view(need).substr(kFastPrefix.size()));
+      const bool fast =
+          dtype && std::ranges::find(capabilities.matrix_dtypes, *dtype) != capabilities.matrix_dtypes.end();
+      if (!fast) slow.push_back(need.substr(kFastPrefix.size()));
+    } else if (std::ranges::find(capabilities.features, need) == capabilities.features.end()) {
+      lacking.push_back(need);
+    }
   }
-  if (lacking.empty()) return {};
   std::string kind(target.name().substr(0, target.name().find(':')));  // "cpu" → "CPU"
   std::ranges::transform(kind, kind.begin(), [](unsigned char letter) { return std::toupper(letter); });
-  return {StatusCode::kUnsupported,
-          fmt::format("{} was made for a {} with {}, which this one lacks; run `kpt optimize` here again",
-                      path.filename().string(), kind, printable(list_words(lacking), 200))};
+  const std::string name = path.filename().string();
+  if (!lacking.empty()) {
+    return {StatusCode::kUnsupported,
+            fmt::format("{} was made for a {} with {}, which this one lacks; run `kpt optimize` here again", name, kind,
+                        printable(list_words(lacking), 200))};
+  }
+  if (!slow.empty()) {
+    log::warn(
+        fmt::format("{} was made for a {} with fast products in {}, which this one has not: the answers are as "
+                    "right and come later; `kpt optimize` here may give a faster one",
+                    name, kind, printable(list_words(slow), 200)));
+  }
+  return {};
 }
 
 Status check_samples(const std::filesystem::path& path, const OpenedArtifact& artifact,

@@ -34,8 +34,9 @@ struct OpenedArtifact {
 // Fails as read_artifact() does, and with kUnsupported when find_part() has nothing for `target`, naming what there is.
 Result<OpenedArtifact> open_artifact(const std::filesystem::path& path, std::string_view target);
 
-// Whether the device has what the artifact needs; kUnsupported in one sentence when not.
-Status check_needs(const std::filesystem::path& path, const OpenedArtifact& artifact, const Target& target);
+// Whether the device has what the artifact needs; kUnsupported in one sentence when it cannot run without. What it is
+// only slower without (kFastPrefix) is a warning in the log.
+Status check_needs(const std::filesystem::path& path, const std::vector<std::string>& needs, const Target& target);
 
 // Runs every sample from a fresh state and compares with its stored outputs by the accuracy rule. kValidation names the
 // sample, the output and the errors.

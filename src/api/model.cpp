@@ -27,7 +27,7 @@ Result<std::shared_ptr<const detail::LoadedModel>> load_artifact(const std::file
   }
   const Target& target = placed.device->target();
   KPT_ASSIGN_OR_RETURN(OpenedArtifact artifact, open_artifact(path, target.name()));
-  KPT_RETURN_IF_ERROR(check_needs(path, artifact, target));
+  KPT_RETURN_IF_ERROR(check_needs(path, artifact.needs, target));
   Backend& backend = *placed.backend;
   KPT_ASSIGN_OR_RETURN(auto loaded, detail::LoadedModel::load(std::move(artifact.model), backend, *placed.device,
                                                               std::move(placed.backend), batches, artifact.program));

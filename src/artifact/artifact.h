@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "device/weights.h"
@@ -20,9 +21,13 @@ namespace kpt {
 
 inline constexpr int kArtifactVersion = 1;
 
+// Before the name of a type in ArtifactTarget::needs: products of matrices in it are to be fast ("fast-int8"). Where
+// they are not, the target still runs and gives the same answers.
+inline constexpr std::string_view kFastPrefix = "fast-";
+
 struct ArtifactTarget {
   std::string name;                // Target::name(): "cpu"
-  std::vector<std::string> needs;  // of Capabilities::features, what its kernels or packed weights assume: "i8mm"
+  std::vector<std::string> needs;  // of Capabilities::features, what it cannot run without; or with kFastPrefix
   ir::Graph graph;
   Weights weights;
   std::string report;  // JSON object: level, passes with what they did, verdict, tolerance, speed

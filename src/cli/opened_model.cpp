@@ -33,6 +33,7 @@ Result<OpenedModel> open_model(const std::string& file, const std::vector<std::s
                   fmt::format("{} holds nothing for {}", std::filesystem::path(file).filename().string(),
                               device.device->info().name));
   }
+  KPT_RETURN_IF_ERROR(check_needs(file, target->needs, device.device->target()));
   KPT_ASSIGN_OR_RETURN(opened.report, find_optimize_report(target->report));
   if (target->name == device.device->target().name()) opened.program = std::move(target->program);
   opened.model.file = file;

@@ -159,7 +159,7 @@ class Optimizer {
     return candidate;
   }
 
-  Status check_stage(const Pass& pass, const ImportedModel& stage) const {
+  Status check_stage(const Pass& pass, const ImportedModel& stage) {
     tell(fmt::format("checking the answers after {}", pass.name), 0.3);
     const auto report = gate_->judge(stage);
     if (report.ok() && report->passed()) return {};
@@ -346,6 +346,7 @@ class Optimizer {
     }
     ArtifactTarget target;
     target.name = device_.device->target().name();
+    target.needs = list_fast_types(model_, candidate.graph);
     target.report = dump_json(to_json(report_));
     target.graph = std::move(candidate.graph);
     target.weights = std::move(candidate.weights);
@@ -358,8 +359,8 @@ class Optimizer {
   const PlacedDevice& device_;
   const PlacedDevice& cpu_;
   std::vector<const Pass*> passes_;
-  std::vector<std::string> by_library_;  // nodes that aten's kernels run
   std::vector<DroppedPass> taken_back_;  // by the check after each pass
+  std::vector<std::string> by_library_;  // nodes that aten's kernels run
   std::optional<Gate> gate_;
   OptimizeReport report_;
 };

@@ -166,5 +166,15 @@ TEST(PrecisionSearch, QuantizedNodesGoUpFirstAndToWhatTheLevelGivesTheRest) {
   EXPECT_EQ(kept_precise, (Names{"c"}));
 }
 
+TEST(PrecisionSearch, SaysWhichTypesTheSpeedDependsOn) {
+  ImportedModel model;
+  model.weights.emplace("w", Tensor::empty(DType::kFloat32, Dims{4, 4}).value());
+  const ir::Graph graph = make_mixed_graph();
+  EXPECT_THAT(list_fast_types(model, graph), ::testing::IsSupersetOf({"fast-int8", "fast-bfloat16"}));
+  model.weights.emplace("h", Tensor::empty(DType::kBFloat16, Dims{4, 4}).value());
+  EXPECT_THAT(list_fast_types(model, graph), ::testing::Not(::testing::Contains("fast-bfloat16")))
+      << "what the model brings itself";
+}
+
 }  // namespace
 }  // namespace kpt

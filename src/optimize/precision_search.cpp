@@ -5,7 +5,9 @@
 #include <functional>
 #include <map>
 
+#include "artifact/artifact.h"
 #include "passes/narrow_results.h"
+#include "passes/node_arguments.h"
 #include "passes/own_calls.h"
 #include "validation/layers.h"
 
@@ -53,6 +55,22 @@ std::vector<std::string> list_low_precision(const ImportedModel& model, const ir
     if (is_low(candidate, node, wide)) names.push_back(node.name);
   }
   return names;
+}
+
+std::vector<std::string> list_fast_types(const ImportedModel& model, const ir::Graph& candidate) {
+  std::vector<std::string> needs;
+  for (const ir::Node& node : candidate.nodes) {
+    const ir::ValueId weight = value_argument(node, "weight");
+    if (!node.target.starts_with("kpt.") || weight == ir::kNoValue) continue;
+    const DType dtype = candidate.at(weight).tensor.dtype;
+    // Four bits are widened before they are multiplied: nothing has to be fast in uint8.
+    if (dtype == DType::kUInt8 || element_bytes(dtype) > 2) continue;
+    const bool own =
+        std::ranges::any_of(model.weights, [&](const auto& entry) { return entry.second.dtype() == dtype; });
+    std::string need = std::string(kFastPrefix) + std::string(to_string(dtype));
+    if (!own && std::ranges::find(needs, need) == needs.end()) needs.push_back(std::move(need));
+  }
+  return needs;
 }
 
 Result<std::vector<std::string>> rank_by_added_error(const ImportedModel& model, const ImportedModel& candidate,

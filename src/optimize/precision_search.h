@@ -12,6 +12,10 @@ namespace kpt {
 // 4, 16-bit floats in a model of 32 bits.
 std::vector<std::string> list_low_precision(const ImportedModel& model, const ir::Graph& candidate);
 
+// The narrow types of weights that the model did not have, as ArtifactTarget::needs writes them: what the candidate
+// gains by it depends on fast products in them.
+std::vector<std::string> list_fast_types(const ImportedModel& model, const ir::Graph& candidate);
+
 // Those nodes, the one that adds most to the relative error first: error of its result less that of what it takes, on
 // the draw that failed. Nodes whose values the model does not have come last.
 Result<std::vector<std::string>> rank_by_added_error(const ImportedModel& model, const ImportedModel& candidate,

@@ -130,6 +130,16 @@ TEST_F(ArtifactCommands, GivesTheAnswersOfTheModelItHolds) {
   EXPECT_TRUE(same(read_tensors(path("out.safetensors")).value(), right_));
 }
 
+TEST_F(ArtifactCommands, ProductsThatAreSlowHereAreAWarning) {
+  add_sample();
+  made_.targets[0].needs = {"fast-float8_e4m3fn", "fast-nothing"};  // which no CPU has
+  write();
+  const ProgramRun run = run_model();
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("model.kpt was made for a CPU with fast products in float8_e4m3fn and nothing"));
+  EXPECT_TRUE(same(read_tensors(path("out.safetensors")).value(), right_));
+}
+
 TEST_F(ArtifactCommands, SamplesThatDoNotComeOutRefuseTheFileUnlessToldNotToLook) {
   add_sample();
   for (NamedTensor& output : made_.samples[0].outputs) {

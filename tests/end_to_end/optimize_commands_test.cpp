@@ -280,6 +280,32 @@ TEST(OptimizeCommand, ARefusalIsExitCodeThreeAndWritesNothing) {
   EXPECT_THAT(run.out, HasSubstr("the model itself does not meet this tolerance"));
 }
 
+TEST(OptimizeCommand, TheFileSaysWhatMadeItFastAndALesserProcessorIsTold) {
+  const Scratch scratch;
+  const std::string out = scratch.file("m.kpt");
+  const auto report = run_kpt({"optimize", golden("linear_state"), "--level", "aggressive", "-o", out, "--no-measure",
+                               "--json", "--no-cache"})
+                          .json();
+  std::vector<std::string> expected;
+  for (const auto& pass : report.at("passes")) {
+    if (pass.at("changes") == 0) continue;
+    if (pass.at("pass") == "quantize_int8") expected.emplace_back("fast-int8");
+    if (pass.at("pass") == "assign_bf16") expected.emplace_back("fast-bfloat16");
+  }
+  EXPECT_EQ(run_kpt({"inspect", out, "--json"}).json().at("artifact").at("needs"), expected);
+  const ProgramRun here = run_kpt({"run", out});
+  EXPECT_EQ(here.exit_code, 0) << here.err;
+  EXPECT_EQ(here.err.find("fast products"), std::string::npos) << here.err;
+  if (expected.empty()) GTEST_SKIP() << "this processor has fast products in float32 alone";
+  const std::string hide = "cpu.isa=no-bf16,no-i8mm,no-dotprod,no-avx512,no-vnni,no-amx,no-sme";
+  for (const char* command : {"run", "explain"}) {
+    const ProgramRun lesser = run_kpt({command, out, "--set", hide});
+    EXPECT_EQ(lesser.exit_code, 0) << lesser.err;
+    EXPECT_THAT(lesser.err, HasSubstr("m.kpt was made for a CPU with fast products in "));
+    EXPECT_THAT(lesser.err, HasSubstr("the answers are as right and come later"));
+  }
+}
+
 TEST(OptimizeCommand, OneFileOfInputsIsFilledUpWithGeneratedDrawsThatAreNamed) {
   const Scratch scratch;
   const std::string inputs = scratch.file("mine.npz");

@@ -106,7 +106,7 @@ void find_unsupported(const Result<PlacedDevice>& placed, const std::string& pat
     return;
   }
   if (inspection.artifact) {
-    const Status status = check_needs(path, *inspection.artifact, placed->device->target());
+    const Status status = check_needs(path, inspection.artifact->needs, placed->device->target());
     if (!status.ok()) inspection.support_problem = status.message();
   }
   for (std::size_t index = 0; index < answers->size(); ++index) {

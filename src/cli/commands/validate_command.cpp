@@ -75,6 +75,7 @@ Result<Contender> open_contender(const std::string& path, const std::string& dev
     return Status(StatusCode::kUnsupported,
                   fmt::format("{} holds nothing for {}", fs::path(path).filename().string(), device));
   }
+  KPT_RETURN_IF_ERROR(check_needs(path, target->needs, placed.device->target()));
   Contender contender;
   contender.label = fmt::format("{} on {}", fs::path(path).filename().string(), device);
   contender.device = device;
