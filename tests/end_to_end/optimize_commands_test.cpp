@@ -280,6 +280,59 @@ TEST(OptimizeCommand, ARefusalIsExitCodeThreeAndWritesNothing) {
   EXPECT_THAT(run.out, HasSubstr("the model itself does not meet this tolerance"));
 }
 
+// A narrow type at the level that allows none, by the user's own word: the plain model passes, the pass does not.
+TEST(OptimizeCommand, ARefusalNamesThePassThatBrokeItAndTheNode) {
+  const Scratch scratch;
+  const std::string out = scratch.file("m.kpt");
+  std::size_t refused = 0;
+  for (const std::string pass : {"quantize_int8", "assign_bf16"}) {
+    SCOPED_TRACE(pass);
+    const std::vector<std::string> command = {
+        "optimize", golden("linear_state"), "--level",   "conservative", "--enable-pass", pass, "-o",
+        out,        "--no-measure",         "--no-cache"};
+    const ProgramRun run = run_kpt(command);
+    if (run.exit_code == 0) {  // what this processor cannot multiply fast is left out
+      EXPECT_THAT(run.out, HasSubstr(pass + ": the target multiplies"));
+      std::filesystem::remove(out);
+      continue;
+    }
+    ++refused;
+    EXPECT_EQ(run.exit_code, 3) << run.err << run.out;
+    EXPECT_FALSE(std::filesystem::exists(out));
+    EXPECT_THAT(run.out, HasSubstr("REFUSED: "));
+    EXPECT_THAT(run.out, HasSubstr("nothing is written"));
+    EXPECT_THAT(run.out, HasSubstr("pass " + pass + " broke it: node 'linear' (kpt.linear"));
+    std::vector<std::string> checked = command;
+    checked.emplace_back("--check-each");
+    const ProgramRun rest = run_kpt(checked);
+    EXPECT_EQ(rest.exit_code, 0) << rest.err << rest.out;
+    EXPECT_THAT(rest.out, HasSubstr(pass + ": taken back, output '"));
+    EXPECT_TRUE(std::filesystem::exists(out));
+    std::filesystem::remove(out);
+  }
+  if (refused == 0) GTEST_SKIP() << "this processor has fast products in float32 alone";
+}
+
+TEST(OptimizeCommand, ATightBoundKeepsLayersPreciseAndNamesThem) {
+  const Scratch scratch;
+  const auto optimize = [&](std::vector<std::string> flags) {
+    std::vector<std::string> command = {"optimize",  golden("linear_state"), "--level",      "aggressive",
+                                        "-o",        scratch.file("m.kpt"),  "--no-measure", "--json",
+                                        "--no-cache"};
+    command.insert(command.end(), flags.begin(), flags.end());
+    return run_kpt(command).json();
+  };
+  const auto loose = optimize({});
+  const auto needs = run_kpt({"inspect", scratch.file("m.kpt"), "--json"}).json().at("artifact").at("needs");
+  if (needs.empty()) GTEST_SKIP() << "this processor has fast products in float32 alone";
+  const auto tight = optimize({"--tolerance", "1e-5"});
+  EXPECT_TRUE(tight.at("passed").get<bool>());
+  EXPECT_EQ(tight.at("tolerance"), 1e-5);
+  EXPECT_GT(tight.at("not_quantized").size() + tight.at("kept_precise").size(),
+            loose.at("not_quantized").size() + loose.at("kept_precise").size());
+  EXPECT_TRUE(run_kpt({"inspect", scratch.file("m.kpt"), "--json"}).json().at("artifact").at("needs").empty());
+}
+
 TEST(OptimizeCommand, TheFileSaysWhatMadeItFastAndALesserProcessorIsTold) {
   const Scratch scratch;
   const std::string out = scratch.file("m.kpt");
