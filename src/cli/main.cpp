@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <csignal>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -7,6 +8,8 @@
 #include "cli/command.h"
 
 int main(int argc, char** argv) {
+  // A file that may grow no further (ulimit -f) is an error of the write, not the end of the process.
+  std::signal(SIGXFSZ, SIG_IGN);
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   kpt::cli::CommandContext context(kpt::Environment::from_process(), std::cout, std::cerr,
                                    ::isatty(STDOUT_FILENO) == 1);

@@ -16,13 +16,15 @@ nlohmann::ordered_json ProgramRun::json() const {
   return parsed;
 }
 
-ProgramRun run_kpt(const std::vector<std::string>& arguments, const std::vector<std::string>& environment) {
+namespace {
+
+std::vector<std::string> with_kpt(const std::vector<std::string>& arguments) {
   std::vector<std::string> command = {KPT_BUILD_DIR "/bin/kpt"};
   command.insert(command.end(), arguments.begin(), arguments.end());
-  return run_program(command, environment);
+  return command;
 }
 
-ProgramRun run_program(const std::vector<std::string>& program, const std::vector<std::string>& environment) {
+ChildCommand make_command(const std::vector<std::string>& program, const std::vector<std::string>& environment) {
   static const TemporaryFolder kHome;
   ChildCommand command;
   command.arguments = program;
@@ -39,6 +41,21 @@ ProgramRun run_program(const std::vector<std::string>& program, const std::vecto
     });
     command.environment_overrides.push_back(entry);
   }
+  return command;
+}
+
+}  // namespace
+
+ChildCommand kpt_command(const std::vector<std::string>& arguments, const std::vector<std::string>& environment) {
+  return make_command(with_kpt(arguments), environment);
+}
+
+ProgramRun run_kpt(const std::vector<std::string>& arguments, const std::vector<std::string>& environment) {
+  return run_program(with_kpt(arguments), environment);
+}
+
+ProgramRun run_program(const std::vector<std::string>& program, const std::vector<std::string>& environment) {
+  const ChildCommand command = make_command(program, environment);
   const Result<ChildOutcome> outcome = run_child(command);
   if (!outcome.ok()) {
     ADD_FAILURE() << outcome.status().to_string();

@@ -21,6 +21,9 @@ struct ProgramRun {
 // the user's folders are a scratch folder, so that the developer's own configuration has no influence.
 ProgramRun run_kpt(const std::vector<std::string>& arguments, const std::vector<std::string>& environment = {});
 
+// The same, not started yet: for tests that want another time limit, at which it is killed.
+ChildCommand kpt_command(const std::vector<std::string>& arguments, const std::vector<std::string>& environment = {});
+
 // The same for another program.
 ProgramRun run_program(const std::vector<std::string>& command, const std::vector<std::string>& environment = {});
 
