@@ -6,10 +6,23 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 source tools/timed_steps.sh
-all=(lint test gate xla cuda asan asan-full tsan clang torch-2.11 fuzz)
+all=(lint test browser gate xla cuda asan asan-full tsan clang torch-2.11 fuzz)
 
 run_lint() { KPT_LINT_DEEP=1 make lint; }
 run_test() { make test; }
+# The page of `kpt bench --html` in a real browser, which CI does not install (117 MB to download, 423 MB on the disk).
+run_browser() {
+  local python name found=
+  python=$(tools/setup_python.sh)
+  for name in chromium chromium-browser google-chrome google-chrome-stable; do
+    ! command -v "$name" >/dev/null || found=yes
+  done
+  [ -n "$found" ] || tools/setup_packages.sh chromium
+  cmake --preset cpu-release -DKPT_PYTHON="$python" -DKPT_TORCH=ON >/dev/null
+  cmake --build build/cpu-release --target kpt_end_to_end_test
+  build/cpu-release/test_bin/kpt_end_to_end_test --gtest_filter='BenchPage.*' | tee build/check_full/browser.log
+  ! grep -q SKIPPED build/check_full/browser.log
+}
 # No false alarm over the exported models: all levels, 20 fresh seeds.
 run_gate() { build/cpu-release/test_bin/kpt_zoo_gate_test build/cpu-release/test_models/zoo 20; }
 run_xla() {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that the system packages of packages_debian.txt are installed.
+# Makes sure that the system packages of packages_debian.txt are installed, and those named.   setup_packages.sh [PACKAGE…]
 # As root (or with sudo that asks no password) it installs what is missing; otherwise it prints the one line to run.
 # A line with ? at its end is a wish: installed where that is possible and the system has such a package, else left out.
 # Arguments are further wishes.
@@ -9,6 +9,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 
 [ -n "${KPT_PYTHON:-}" ] && exit 0
 mapfile -t packages < <(grep -v '?$' "$here/packages_debian.txt")
+packages+=("$@")
 mapfile -t wishes < <(sed -n 's/?$//p' "$here/packages_debian.txt")
 wishes+=("$@")
 
