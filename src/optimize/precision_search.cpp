@@ -63,8 +63,8 @@ std::vector<std::string> list_fast_types(const ImportedModel& model, const ir::G
     const ir::ValueId weight = value_argument(node, "weight");
     if (!node.target.starts_with("kpt.") || weight == ir::kNoValue) continue;
     const DType dtype = candidate.at(weight).tensor.dtype;
-    // Four bits are widened before they are multiplied: nothing has to be fast in uint8.
-    if (dtype == DType::kUInt8 || element_bytes(dtype) > 2) continue;
+    // What is widened before it is multiplied need not be fast in its own type.
+    if (dtype == DType::kUInt8 || node.target == kLinearWeightInt8Target || element_bytes(dtype) > 2) continue;
     const bool own =
         std::ranges::any_of(model.weights, [&](const auto& entry) { return entry.second.dtype() == dtype; });
     std::string need = std::string(kFastPrefix) + std::string(to_string(dtype));

@@ -137,7 +137,7 @@ TEST(OptionEffect, MemoryOptionsDecideHowBatchesRun) {
                                          "\"result\"\n")
                               .value(),
                           {},
-                          R"({"level":"none"})"});
+                          R"({"compiled":{}})"});
   ASSERT_TRUE(write_artifact(file, rows).ok());
   const auto batches = [&file](const std::vector<std::string>& settings) {
     std::vector<std::string> arguments = {"explain",
