@@ -356,7 +356,7 @@ Status Gate::look_again(ModelRun& candidate, Outputs given, GateReport& report) 
     const std::size_t index = row % runs_.plain.front().size();
     if (verdict.passed) continue;
     const bool of_errors = (verdict.rule == "tolerance" || verdict.rule == "bf16") && !verdict.positions;
-    const bool of_user = verdict.draw < options_.draws.given.size();  // what he gives counts by itself
+    const bool of_user = verdict.draw < options_.draws.given.size();          // what he gives counts by itself
     if (!of_errors || of_user || !has_few_elements(given, index)) return {};  // refused whatever the others show
     unlucky.insert(index);
   }
