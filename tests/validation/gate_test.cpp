@@ -158,7 +158,11 @@ TEST(Gate, AnOutputOfTheLastPositionIsHeldAgainstThatPositionWhereThatIsAllowed)
     ASSERT_TRUE(last.ok()) << last.status().message();
     EXPECT_TRUE(last->passed()) << last->worst()[0].reason;
     EXPECT_TRUE(last->last_position);
-    EXPECT_FALSE(gate.judge(at_position(model, 0)).value().passed()) << "another position";
+    EXPECT_FALSE(gate.judge(at_position(scaled(model, -1), -1)).value().passed()) << "other numbers there";
+    // Positions of this model differ by less than bfloat16 can tell.
+    if (level == Level::kConservative) {
+      EXPECT_FALSE(gate.judge(at_position(model, 0)).value().passed()) << "another position";
+    }
     EXPECT_TRUE(gate.judge(model).value().passed()) << "all positions are as good";
   }
   const GateReport whole = make_gate(model, {Level::kConservative, {}}, seed).judge(at_position(model, -1)).value();
