@@ -35,7 +35,7 @@ void count_allocation() noexcept {
 }  // namespace
 
 // Every library of the process, libtorch included, calls these in place of glibc's; all forms of operator new end here.
-// NOLINTBEGIN(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp)
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
 extern "C" {
 void* __libc_malloc(std::size_t bytes) noexcept;
 void* __libc_calloc(std::size_t count, std::size_t bytes) noexcept;
@@ -69,7 +69,7 @@ __attribute__((visibility("default"))) int posix_memalign(void** memory, std::si
   return *memory == nullptr ? ENOMEM : 0;
 }
 }
-// NOLINTEND(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp)
+// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
 
 namespace kpt {
 namespace {

@@ -1,8 +1,10 @@
 """Operators of random graphs that move, pick, join or make values; see random_ops.py."""
 
 import math
+import operator
 
 import torch
+from torch._export.serde.serialize import _SYM_OPS as SAVED_SIZE_OPERATORS
 from torch.nn import functional
 
 from random_ops import is_float, is_integer, is_number, op
@@ -291,16 +293,21 @@ def size_as_number(d):
     return [x], d.random.choice(functions)
 
 
-# A varying size n as files hold it: numbers, and truths that choose between two of them. abs, floor, ceil, round, xor and
-# not are absent: PyTorch 2.15 exports no file with them.
-SIZE_ARITHMETIC = [
-    lambda n: n + 2, lambda n: n - 3, lambda n: 2 * n, lambda n: n // 2, lambda n: n / 4, lambda n: n % 3,
-    lambda n: n ** 2, lambda n: n << 1, lambda n: n >> 1, lambda n: -n, lambda n: math.trunc(n / 4),
-    lambda n: torch.sym_float(n) * 0.25, lambda n: torch.sym_max(n, 5), lambda n: torch.sym_min(n, 5),
-    lambda n: torch._sym_sqrt(n), lambda n: n & 3, lambda n: n | 4]
-SIZE_TRUTHS = [
-    lambda n: n == 4, lambda n: n != 4, lambda n: n < 5, lambda n: n <= 4, lambda n: n > 4, lambda n: n >= 9,
-    lambda n: torch.sym_not(n == 9), lambda n: (n > 2) & (n < 9), lambda n: (n < 4) | (n > 4)]
+# A varying size n as files hold it: numbers, and truths that choose between two of them. Each stands with the function
+# that its node calls: what this PyTorch cannot save is not drawn.
+SIZE_ARITHMETIC = [function for called, function in (
+    (operator.add, lambda n: n + 2), (operator.sub, lambda n: n - 3), (operator.mul, lambda n: 2 * n),
+    (operator.floordiv, lambda n: n // 2), (operator.truediv, lambda n: n / 4), (operator.mod, lambda n: n % 3),
+    (operator.pow, lambda n: n ** 2), (operator.lshift, lambda n: n << 1), (operator.rshift, lambda n: n >> 1),
+    (operator.neg, lambda n: -n), (math.trunc, lambda n: math.trunc(n / 4)),
+    (torch.sym_float, lambda n: torch.sym_float(n) * 0.25), (torch.sym_max, lambda n: torch.sym_max(n, 5)),
+    (torch.sym_min, lambda n: torch.sym_min(n, 5)), (torch.sym_sqrt, lambda n: torch.sym_sqrt(n)),
+    (operator.and_, lambda n: n & 3), (operator.or_, lambda n: n | 4)) if called in SAVED_SIZE_OPERATORS]
+SIZE_TRUTHS = [function for called, function in (
+    (operator.eq, lambda n: n == 4), (operator.ne, lambda n: n != 4), (operator.lt, lambda n: n < 5),
+    (operator.le, lambda n: n <= 4), (operator.gt, lambda n: n > 4), (operator.ge, lambda n: n >= 9),
+    (torch.sym_not, lambda n: torch.sym_not(n == 9)), (operator.and_, lambda n: (n > 2) & (n < 9)),
+    (operator.or_, lambda n: (n < 4) | (n > 4))) if called in SAVED_SIZE_OPERATORS]
 
 
 @op("rough")
