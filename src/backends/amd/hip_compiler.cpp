@@ -168,8 +168,8 @@ bool accepts_target(const std::string& compiler, std::string_view gfx_target, st
 
 // Empty when it does not answer.
 std::string version_of(const std::string& compiler, std::chrono::milliseconds limit) {
-  const auto answer = ask({compiler, "--version"}, limit);
-  const auto lines = split(answer.value_or(""), '\n');
+  const std::string answer = ask({compiler, "--version"}, limit).value_or("");
+  const auto lines = split(answer, '\n');
   return lines.empty() ? "" : printable(trim(lines.front()), 200);
 }
 

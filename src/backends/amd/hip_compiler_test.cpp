@@ -87,13 +87,14 @@ TEST_F(HipCompilerTest, BadTargetsAndPathsAreRefused) {
 
 TEST_F(HipCompilerTest, TheFirstCompilerThatKnowsTheTargetIsTaken) {
   const HipCompiler compiler = script(
-      "case \"$*\" in *--version*) echo 'clang 22';; *print-prog-name=lld*) echo /bin/sh;; *gfx950*) exit 1;; esac");
+      "case \"$*\" in *--version*) echo 'Some clang version 22.1.8 (of a distribution)'; echo more;; "
+      "*print-prog-name=lld*) echo /bin/sh;; *gfx950*) exit 1;; esac");
   const Environment environment =
       Environment::from_map({{"PATH", "relative:" + folder_.string()}, {"ROCM_PATH", "/no/such"}});
   const auto found = find_hip_compiler(environment, "gfx942");
   ASSERT_TRUE(found.ok()) << found.status().to_string();
   EXPECT_EQ(found->path, compiler.path);
-  EXPECT_EQ(found->version, "clang 22");
+  EXPECT_EQ(found->version, "Some clang version 22.1.8 (of a distribution)");
   const auto missing = find_hip_compiler(environment, "gfx950");
   EXPECT_EQ(missing.status().code(), StatusCode::kUnsupported);
   EXPECT_THAT(missing.status().message(), HasSubstr("does not know it; install clang-22 and lld-22"));
