@@ -81,7 +81,10 @@ Result<ValidateReport> validate_model(const ImportedModel& model, const std::vec
     KPT_ASSIGN_OR_RETURN(result.determinism,
                          check_determinism(contender.model, asked, context, contender.device, contender.program));
     if (options.layers) {
-      KPT_ASSIGN_OR_RETURN(result.layers, compare_layers(model, contender.model, gate, 0, device, cpu));
+      // On the draw that shows the fault, if there is one.
+      const auto wrong = std::ranges::find(result.gate.outputs, false, &OutputVerdict::passed);
+      const std::size_t draw = wrong == result.gate.outputs.end() ? 0 : wrong->draw;
+      KPT_ASSIGN_OR_RETURN(result.layers, compare_layers(model, contender.model, gate, draw, device, cpu));
       result.first_divergence = find_first_divergence(result.layers);
     }
     report.contenders.push_back(std::move(result));

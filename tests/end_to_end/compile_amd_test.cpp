@@ -131,7 +131,7 @@ TEST_F(CompileForAmd, ExplainShowsWhatTheKernelsTake) {
 }
 
 TEST_F(CompileForAmd, NodesWithoutAKernelAreListed) {
-  const ProgramRun refused = run({"compile", golden("conv_norm"), "--target", "amd:gfx942", "-o", path("m.kpt")});
+  const ProgramRun refused = run({"compile", golden("cond"), "--target", "amd:gfx942", "-o", path("m.kpt")});
   EXPECT_EQ(refused.exit_code, 1);
   EXPECT_THAT(refused.err, AllOf(HasSubstr("nodes cannot run on amd:gfx942"), HasSubstr("no kernel of ours")));
   EXPECT_FALSE(std::filesystem::exists(path("m.kpt")));
