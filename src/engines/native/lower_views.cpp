@@ -134,7 +134,8 @@ Status lower_contiguous(PlanBuilder& plan, const ir::Node& node) {
 
 Status lower_dropout(PlanBuilder& plan, const ir::Node& node) {
   if (bool_argument(node, "train").value_or(true)) return not_covered("it draws random numbers");
-  KPT_ASSIGN_OR_RETURN(const View input, plan.tensor(node, "input"));
+  const std::string_view name = find_argument(node, "self") != nullptr ? "self" : "input";  // the former in place
+  KPT_ASSIGN_OR_RETURN(const View input, plan.tensor(node, name));
   return plan.define_result(node, input);
 }
 
