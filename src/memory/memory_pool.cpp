@@ -59,12 +59,12 @@ Result<std::unique_ptr<Buffer>> MemoryPool::take_or_reclaim(std::size_t bytes) {
   if (auto found = find_kept(bytes)) return found;
   auto taken = take(bytes);
   const auto is_short = [&taken] { return !taken.ok() && taken.status().code() == StatusCode::kOutOfMemory; };
-  if (is_short() && empty()) taken = take_again(bytes);
+  if (is_short() && release_kept()) taken = take_again(bytes);
   if (is_short()) {
     const std::uint64_t before = count_reserved();
     ask_holders();
     if (auto found = find_kept(bytes)) return found;
-    empty();
+    release_kept();
     if (count_reserved() < before) taken = take_again(bytes);
   }
   if (!is_short()) return taken;
@@ -164,7 +164,7 @@ void MemoryPool::put_back(std::unique_ptr<Buffer> memory, std::size_t asked) {
   reserved_bytes_ -= bytes;
 }
 
-bool MemoryPool::empty() {
+bool MemoryPool::release_kept() {
   std::multimap<std::size_t, std::unique_ptr<Buffer>> unused;
   {
     const std::lock_guard lock(mutex_);

@@ -49,7 +49,7 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   // does. The buffer keeps the pool alive.
   Result<std::shared_ptr<Buffer>> allocate(std::size_t bytes);
   // Gives back what nobody uses; whether there was any.
-  bool empty();
+  bool release_kept();
 
   // `let_go` is called when memory ends, by whichever thread asked for more, until the returned object goes. It may
   // free memory of the pool and must not ask for any.

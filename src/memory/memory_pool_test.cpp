@@ -98,8 +98,8 @@ TEST_F(MemoryPoolTest, CountsWhatItDoes) {
   EXPECT_EQ(after.split_bytes, 0U);
   EXPECT_EQ(after.reserved_bytes, device_.used.load());
   EXPECT_EQ(after.reserved_peak_bytes, after.reserved_bytes);
-  EXPECT_TRUE(pool->empty());
-  EXPECT_FALSE(pool->empty());
+  EXPECT_TRUE(pool->release_kept());
+  EXPECT_FALSE(pool->release_kept());
   pool->reset_peak();
   after = pool->statistics();
   EXPECT_EQ(after.reserved_bytes, 0U);

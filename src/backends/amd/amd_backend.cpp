@@ -102,7 +102,7 @@ class AmdDevice final : public Device {
         machine_(std::make_shared<HipMachine>(info_.name, std::move(device), compute_units, kernels, limits)) {}
   AmdDevice(const AmdDevice&) = delete;
   AmdDevice& operator=(const AmdDevice&) = delete;
-  ~AmdDevice() override { machine_->pool().empty(); }  // nobody asks for it any more
+  ~AmdDevice() override { machine_->pool().release_kept(); }  // nobody asks for it any more
 
   const DeviceInfo& info() const override { return info_; }
   const Target& target() const override { return target_; }
@@ -164,7 +164,7 @@ class AmdDevice final : public Device {
     return {};
   }
   Status empty_cache() override {
-    machine_->pool().empty();
+    machine_->pool().release_kept();
     return {};
   }
   const HardwareRates* rates() const override { return rates_; }

@@ -220,7 +220,7 @@ Status lower_batch_norm(PlanBuilder& plan, const ir::Node& node) {
   KPT_RETURN_IF_ERROR(add_elements(plan, {.op = ElementOp::kAdd}, {{variance, {}}, number(epsilon.real)}, scale));
   KPT_RETURN_IF_ERROR(add_elements(plan, {.op = ElementOp::kInverseRoot}, {{scale, {}}}, scale));
   if (weight) {
-    KPT_RETURN_IF_ERROR(add_elements(plan, {.op = ElementOp::kMultiply}, {{scale, {}}, {*weight, {}}}, scale));
+    KPT_RETURN_IF_ERROR(add_elements(plan, {.op = ElementOp::kMultiply}, {{scale, {}}, {weight, {}}}, scale));
   }
   const auto by_channel = [&](View view) {
     for (std::size_t axis = 2; axis < input.dims.size(); ++axis) view = with_axis(view, view.dims.size());
