@@ -135,6 +135,10 @@ TEST_F(CompileForAmd, NodesWithoutAKernelAreListed) {
   EXPECT_EQ(refused.exit_code, 1);
   EXPECT_THAT(refused.err, AllOf(HasSubstr("nodes cannot run on amd:gfx942"), HasSubstr("no kernel of ours")));
   EXPECT_FALSE(std::filesystem::exists(path("m.kpt")));
+  const ProgramRun checked = run({"compile", golden("cond"), "--target", "amd:gfx942", "--check"});
+  EXPECT_EQ(checked.exit_code, 1);
+  EXPECT_THAT(checked.out, AllOf(HasSubstr("higher_order.cond"), HasSubstr("1 finding; nothing was compiled")));
+  EXPECT_EQ(run({"compile", golden("tied"), "--target", "amd:gfx942", "--check"}).exit_code, 0);
 }
 
 // A compiler that finds a mistake of ours: the real one, with a line more in each source.
