@@ -26,10 +26,10 @@ struct Float32 {
 
   static Vector zero() { return _mm256_setzero_ps(); }
   static Vector add(Vector a, Vector b) { return _mm256_add_ps(a, b); }
-  static Vector weights(const char* address, int part) {
+  static Vector weights(const char* address, std::ptrdiff_t part) {
     return _mm256_loadu_ps(reinterpret_cast<const float*>(address) + part * 8);
   }
-  static Vector input(const char* address, int row) {
+  static Vector input(const char* address, std::ptrdiff_t row) {
     return _mm256_broadcast_ss(reinterpret_cast<const float*>(address) + row);
   }
   static Vector multiply(Vector sum, Vector a, Vector w) { return _mm256_fmadd_ps(a, w, sum); }
@@ -46,10 +46,10 @@ struct Int8 {
 
   static Vector zero() { return _mm256_setzero_si256(); }
   static Vector add(Vector a, Vector b) { return _mm256_add_epi32(a, b); }
-  static Vector weights(const char* address, int part) {
+  static Vector weights(const char* address, std::ptrdiff_t part) {
     return _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(address) + part));
   }
-  static Vector input(const char* address, int row) {
+  static Vector input(const char* address, std::ptrdiff_t row) {
     std::int32_t pair = 0;
     std::memcpy(&pair, address + row * 4, sizeof(pair));
     return _mm256_set1_epi32(pair);
@@ -65,10 +65,10 @@ struct Int8 {
 
 template <typename Type, std::size_t kCount>
 inline void add_unit(typename Type::Vector (&sums)[kCount][3], const char* input, const char* weights) {
-  for (int part = 0; part < 3; ++part) {
+  for (std::ptrdiff_t part = 0; part < 3; ++part) {
     const auto w = Type::weights(weights, part);
     for (std::size_t row = 0; row < kCount; ++row) {
-      sums[row][part] = Type::multiply(sums[row][part], Type::input(input, static_cast<int>(row)), w);
+      sums[row][part] = Type::multiply(sums[row][part], Type::input(input, static_cast<std::ptrdiff_t>(row)), w);
     }
   }
 }

@@ -15,8 +15,8 @@ template <typename Isa>
 struct Avx512Tile {
   using Sum = typename Isa::Sum;
   using Scalar = typename Isa::Scalar;
-  static constexpr std::ptrdiff_t kInputStep = 8 * 4;
-  static constexpr std::ptrdiff_t kWeightStep = 48 * 4;
+  static constexpr std::ptrdiff_t kInputStep = std::ptrdiff_t{8} * 4;
+  static constexpr std::ptrdiff_t kWeightStep = std::ptrdiff_t{48} * 4;
 
   template <std::size_t kCount>
   static inline void add_unit(Sum (&sums)[kCount][3], const char* input, const char* weights) {
