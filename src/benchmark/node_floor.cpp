@@ -92,7 +92,7 @@ const ir::TensorType* find_tensor(const ir::Graph& graph, const ir::Node& node, 
 // our attention on the CPU, our linear and convolution in the weight's type (ir/own_operators.h); libtorch's operators
 // in that of their first tensor.
 std::string product_type(const ir::Graph& graph, const ir::Node& node, const MachineFloor& machine) {
-  if (node.target == "kpt.linear_int8.default") return "int8";
+  if (node.target == "kpt.linear_int8.default" || node.target == "kpt.conv2d_int8.default") return "int8";
   if (node.target == "kpt.linear_fp8.default") return std::string(to_string(DType::kFloat8E4M3FN));
   if (node.target == "kpt.linear_int4.default" || node.target == "kpt.linear_weight_int8.default") return "float32";
   if (node.target == "kpt.attention.default" && machine.own_attention_is_float32) return "float32";

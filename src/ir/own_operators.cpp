@@ -19,6 +19,8 @@ constexpr Name kGlu[] = {"input", "activation"};
 constexpr Name kRotary[] = {"input", "cos", "sin"};
 constexpr Name kConv2d[] = {"input",   "weight",   "bias",   "residual",  "stride",
                             "padding", "dilation", "groups", "activation"};
+constexpr Name kConv2dInt8[] = {"input",  "weight",  "scale",    "bias",      "residual",
+                                "stride", "padding", "dilation", "activation"};
 
 constexpr OwnOperator kOperators[] = {
     {"kpt.linear.default", kLinear, 1},
@@ -31,6 +33,7 @@ constexpr OwnOperator kOperators[] = {
     {"kpt.glu.default", kGlu, 1},
     {"kpt.rotary.default", kRotary, 1},
     {"kpt.conv2d.default", kConv2d, 1},
+    {"kpt.conv2d_int8.default", kConv2dInt8, 1},
 };
 
 constexpr std::array<Name, 10> kActivations = {"none",    "relu", "gelu",      "gelu_tanh",   "silu",

@@ -32,6 +32,9 @@
 //     activation(conv2d(input, weight, bias) + residual). The lists have two elements each, groups is an integer.
 //     Padding may have four: above, left, below, right.
 //     Input and result [N, C, H, W] in any memory format; the recorded strides of the result decide the result's.
+//   kpt.conv2d_int8.default(input, weight, scale, bias, residual, stride, padding, dilation, activation) -> result
+//     The same with weight int8 [O, C, kh, kw] and scale float32 [O]; one group. The input is rounded to int8 when it
+//     comes, with a scale per place where the filter is 1 x 1 without stride and padding, else with one per image.
 //
 // activation: "none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "hardswish", "hardsigmoid", "relu6".
 #pragma once

@@ -24,7 +24,7 @@ bool has_wide_weights(const ImportedModel& model) {
 
 bool is_low(const ir::Graph& graph, const ir::Node& node, bool wide_model) {
   if (!node.target.starts_with("kpt.") && !node.target.starts_with("aten.")) return false;
-  if (is_quantized_linear(node.target)) return true;
+  if (is_quantized_product(node.target)) return true;
   if (!wide_model || only_moves_elements(node.target)) return false;
   bool low = false;
   const auto look = [&](ir::ValueId id) {
@@ -38,7 +38,7 @@ bool is_low(const ir::Graph& graph, const ir::Node& node, bool wide_model) {
 
 bool is_quantized(const ir::Graph& graph, const std::string& name) {
   const auto node = std::ranges::find(graph.nodes, name, &ir::Node::name);
-  return node != graph.nodes.end() && is_quantized_linear(node->target);
+  return node != graph.nodes.end() && is_quantized_product(node->target);
 }
 
 // Relative error as the cosine shows it.

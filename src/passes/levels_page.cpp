@@ -89,9 +89,11 @@ std::string levels_page() {
     page += fmt::format(" {} |\n", row.reason);
   }
   page +=
-      "\nA pass without a yes runs only when it is asked for by name. `quantize_int8` leaves to `assign_bf16` what it "
-      "does\n"
-      "not take: convolutions, and, where the target has no fast int8 products, all of them.\n";
+      "\nA pass without a yes runs only when it is asked for by name. `quantize_int8` and `quantize_convs_int8` leave "
+      "to\n"
+      "`assign_bf16` what they do not take: convolutions in groups or of few channels, and, where the target has no "
+      "fast\n"
+      "int8 products, all.\n";
   return page;
 }
 

@@ -28,6 +28,10 @@ bool is_quantized_linear(std::string_view target) {
          target == kLinearInt4Target;
 }
 
+bool is_quantized_product(std::string_view target) {
+  return is_quantized_linear(target) || target == kConv2dInt8Target;
+}
+
 LinearCall read_linear(const ir::Node& node) {
   return {value_argument(node, "input"), value_argument(node, "weight"), value_argument(node, "bias"),
           value_argument(node, "residual"),

@@ -21,13 +21,15 @@ inline constexpr std::string_view kAddNormTarget = "kpt.add_norm.default";
 inline constexpr std::string_view kGluTarget = "kpt.glu.default";
 inline constexpr std::string_view kRotaryTarget = "kpt.rotary.default";
 inline constexpr std::string_view kConv2dTarget = "kpt.conv2d.default";
+inline constexpr std::string_view kConv2dInt8Target = "kpt.conv2d_int8.default";
 
 // Whether the target runs all of these; if not, the reason names the first that it lacks.
 Support needs_own_operators(const Capabilities& capabilities, std::initializer_list<std::string_view> targets);
 bool has_matrix_dtype(const Capabilities& capabilities, DType dtype);
 
-// Whether it is a form of kpt.linear whose weights are stored in eight bits or fewer.
+// Whether it is a form of kpt.linear, or of that or kpt.conv2d, whose weights are stored in eight bits or fewer.
 bool is_quantized_linear(std::string_view target);
+bool is_quantized_product(std::string_view target);
 
 // kpt.linear in pieces; kNoValue is None.
 struct LinearCall {

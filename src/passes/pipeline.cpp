@@ -57,6 +57,8 @@ constexpr PipelineRow kRows[] = {
     {&kQuantizeFp8, at(Level::kAggressive), "before int8: where both are fast, FP8 keeps small numbers better",
      Accuracy::kInt8},
     {&kQuantizeInt8, at(Level::kAggressive), "before bfloat16, which takes what is left", Accuracy::kInt8},
+    {&kQuantizeConvsInt8, at(Level::kAggressive), "a pass of its own: it may lose where products gain",
+     Accuracy::kInt8},
     {&kAssignBf16, at(Level::kBalanced) | at(Level::kAggressive), "after all fusions: it changes nodes of ours only",
      Accuracy::kBfloat16},
     {&kNarrowResults, at(Level::kBalanced) | at(Level::kAggressive), "after the products have their types",

@@ -132,6 +132,9 @@ TEST(QuantizeFp8, EveryCodeIsTheNearestNumber) {
 TEST(Precision, EveryFormOfLinearBesideThePlainOneIsQuantized) {
   for (const ir::OwnOperator& own : ir::own_operators()) {
     EXPECT_EQ(is_quantized_linear(own.target), own.target.starts_with("kpt.linear_")) << own.target;
+    const bool quantized =
+        own.target.find("int") != std::string_view::npos || own.target.find("fp8") != std::string_view::npos;
+    EXPECT_EQ(is_quantized_product(own.target), quantized) << own.target;
   }
 }
 

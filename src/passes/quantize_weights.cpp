@@ -33,12 +33,14 @@ float quantize_stretch(std::span<const double> values, double limit, std::span<d
   return scale;
 }
 
-Result<Quantized> quantize_int8(const std::vector<double>& values, std::int64_t rows, std::int64_t columns) {
-  KPT_ASSIGN_OR_RETURN(Tensor weight, Tensor::empty(DType::kInt8, Dims{rows, columns}));
-  KPT_ASSIGN_OR_RETURN(Tensor scale, Tensor::empty(DType::kFloat32, Dims{rows}));
-  const auto width = static_cast<std::size_t>(columns);
+// A scale for all that stands behind an index of the first axis.
+Result<Quantized> quantize_int8(const std::vector<double>& values, const Dims& dims) {
+  KPT_ASSIGN_OR_RETURN(Tensor weight, Tensor::empty(DType::kInt8, dims));
+  KPT_ASSIGN_OR_RETURN(Tensor scale, Tensor::empty(DType::kFloat32, Dims{dims[0]}));
+  const auto rows = static_cast<std::size_t>(dims[0]);
+  const std::size_t width = rows == 0 ? 0 : values.size() / rows;
   std::vector<double> steps(width);
-  for (std::size_t row = 0; row < static_cast<std::size_t>(rows); ++row) {
+  for (std::size_t row = 0; row < rows; ++row) {
     scale.elements<float>()[row] = quantize_stretch(std::span(values).subspan(row * width, width), 127, steps);
     for (std::size_t at = 0; at < width; ++at) {
       weight.elements<std::int8_t>()[row * width + at] = static_cast<std::int8_t>(steps[at]);
@@ -83,7 +85,11 @@ Result<Quantized> quantize_fp8(const std::vector<double>& values, std::int64_t r
   return Quantized{std::move(weight), std::move(scale)};
 }
 
-enum class Form : std::uint8_t { kInt8, kWeightInt8, kInt4, kFp8 };
+enum class Form : std::uint8_t { kInt8, kWeightInt8, kInt4, kFp8, kConvInt8 };
+
+// With fewer input channels a convolution has too few products for what quantizing its input takes, and the first of a
+// network, which sees the image itself, costs most accuracy.
+constexpr std::int64_t kLeastConvChannels = 16;
 
 // The end of the stored weight's name.
 const char* name_of(Form form) { return form == Form::kInt4 ? "int4" : (form == Form::kFp8 ? "fp8" : "int8"); }
@@ -93,12 +99,13 @@ std::string_view target_of(Form form) {
     case Form::kInt8: return kLinearInt8Target;
     case Form::kWeightInt8: return kLinearWeightInt8Target;
     case Form::kInt4: return kLinearInt4Target;
+    case Form::kConvInt8: return kConv2dInt8Target;
     case Form::kFp8: break;
   }
   return kLinearFp8Target;
 }
 
-// Goes over all kpt.linear.
+// Goes over all kpt.linear, or all kpt.conv2d.
 class Quantization {
  public:
   Quantization(ir::Graph& graph, PassContext& context, Form form)
@@ -106,7 +113,8 @@ class Quantization {
 
   Result<PassStats> run() {
     for (NodeIndex index = 0; index < edit_.size(); ++index) {
-      if (edit_.node(index).target == kLinearTarget) KPT_RETURN_IF_ERROR(try_node(index));
+      const std::string_view taken = form_ == Form::kConvInt8 ? kConv2dTarget : kLinearTarget;
+      if (edit_.node(index).target == taken) KPT_RETURN_IF_ERROR(try_node(index));
     }
     return std::move(stats_);
   }
@@ -114,54 +122,53 @@ class Quantization {
  private:
   void leave(const std::string& name, const char* why) { stats_.details.push_back(name + " stays as it is: " + why); }
 
-  // Why a matrix cannot be stored in this form; null when it can.
-  const char* find_obstacle(std::int64_t rows, std::int64_t columns, std::int64_t group) const {
-    if (form_ == Form::kInt4 && columns % group != 0) return "its width is no multiple of 32";
-    if (form_ == Form::kFp8 && (rows % 16 != 0 || columns % 16 != 0)) return "its sizes are no multiples of 16";
-    return nullptr;
+  // Why a weight cannot be stored in this form; null when it can.
+  const char* find_obstacle(const ir::Node& node, const Dims& dims, std::int64_t group) const {
+    if (form_ == Form::kInt4 && dims[1] % group != 0) return "its width is no multiple of 32";
+    if (form_ == Form::kFp8 && (dims[0] % 16 != 0 || dims[1] % 16 != 0)) return "its sizes are no multiples of 16";
+    if (form_ != Form::kConvInt8) return nullptr;
+    if (int_argument(node, "groups", 1) != 1) return "it has groups of channels";
+    return dims[1] < kLeastConvChannels ? "it has fewer than 16 channels" : nullptr;
   }
 
-  Result<Quantized> quantize(const std::vector<double>& values, const Tensor& weight, std::int64_t group) const {
-    const std::int64_t rows = weight.dims()[0];
-    const std::int64_t columns = weight.dims()[1];
-    if (form_ == Form::kInt4) return quantize_int4(values, rows, columns, group);
-    return form_ == Form::kFp8 ? quantize_fp8(values, rows, columns) : quantize_int8(values, rows, columns);
+  Result<Quantized> quantize(const std::vector<double>& values, const Dims& dims, std::int64_t group) const {
+    if (form_ == Form::kInt4) return quantize_int4(values, dims[0], dims[1], group);
+    return form_ == Form::kFp8 ? quantize_fp8(values, dims[0], dims[1]) : quantize_int8(values, dims);
   }
 
   Status try_node(NodeIndex index) {
     const std::string name = edit_.node(index).name;
-    const LinearCall call = read_linear(edit_.node(index));
-    const Tensor* weight = edit_.constant(call.weight);
+    const ir::ValueId given = value_argument(edit_.node(index), "weight");
+    const Tensor* weight = edit_.constant(given);
     if (weight == nullptr || !is_floating(weight->dtype())) return {};
     if (is_kept_precise(context_.kept_precise, name) || is_kept_precise(context_.not_quantized, name)) {
       leave(name, "it is kept precise");
       return {};
     }
-    const std::int64_t columns = weight->dims()[1];
-    const std::int64_t group = columns % 64 == 0 ? 64 : 32;
-    if (const char* why = find_obstacle(weight->dims()[0], columns, group)) {
+    const std::int64_t group = weight->dims()[1] % 64 == 0 ? 64 : 32;
+    if (const char* why = find_obstacle(edit_.node(index), weight->dims(), group)) {
       leave(name, why);
       return {};
     }
-    auto known = done_.find(ir::index_of(call.weight));
+    auto known = done_.find(ir::index_of(given));
     if (known == done_.end()) {
       KPT_ASSIGN_OR_RETURN(const std::vector<double> values, read_as_double(*weight));
       if (!is_finite(values)) {
         leave(name, "its weight has an element that is no finite number");
         return {};
       }
-      KPT_ASSIGN_OR_RETURN(Quantized made, quantize(values, *weight, group));
-      const std::string base = edit_.graph().at(call.weight).name + "_" + name_of(form_);
+      KPT_ASSIGN_OR_RETURN(Quantized made, quantize(values, weight->dims(), group));
+      const std::string base = edit_.graph().at(given).name + "_" + name_of(form_);
       const ir::ValueId small = edit_.add_weight(base, std::move(made.weight));
-      known = done_
-                  .emplace(ir::index_of(call.weight),
-                           std::pair(small, edit_.add_weight(base + "_scale", std::move(made.scale))))
-                  .first;
+      known =
+          done_.emplace(ir::index_of(given), std::pair(small, edit_.add_weight(base + "_scale", std::move(made.scale))))
+              .first;
     }
-    std::vector<ir::NamedArgument> arguments = linear_arguments(call);
+    std::vector<ir::NamedArgument> arguments = edit_.node(index).arguments;  // input, weight and the rest
     arguments[1].value = {known->second.first};
     arguments.insert(arguments.begin() + 2, {"scale", {known->second.second}});
     if (form_ == Form::kInt4) arguments.push_back({"group", {group}});
+    std::erase_if(arguments, [](const ir::NamedArgument& argument) { return argument.name == "groups"; });
     edit_.replace_call(index, std::string(target_of(form_)), std::move(arguments));
     ++stats_.changes;
     stats_.details.push_back(name);
@@ -187,6 +194,11 @@ Support applies_int8(const Capabilities& capabilities) {
   return needs_own_operators(capabilities, {kLinearTarget, kLinearInt8Target});
 }
 
+Support applies_conv_int8(const Capabilities& capabilities) {
+  const Support linear = applies_int8(capabilities);
+  return linear.supported ? needs_own_operators(capabilities, {kConv2dTarget, kConv2dInt8Target}) : linear;
+}
+
 Support applies_fp8(const Capabilities& capabilities) {
   if (!has_matrix_dtype(capabilities, DType::kFloat8E4M3FN)) {
     return {false, "the target does not multiply FP8 matrices"};
@@ -206,6 +218,9 @@ Support applies_int4(const Capabilities& capabilities) {
 
 const Pass kQuantizeInt8 = {"quantize_int8", "products in int8: a scale per row of the weight and of the input", false,
                             applies_int8, run<Form::kInt8>};
+const Pass kQuantizeConvsInt8 = {"quantize_convs_int8",
+                                 "convolutions in int8: a scale per filter and per image or place of the input", false,
+                                 applies_conv_int8, run<Form::kConvInt8>};
 const Pass kQuantizeWeightsInt8 = {"quantize_weights_int8",
                                    "weights of products in int8, a scale per row; inputs stay as they are", false,
                                    applies_weights_int8, run<Form::kWeightInt8>};

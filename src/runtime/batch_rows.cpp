@@ -173,6 +173,7 @@ constexpr RuleRow kRules[] = {
     {"max_pool2d", Rule::kImage},
     {"max_pool2d_with_indices", Rule::kImage},
     {"kpt.conv2d", Rule::kImage},
+    {"kpt.conv2d_int8", Rule::kImage},
     {"constant_pad_nd", Rule::kPad},
     {"pad", Rule::kPad},
     {"dropout", Rule::kDropout},

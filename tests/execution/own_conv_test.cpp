@@ -112,6 +112,71 @@ INSTANTIATE_TEST_SUITE_P(OwnNodes, OwnConv,
                                          ConvCase{{2, 12, 11, 10}, 12, 3, 1, 2, 2, 12, true, true, true},
                                          ConvCase{{1, 6, 7, 7}, 6, 5, 3, 2, 1, 6, false, false, false}));
 
+// In int8, against the same product by libtorch with weights made floats: the input's steps are what is left.
+TEST(OwnConvInt8, AgreesWithLibtorchWithinTheStepsOfItsInput) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  for (const ConvCase& of : {ConvCase{{2, 24, 9, 8}, 7, 3, 2, 1, 1, 1, true, true, true},
+                             ConvCase{{1, 16, 6, 5}, 24, 1, 1, 0, 1, 1, true, false, true},
+                             ConvCase{{2, 16, 6, 5}, 24, 1, 2, 0, 1, 1, false, true, false}}) {
+    GraphBuilder builder(seed);
+    const std::vector<std::int64_t> sizes = result_sizes(of);
+    const std::vector<std::int64_t> weight_sizes = {of.filters, of.input[1], of.kernel, of.kernel};
+    const auto input = builder.input("input", DType::kFloat32, of.input);
+    const auto residual = of.residual ? builder.input("residual", DType::kFloat32, sizes) : ir::Argument{};
+    const auto weight = of.constant ? builder.weight("weight", DType::kInt8, weight_sizes)
+                                    : builder.input("weight", DType::kInt8, weight_sizes);
+    const auto scale = builder.weight("scale", DType::kFloat32, {of.filters});
+    const auto own = builder.node("kpt.conv2d_int8.default",
+                                  {{"input", input},
+                                   {"weight", weight},
+                                   {"scale", scale},
+                                   {"bias", {}},
+                                   {"residual", residual},
+                                   {"stride", two(of.stride)},
+                                   {"padding", two(of.padding)},
+                                   {"dilation", two(of.dilation)},
+                                   {"activation", {std::string("none")}}},
+                                  {{DType::kFloat32, sizes}})[0];
+    if (of.channels_last) set_channels_last(builder, own, sizes);
+    const auto wide = builder.node("aten.to.dtype", {{"self", weight}, {"dtype", {DType::kFloat32}}},
+                                   {{DType::kFloat32, weight_sizes}})[0];
+    ir::List column;
+    column.items = {{of.filters}, {std::int64_t{1}}, {std::int64_t{1}}};
+    auto theirs = builder.node("aten.conv2d.default",
+                               {{"input", input},
+                                {"weight", wide},
+                                {"bias", {}},
+                                {"stride", two(of.stride)},
+                                {"padding", two(of.padding)},
+                                {"dilation", two(of.dilation)},
+                                {"groups", {std::int64_t{1}}}},
+                               {{DType::kFloat32, sizes}})[0];
+    const auto scales = builder.node("aten.view.default", {{"self", scale}, {"size", {column}}},
+                                     {{DType::kFloat32, {of.filters, 1, 1}}})[0];
+    theirs = builder.node("aten.mul.Tensor", {{"self", theirs}, {"other", scales}}, {{DType::kFloat32, sizes}})[0];
+    if (of.residual) {
+      theirs = builder.node("aten.add.Tensor", {{"self", theirs}, {"other", residual}}, {{DType::kFloat32, sizes}})[0];
+    }
+    builder.output(builder.node("aten.neg.default", {{"self", own}}, {{DType::kFloat32, sizes}})[0]);
+    builder.output(theirs);
+    const std::vector<Tensor> inputs = builder.draw_inputs();
+    const auto model = load_here(std::move(builder.model));
+    const auto outputs = execution_test::run(*model, inputs).value();
+    const Tensor first = outputs[0].contiguous_copy().value();
+    const Tensor second = outputs[1].contiguous_copy().value();
+    double error = 0;
+    double square = 0;
+    for (std::size_t index = 0; index < static_cast<std::size_t>(first.element_count()); ++index) {
+      const double expected = second.elements<float>()[index];
+      error += std::pow(-static_cast<double>(first.elements<float>()[index]) - expected, 2);
+      square += expected * expected;
+    }
+    EXPECT_LT(std::sqrt(error / square), 0.015) << of.kernel << " x " << of.kernel;
+    EXPECT_GT(error, 0) << "nothing was quantized";
+  }
+}
+
 TEST(OwnConv, PlanNamesTheKernelAndWhatCannotRunHasAReason) {
   const auto reason = [](std::size_t position, ir::Argument value) {
     GraphBuilder builder(1);

@@ -70,7 +70,7 @@ class Writer {
         values = std::move(wide);
         dims[1] *= 2;
       } else {
-        const auto columns = static_cast<std::size_t>(dims[1]);
+        const std::size_t columns = values.size() / static_cast<std::size_t>(dims[0]);
         for (std::size_t at = 0; at < values.size(); ++at) values[at] *= scales[at / columns];
       }
     }
@@ -107,11 +107,12 @@ class Writer {
     const ir::ValueId weight = plain_weight(node, edit_.type(input).dtype);
     const ir::Argument bias = value_or_none(value_argument(node, "bias"));
     ir::ValueId result = ir::kNoValue;
-    if (node.target == kConv2dTarget) {
+    if (is_any(node, {kConv2dTarget, kConv2dInt8Target})) {
       std::vector<ir::NamedArgument> arguments = {{"input", {input}}, {"weight", {weight}}, {"bias", bias}};
-      for (const char* name : {"stride", "padding", "dilation", "groups"}) {
+      for (const char* name : {"stride", "padding", "dilation"}) {
         arguments.push_back({name, *find_argument(node, name)});
       }
+      arguments.push_back({"groups", {int_argument(node, "groups", 1)}});
       if (const std::vector<std::int64_t> padding = ints_argument(node, "padding").value(); padding.size() == 4) {
         ir::TensorType padded = edit_.type(input);
         padded.dims[2] = *constant_dim(padded, 2) + padding[0] + padding[2];

@@ -6,8 +6,8 @@
 
 namespace kpt::pass_runs {
 
-// Quantized weights become floats again; that inputs of kpt.linear_int8 and kpt.linear_fp8 are quantized too is left
-// out.
+// Quantized weights become floats again; that inputs of kpt.linear_int8, kpt.linear_fp8 and kpt.conv2d_int8 are
+// quantized too is left out.
 void write_out_own_operators(ImportedModel& model);
 
 }  // namespace kpt::pass_runs

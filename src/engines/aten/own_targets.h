@@ -8,8 +8,9 @@
 namespace kpt::aten {
 
 inline constexpr std::string_view kOwnTargets[] = {
-    "kpt.add_norm.default", "kpt.attention.default",   "kpt.conv2d.default",      "kpt.glu.default",
-    "kpt.linear.default",   "kpt.linear_int4.default", "kpt.linear_int8.default", "kpt.linear_weight_int8.default",
+    "kpt.add_norm.default",    "kpt.attention.default",   "kpt.conv2d.default",
+    "kpt.conv2d_int8.default", "kpt.glu.default",         "kpt.linear.default",
+    "kpt.linear_int4.default", "kpt.linear_int8.default", "kpt.linear_weight_int8.default",
     "kpt.rotary.default",
 };
 

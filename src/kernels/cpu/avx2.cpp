@@ -141,6 +141,7 @@ MatrixKernel avx2_kernel(LinearForm form) {
     kernel.input_bytes = 2;
     kernel.weight_bytes = 1;
     kernel.scale_rows = &PackInput<Avx2>::int8_scales;
+    kernel.quantize_row = &PackInput<Avx2>::quantize_row;
     kernel.pack_input = &PackInput<Avx2>::int8<kRows, 2, std::int16_t, 0>;
     kernel.multiply = &multiply<Int8>;
     kernel.finish = &Finish<Avx2, std::int32_t>::run;

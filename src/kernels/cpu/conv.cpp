@@ -1,6 +1,7 @@
 #include "kernels/cpu/conv.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -12,9 +13,13 @@ constexpr std::int64_t kGreatestExtent = std::int64_t{1} << 31;
 
 Status invalid(std::string message) { return {StatusCode::kInvalidArgument, std::move(message)}; }
 
+bool is_per_channel(const ConvWeights& weights) {
+  return weights.groups > 1 || (weights.in_channels == 1 && weights.out_channels == 1);
+}
+
 Status check(const ConvWeights& weights) {
-  if (weights.form != LinearForm::kFloat32 && weights.form != LinearForm::kBfloat16) {
-    return {StatusCode::kUnsupported, "convolutions have float32 and bfloat16 weights only"};
+  if (has_scaled_codes(weights.form)) {
+    return {StatusCode::kUnsupported, "convolutions have float32, bfloat16 and int8 weights only"};
   }
   if (weights.in_channels < 1 || weights.out_channels < 1 || weights.in_channels >= kGreatestExtent ||
       weights.out_channels >= kGreatestExtent) {
@@ -29,6 +34,11 @@ Status check(const ConvWeights& weights) {
     }
   }
   if (weights.data == nullptr) return invalid("weights of a convolution have no memory");
+  const bool quantized = weights.form == LinearForm::kInt8;
+  if (quantized && weights.scale == nullptr) return invalid("int8 weights of a convolution come without their scales");
+  if (quantized && is_per_channel(weights)) {
+    return {StatusCode::kUnsupported, "a convolution of each channel by itself has no int8 weights"};
+  }
   if (weights.groups == 1) return {};
   if (weights.groups != weights.in_channels || weights.groups != weights.out_channels) {
     return {StatusCode::kUnsupported, "convolutions with " + std::to_string(weights.groups) +
@@ -45,11 +55,36 @@ float to_float(const void* data, ElementType type, std::int64_t index) {
   return value;
 }
 
+// [out][channel][place] to [out][place][channel], or for filters of one channel each to [place][out].
+template <typename Element, typename Get>
+Result<std::vector<Element>> reorder(const ConvWeights& weights, std::int64_t count, Get get) {
+  std::vector<Element> reordered;
+  try {
+    reordered.resize(static_cast<std::size_t>(count));
+  } catch (const std::exception&) {
+    return Status(StatusCode::kOutOfMemory, "no memory for the filters of a convolution");
+  }
+  const std::int64_t area = weights.kernel[0] * weights.kernel[1];
+  const std::int64_t channels = weights.in_channels / weights.groups;
+  const bool per_channel = is_per_channel(weights);
+  for (std::int64_t out = 0; out < weights.out_channels; ++out) {
+    for (std::int64_t c = 0; c < channels; ++c) {
+      for (std::int64_t place = 0; place < area; ++place) {
+        const std::int64_t target =
+            per_channel ? place * weights.out_channels + out : (out * area + place) * channels + c;
+        reordered[static_cast<std::size_t>(target)] = get((out * channels + c) * area + place);
+      }
+    }
+  }
+  return reordered;
+}
+
 // The patches of one call as rows.
 struct PatchSource {
   const ConvWeights& shape;
-  const ConvCall& call;
+  const ConvCall& call;  // its input of the type that patches have
   std::array<std::int64_t, 2> size;
+  const float* scales = nullptr;  // int8: one per image
 
   static void get(const void* context, std::int64_t first, void* scratch, InputRows* rows) {
     const auto& self = *static_cast<const PatchSource*>(context);
@@ -58,7 +93,9 @@ struct PatchSource {
       std::byte* target = static_cast<std::byte*>(scratch) + static_cast<std::size_t>(row) * row_bytes;
       self.gather(first + row, target);
       rows->rows[row] = target;
+      if (self.scales != nullptr) rows->scales[row] = self.scales[(first + row) / (self.size[0] * self.size[1])];
     }
+    rows->type = self.call.input_type;
   }
 
   // Copies the patch of one place of the result: [kernel height][kernel width][channels], zeros outside the input.
@@ -105,6 +142,19 @@ struct PatchSource {
   }
 };
 
+std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// An image is quantized in stretches of so many elements.
+constexpr std::int64_t kStretch = 16384;
+std::int64_t stretches_of(std::int64_t elements) { return (elements + kStretch - 1) / kStretch; }
+std::size_t image_elements(const ConvWeights& shape, const ConvCall& call) {
+  return static_cast<std::size_t>(call.height * call.width * shape.in_channels);
+}
+std::size_t scale_bytes(const ConvWeights& shape, const ConvCall& call) {
+  const std::int64_t stretches = stretches_of(static_cast<std::int64_t>(image_elements(shape, call)));
+  return static_cast<std::size_t>(call.batch * (1 + stretches)) * sizeof(float);
+}
+
 }  // namespace
 
 Result<PackedConv> PackedConv::pack(const ConvWeights& weights, const CpuFeatures& features) {
@@ -113,6 +163,7 @@ Result<PackedConv> PackedConv::pack(const ConvWeights& weights, const CpuFeature
   conv.shape_ = weights;
   conv.shape_.data = nullptr;
   conv.shape_.bias = nullptr;
+  conv.shape_.scale = nullptr;
   const std::int64_t area = weights.kernel[0] * weights.kernel[1];  // below 2^62
   const std::int64_t channels = weights.in_channels / weights.groups;
   std::int64_t depth = 0;
@@ -121,39 +172,34 @@ Result<PackedConv> PackedConv::pack(const ConvWeights& weights, const CpuFeature
       count > (std::int64_t{1} << 60)) {
     return Status(StatusCode::kOutOfMemory, "the filters of a convolution would not fit into an address space");
   }
-  std::vector<float> reordered;
   std::vector<float> bias(static_cast<std::size_t>(weights.out_channels), 0.0F);
-  try {
-    reordered.resize(static_cast<std::size_t>(count));
-  } catch (const std::exception&) {
-    return Status(StatusCode::kOutOfMemory, "no memory for the filters of a convolution");
-  }
-  const bool depthwise = weights.groups > 1 || (weights.in_channels == 1 && weights.out_channels == 1);
-  for (std::int64_t out = 0; out < weights.out_channels; ++out) {
-    for (std::int64_t c = 0; c < channels; ++c) {
-      for (std::int64_t place = 0; place < area; ++place) {
-        const std::int64_t target =
-            depthwise ? place * weights.out_channels + out : (out * area + place) * channels + c;
-        reordered[static_cast<std::size_t>(target)] =
-            to_float(weights.data, weights.type, (out * channels + c) * area + place);
-      }
-    }
-    if (weights.bias != nullptr) {
-      bias[static_cast<std::size_t>(out)] = to_float(weights.bias, weights.bias_type, out);
-    }
-  }
-  if (depthwise) {
-    conv.filters_ = std::move(reordered);
-    conv.bias_ = std::move(bias);
-    return conv;
+  for (std::int64_t out = 0; weights.bias != nullptr && out < weights.out_channels; ++out) {
+    bias[static_cast<std::size_t>(out)] = to_float(weights.bias, weights.bias_type, out);
   }
   LinearWeights linear;
   linear.form = weights.form;
-  linear.data = reordered.data();
   linear.rows = weights.out_channels;
   linear.columns = depth;
   linear.row_stride = depth;
+  linear.scale = weights.scale;
   linear.bias = weights.bias == nullptr ? nullptr : bias.data();
+  if (weights.form == LinearForm::kInt8) {
+    const auto* data = static_cast<const std::int8_t*>(weights.data);
+    KPT_ASSIGN_OR_RETURN(const std::vector<std::int8_t> filters,
+                         reorder<std::int8_t>(weights, count, [&](std::int64_t at) { return data[at]; }));
+    linear.data = filters.data();
+    KPT_ASSIGN_OR_RETURN(conv.product_, PackedLinear::pack(linear, features));
+    return conv;
+  }
+  KPT_ASSIGN_OR_RETURN(std::vector<float> filters, reorder<float>(weights, count, [&](std::int64_t at) {
+                         return to_float(weights.data, weights.type, at);
+                       }));
+  if (is_per_channel(weights)) {
+    conv.filters_ = std::move(filters);
+    conv.bias_ = std::move(bias);
+    return conv;
+  }
+  linear.data = filters.data();
   KPT_ASSIGN_OR_RETURN(conv.product_, PackedLinear::pack(linear, features));
   return conv;
 }
@@ -189,10 +235,56 @@ std::size_t PackedConv::workspace_bytes(const ConvCall& call, int threads) const
     const auto columns = static_cast<std::size_t>((*size)[1] * shape_.out_channels);
     return (columns * sizeof(float) + 63) / 64 * 64 * static_cast<std::size_t>(std::max(threads, 1));
   }
-  const std::size_t scratch = takes_input_as_it_lies() ? 0
-                                                       : static_cast<std::size_t>(product_->in_features()) *
-                                                             element_bytes(call.input_type) * kGreatestTileRows;
-  return product_->workspace_bytes(call.batch * (*size)[0] * (*size)[1], threads, scratch);
+  const std::size_t bytes = product_bytes(call, *size, threads);
+  if (!quantizes_images()) return bytes;
+  return bytes + round_up(image_elements(shape_, call) * static_cast<std::size_t>(call.batch)) +
+         scale_bytes(shape_, call);
+}
+
+std::size_t PackedConv::product_bytes(const ConvCall& call, std::array<std::int64_t, 2> size, int threads) const {
+  const std::size_t element = quantizes_images() ? 1 : element_bytes(call.input_type);
+  const std::size_t scratch =
+      takes_input_as_it_lies() ? 0 : static_cast<std::size_t>(product_->in_features()) * element * kGreatestTileRows;
+  return round_up(product_->workspace_bytes(call.batch * size[0] * size[1], threads, scratch));
+}
+
+bool PackedConv::quantizes_images() const {
+  return product_.has_value() && product_->form() == LinearForm::kInt8 && !takes_input_as_it_lies();
+}
+
+// In two steps, because the scale of an image is known when all of it was seen. `scales` has scale_bytes(): one per
+// image, then one per stretch.
+void PackedConv::quantize_images(const ConvCall& call, std::int8_t* images, float* scales,
+                                 const Parallel& parallel) const {
+  const auto elements = static_cast<std::int64_t>(image_elements(shape_, call));
+  const std::int64_t stretches = stretches_of(elements);
+  float* parts = scales + call.batch;
+  const auto element = static_cast<std::int64_t>(element_bytes(call.input_type));
+  const auto stretch = [&](std::int64_t index, auto&& body) {
+    const std::int64_t first = index % stretches * kStretch;
+    const std::int64_t at = index / stretches * elements + first;
+    body(at, static_cast<const std::byte*>(call.input) + at * element, std::min(kStretch, elements - first));
+  };
+  auto scale = [&](std::int64_t index, int /*worker*/) {
+    stretch(index, [&](std::int64_t /*at*/, const std::byte* source, std::int64_t count) {
+      parts[index] = product_->scale_row(source, count, call.input_type);
+    });
+  };
+  parallel.for_each(call.batch * stretches, scale);
+  for (std::int64_t image = 0; image < call.batch; ++image) {
+    float greatest = 0;
+    for (std::int64_t index = image * stretches; index < (image + 1) * stretches; ++index) {
+      if (std::isnan(parts[index]) || parts[index] > greatest) greatest = parts[index];
+      if (std::isnan(greatest)) break;
+    }
+    scales[image] = greatest;
+  }
+  auto quantize = [&](std::int64_t index, int /*worker*/) {
+    stretch(index, [&](std::int64_t at, const std::byte* source, std::int64_t count) {
+      product_->quantize_row(source, count, call.input_type, scales[index / stretches], images + at);
+    });
+  };
+  parallel.for_each(call.batch * stretches, quantize);
 }
 
 void PackedConv::run(const ConvCall& call, void* workspace, const Parallel& parallel) const {
@@ -213,12 +305,22 @@ void PackedConv::run(const ConvCall& call, void* workspace, const Parallel& para
   product.output_type = call.output_type;
   product.activation = call.activation;
   if (takes_input_as_it_lies()) return product_->run(product, workspace, parallel);
-  const PatchSource patches = {shape_, call, size};
+  ConvCall gathered = call;
+  float* scales = nullptr;
+  if (quantizes_images()) {
+    std::byte* images = static_cast<std::byte*>(workspace) + product_bytes(call, size, parallel.threads);
+    scales = reinterpret_cast<float*>(images +
+                                      round_up(image_elements(shape_, call) * static_cast<std::size_t>(call.batch)));
+    quantize_images(call, reinterpret_cast<std::int8_t*>(images), scales, parallel);
+    gathered.input = images;
+    gathered.input_type = ElementType::kInt8;
+  }
+  const PatchSource patches = {shape_, gathered, size, scales};
   RowSource source;
   source.get = &PatchSource::get;
   source.context = &patches;
   source.scratch_bytes =
-      static_cast<std::size_t>(product_->in_features()) * element_bytes(call.input_type) * kGreatestTileRows;
+      static_cast<std::size_t>(product_->in_features()) * element_bytes(gathered.input_type) * kGreatestTileRows;
   product_->run(product, source, workspace, parallel);
 }
 

@@ -3,6 +3,9 @@
 // A dense one is a product: every place of the result is a row of A, made of the patch of the input below the filter.
 // Patches are gathered panel by panel while the product runs; only a 1 x 1 filter without stride and padding takes the
 // input where it lies. A depthwise one (one filter per channel) has a kernel of its own.
+//
+// With int8 filters the input is quantized when it comes: where it is taken as it lies with a scale per place, else
+// with one per image, because patches share elements. An image with an infinity or a NaN then gives NaN everywhere.
 #pragma once
 
 #include <array>
@@ -19,9 +22,11 @@ namespace kpt::kernels {
 
 // Read during pack() only.
 struct ConvWeights {
-  LinearForm form = LinearForm::kFloat32;  // float32 or bfloat16; a depthwise one is computed in float32 either way
-  const void* data = nullptr;              // [out_channels, in_channels / groups, height, width], dense
+  // float32, bfloat16 or int8; a depthwise one is computed in float32 either way and has no int8.
+  LinearForm form = LinearForm::kFloat32;
+  const void* data = nullptr;  // [out_channels, in_channels / groups, height, width], dense; kInt8: of std::int8_t
   ElementType type = ElementType::kFloat32;
+  const float* scale = nullptr;  // kInt8: [out_channels]
   std::int64_t out_channels = 0;
   std::int64_t in_channels = 0;
   std::array<std::int64_t, 2> kernel = {1, 1};
@@ -51,8 +56,8 @@ struct ConvCall {
 // Immutable after pack(); any number of threads may run it at once, each with its own workspace.
 class PackedConv {
  public:
-  // kInvalidArgument for weights that contradict themselves, kUnsupported for groups between one and all channels and
-  // for quantized forms, kOutOfMemory.
+  // kInvalidArgument for weights that contradict themselves, kUnsupported for groups between one and all channels, for
+  // depthwise int8 filters and for weights alone in fewer bits, kOutOfMemory.
   static Result<PackedConv> pack(const ConvWeights& weights, const CpuFeatures& features = cpu_features());
 
   std::int64_t out_channels() const { return shape_.out_channels; }
@@ -70,6 +75,10 @@ class PackedConv {
  private:
   PackedConv() = default;
   bool takes_input_as_it_lies() const;
+  // Whether patches are gathered from an image of int8.
+  bool quantizes_images() const;
+  std::size_t product_bytes(const ConvCall& call, std::array<std::int64_t, 2> size, int threads) const;
+  void quantize_images(const ConvCall& call, std::int8_t* images, float* scales, const Parallel& parallel) const;
   void run_depthwise(const ConvCall& call, std::array<std::int64_t, 2> size, void* workspace,
                      const Parallel& parallel) const;
 

@@ -197,7 +197,7 @@ TEST(PackedConv, RefusesWhatItCannotDo) {
   weights.groups = 2;
   EXPECT_EQ(code(), StatusCode::kUnsupported);
   weights.groups = 1;
-  weights.form = LinearForm::kInt8;
+  weights.form = LinearForm::kInt4;
   EXPECT_EQ(code(), StatusCode::kUnsupported);
   weights.form = LinearForm::kFloat32;
   weights.stride = {1, 0};

@@ -56,9 +56,14 @@ TEST(CpuFeatures, AProcessCanHideWhatItsKernelsMayUseAndShowItAgain) {
   const CpuFeatures fewer = cpu_features();
   EXPECT_EQ(fewer.to_string(), all.without(words).to_string());
   for (const LinearForm form : {LinearForm::kFloat32, LinearForm::kBfloat16, LinearForm::kInt8}) {
-    for (const KernelCandidate& candidate : list_kernels(form, fewer)) {
+    const std::vector<KernelCandidate> before = list_kernels(form, all);
+    const std::vector<KernelCandidate> after = list_kernels(form, fewer);
+    ASSERT_EQ(before.size(), after.size());
+    for (std::size_t at = 0; at < after.size(); ++at) {
+      const KernelCandidate& candidate = after[at];
       if (!candidate.why_not.empty()) {
-        EXPECT_NE(candidate.why_not.find("hidden by cpu.isa"), std::string::npos) << candidate.why_not;
+        const bool hidden = candidate.why_not.find("hidden by cpu.isa") != std::string::npos;
+        EXPECT_EQ(hidden, before[at].why_not.empty()) << candidate.why_not << "; before: " << before[at].why_not;
         continue;
       }
       for (const char* word : {"BFMMLA", "SMMLA", "AVX-512"}) {

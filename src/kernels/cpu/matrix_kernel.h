@@ -17,8 +17,11 @@
 
 namespace kpt::kernels {
 
-enum class ElementType : std::uint8_t { kFloat32, kBfloat16 };
-inline constexpr std::size_t element_bytes(ElementType type) { return type == ElementType::kFloat32 ? 4 : 2; }
+// kInt8: rows of A that are quantized already, by a scale each. Outputs and residuals are never that.
+enum class ElementType : std::uint8_t { kFloat32, kBfloat16, kInt8 };
+inline constexpr std::size_t element_bytes(ElementType type) {
+  return type == ElementType::kFloat32 ? 4 : type == ElementType::kBfloat16 ? 2 : 1;
+}
 
 // What the weights are stored as, and with kInt8 the inputs too.
 enum class LinearForm : std::uint8_t { kFloat32, kBfloat16, kInt8, kWeightInt8, kInt4 };
@@ -37,6 +40,7 @@ struct InputRows {
   int count = 0;
   std::int64_t depth = 0;
   ElementType type = ElementType::kFloat32;
+  float scales[kGreatestTileRows] = {};  // kInt8: what each row was divided by
 };
 
 // The last step on `rows` × `columns` results (columns at most the tile's): out = activation(tile · scales + bias +
@@ -80,8 +84,10 @@ struct MatrixKernel {
 
   // int8: the scale of each row; null for the other forms.
   void (*scale_rows)(const InputRows& input, float* row_scales) = nullptr;
-  // Packs one panel of rows or of a stretch of them; the rows past `count` are left as they are. int8: quantizes by
-  // `row_scales`.
+  // int8: the first row, divided by its scale; null for the other forms.
+  void (*quantize_row)(const InputRows& input, float scale, std::int8_t* target) = nullptr;
+  // Packs one panel of rows or of a stretch of them; what it leaves in the rows past `count` has no meaning. int8:
+  // quantizes by `row_scales`.
   void (*pack_input)(const InputRows& input, void* panel, const float* row_scales) = nullptr;
   // tile[rows][columns] (+)= panels over `units` units; only the first `rows` rows are computed and stored.
   void (*multiply)(std::int64_t units, const void* input, const void* weights, void* tile, int rows,

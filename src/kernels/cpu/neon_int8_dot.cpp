@@ -95,6 +95,7 @@ MatrixKernel neon_int8_dot_kernel() {
   kernel.weight_bytes = 1;
   kernel.depth_block = 2048;
   kernel.scale_rows = &NeonQuantize<NeonDot, kRows, kDepth>::scales;
+  kernel.quantize_row = &NeonQuantize<NeonDot, kRows, kDepth>::quantize_row;
   kernel.pack_input = &NeonQuantize<NeonDot, kRows, kDepth>::pack;
   kernel.multiply = &multiply;
   kernel.finish = &Finish<NeonDot, std::int32_t>::run;

@@ -41,6 +41,7 @@ MatrixKernel neon_int8_matrix_kernel() {
   kernel.weight_bytes = 1;
   kernel.depth_block = 2048;
   kernel.scale_rows = &NeonQuantize<NeonInt8, NeonInt8::kRows, 8>::scales;
+  kernel.quantize_row = &NeonQuantize<NeonInt8, NeonInt8::kRows, 8>::quantize_row;
   kernel.pack_input = &NeonQuantize<NeonInt8, NeonInt8::kRows, 8>::pack;
   kernel.multiply = &NeonMatrixTile<NeonInt8>::multiply;
   kernel.finish = &Finish<NeonInt8, std::int32_t>::run;

@@ -60,6 +60,18 @@ struct NeonQuantize {
     Generic::template int8<kRows, kDepth, std::int8_t, 0>(rest, target + whole * kRows, row_scales);
   }
 
+  static void quantize_row(const InputRows& input, float scale, std::int8_t* target) {
+    const float inverse = Generic::inverse_of(scale);
+    if (input.type != ElementType::kFloat32 || !(inverse > 0.0F)) return Generic::quantize_row(input, scale, target);
+    const auto* source = static_cast<const float*>(input.rows[0]);
+    const std::int64_t whole = input.depth / 16 * 16;
+    for (std::int64_t k = 0; k < whole; k += 16) vst1q_s8(target + k, quantize(source + k, inverse));
+    InputRows rest = input;
+    rest.rows[0] = source + whole;
+    rest.depth = input.depth - whole;
+    Generic::quantize_row(rest, scale, target + whole);
+  }
+
  private:
   static int8x16_t quantize(const float* source, float inverse) {
     int32x4_t q[4];

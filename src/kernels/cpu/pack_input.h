@@ -54,6 +54,10 @@ struct PackInput {
   // results are NaN.
   static void int8_scales(const InputRows& input, float* row_scales) {
     for (int row = 0; row < input.count; ++row) {
+      if (input.type == ElementType::kInt8) {
+        row_scales[row] = input.scales[row];
+        continue;
+      }
       const float magnitude = greatest_magnitude(input, row);
       row_scales[row] = magnitude <= 3.4028234663852886e38F ? magnitude / 127.0F : __builtin_nanf("");
     }
@@ -70,20 +74,18 @@ struct PackInput {
   template <std::ptrdiff_t kRows, std::ptrdiff_t kDepth, typename Element, int kShift>
   static void int8(const InputRows& input, void* panel, const float* row_scales) {
     for (int row = 0; row < input.count; ++row) {
-      const float inverse = inverse_of(row_scales[row]);
       for (std::int64_t first = 0; first < input.depth; first += kChunk) {
         const std::int64_t count = chunk_at(input, first);
-        float floats[kChunk];
         Element quantized[kChunk];
-        load_floats(input, row, first, count, floats);
-        for (std::int64_t k = 0; k < count; ++k) {
-          // rint() and not the addition of 1.5 · 2^23: a compiler may fuse that with the product, and then other
-          // kernels round another way where an element lies between two steps.
-          const float scaled = inverse > 0.0F ? floats[k] * inverse : 0.0F;
-          quantized[k] = static_cast<Element>(static_cast<std::int32_t>(__builtin_rintf(scaled)) + kShift);
-        }
+        quantize<kShift>(input, row, first, count, row_scales[row], quantized);
         place<kRows, kDepth>(quantized, first, count, row, static_cast<Element>(kShift), static_cast<Element*>(panel));
       }
+    }
+  }
+
+  static void quantize_row(const InputRows& input, float scale, std::int8_t* target) {
+    for (std::int64_t first = 0; first < input.depth; first += kChunk) {
+      quantize<0>(input, 0, first, chunk_at(input, first), scale, target + first);
     }
   }
 
@@ -131,6 +133,26 @@ struct PackInput {
     }
     load_floats(input, row, first, count, floats);
     for (std::int64_t k = 0; k < count; ++k) halves[k] = round_to_half(floats[k]);
+  }
+
+  // At most kChunk elements of a row.
+  template <int kShift, typename Element>
+  static void quantize(const InputRows& input, int row, std::int64_t first, std::int64_t count, float scale,
+                       Element* target) {
+    if (input.type == ElementType::kInt8) {
+      const std::int8_t* source = static_cast<const std::int8_t*>(input.rows[row]) + first;
+      for (std::int64_t k = 0; k < count; ++k) target[k] = static_cast<Element>(std::int32_t{source[k]} + kShift);
+      return;
+    }
+    const float inverse = inverse_of(scale);
+    float floats[kChunk];
+    load_floats(input, row, first, count, floats);
+    for (std::int64_t k = 0; k < count; ++k) {
+      // rint() and not the addition of 1.5 · 2^23: a compiler may fuse that with the product, and then other
+      // kernels round another way where an element lies between two steps.
+      const float scaled = inverse > 0.0F ? floats[k] * inverse : 0.0F;
+      target[k] = static_cast<Element>(static_cast<std::int32_t>(__builtin_rintf(scaled)) + kShift);
+    }
   }
 
   // As integers the magnitudes of floats order like the floats, with NaN above infinity.

@@ -201,4 +201,25 @@ void PackedLinear::fill_sides(const LinearWeights& weights) {
   }
 }
 
+float PackedLinear::scale_row(const void* row, std::int64_t count, ElementType type) const {
+  InputRows input;
+  input.rows[0] = row;
+  input.count = 1;
+  input.depth = count;
+  input.type = type;
+  float scale = 0;
+  kernel_.scale_rows(input, &scale);
+  return scale;
+}
+
+void PackedLinear::quantize_row(const void* row, std::int64_t count, ElementType type, float scale,
+                                std::int8_t* target) const {
+  InputRows input;
+  input.rows[0] = row;
+  input.count = 1;
+  input.depth = count;
+  input.type = type;
+  kernel_.quantize_row(input, scale, target);
+}
+
 }  // namespace kpt::kernels

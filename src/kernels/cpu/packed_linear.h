@@ -47,7 +47,8 @@ struct LinearCall {
 
 // Where the rows of A come from when they lie nowhere as rows: the patches of a convolution.
 struct RowSource {
-  // Sets rows->rows[0 .. rows->count) to the rows from `first` on. May write them into `scratch` (64-byte aligned).
+  // Sets rows->rows[0 .. rows->count) to the rows from `first` on, and where they are of another type than the call's
+  // rows->type; of int8 rows also the scales. May write them into `scratch` (64-byte aligned).
   void (*get)(const void* context, std::int64_t first, void* scratch, InputRows* rows) = nullptr;
   const void* context = nullptr;
   std::size_t scratch_bytes = 0;
@@ -72,6 +73,11 @@ class PackedLinear {
   std::int64_t in_features() const { return in_features_; }
   std::string_view kernel_name() const { return kernel_.name; }
   std::size_t packed_bytes() const { return weights_bytes_ + sides_bytes_; }
+
+  // kInt8 only: the scale that run() would give a row, and a row by it, for a RowSource whose rows are
+  // ElementType::kInt8 because they share elements.
+  float scale_row(const void* row, std::int64_t count, ElementType type) const;
+  void quantize_row(const void* row, std::int64_t count, ElementType type, float scale, std::int8_t* target) const;
 
   // Scratch memory that run() needs for so many rows on so many threads. Not monotonous in the rows.
   std::size_t workspace_bytes(std::int64_t rows, int threads, std::size_t row_scratch_bytes = 0) const;

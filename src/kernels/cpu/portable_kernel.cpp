@@ -53,6 +53,7 @@ MatrixKernel portable_kernel(LinearForm form) {
     kernel.input_bytes = 1;
     kernel.weight_bytes = 1;
     kernel.scale_rows = &PackInput<Portable>::int8_scales;
+    kernel.quantize_row = &PackInput<Portable>::quantize_row;
     kernel.pack_input = &PackInput<Portable>::int8<kRows, 1, std::int8_t, 0>;
     kernel.multiply = &multiply<std::int32_t, std::int8_t, std::int8_t>;
     kernel.finish = &Finish<Portable, std::int32_t>::run;

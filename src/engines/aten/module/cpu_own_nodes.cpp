@@ -6,10 +6,15 @@ namespace kpt::aten {
 namespace {
 
 constexpr OwnNodeEntry kOwnNodes[] = {
-    {"kpt.add_norm.default", bind_add_norm},       {"kpt.attention.default", bind_attention},
-    {"kpt.conv2d.default", bind_conv2d},           {"kpt.glu.default", bind_glu},
-    {"kpt.linear.default", bind_linear},           {"kpt.linear_int4.default", bind_linear_int4},
-    {"kpt.linear_int8.default", bind_linear_int8}, {"kpt.linear_weight_int8.default", bind_linear_weight_int8},
+    {"kpt.add_norm.default", bind_add_norm},
+    {"kpt.attention.default", bind_attention},
+    {"kpt.conv2d.default", bind_conv2d},
+    {"kpt.conv2d_int8.default", bind_conv2d_int8},
+    {"kpt.glu.default", bind_glu},
+    {"kpt.linear.default", bind_linear},
+    {"kpt.linear_int4.default", bind_linear_int4},
+    {"kpt.linear_int8.default", bind_linear_int8},
+    {"kpt.linear_weight_int8.default", bind_linear_weight_int8},
     {"kpt.rotary.default", bind_rotary},
 };
 

@@ -1,4 +1,5 @@
-// kpt.conv2d(input, weight, bias, residual, stride, padding, dilation, groups, activation) -> result
+// kpt.conv2d(input, weight, bias, residual, stride, padding, dilation, groups, activation) -> result, and
+// kpt.conv2d_int8 with a scale behind the weight and no groups.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -17,7 +18,14 @@ namespace {
 using kernels::ElementType;
 using Four = std::array<std::int64_t, 4>;
 
-enum Position : std::size_t { kInput, kWeight, kBias, kResidual, kStride, kPadding, kDilation, kGroups, kActivation };
+constexpr std::size_t kInput = 0;
+constexpr std::size_t kWeight = 1;
+// Where the two operators differ; 0: it has none.
+struct Positions {
+  std::size_t scale, bias, residual, stride, padding, dilation, groups, activation;
+};
+constexpr Positions kPlain = {0, 2, 3, 4, 5, 6, 7, 8};
+constexpr Positions kInt8 = {2, 3, 4, 5, 6, 7, 0, 8};
 
 ElementType element_type(at::ScalarType type) {
   return type == at::kBFloat16 ? ElementType::kBfloat16 : ElementType::kFloat32;
@@ -28,6 +36,7 @@ Four to_four(at::IntArrayRef values) { return {values[0], values[1], values[2], 
 std::int64_t count_of(const Four& sizes) { return sizes[0] * sizes[1] * sizes[2] * sizes[3]; }
 
 struct ConvForm {
+  Positions at = kPlain;
   std::array<std::int64_t, 2> stride = {};
   std::array<std::int64_t, 2> padding = {};      // above and to the left
   std::array<std::int64_t, 2> end_padding = {};  // below and to the right
@@ -66,26 +75,39 @@ class ConvNode final : public OwnNode {
 
   Status prepare(const OwnWeights& weights) override {
     const at::Tensor* weight = weights.find(kWeight);
-    const at::Tensor* bias = weights.find(kBias);
-    if (weight == nullptr || (form_.has_bias && bias == nullptr)) return {};
-    KPT_ASSIGN_OR_RETURN(packed_, pack(*weight, bias));
+    const at::Tensor* scale = is_int8() ? weights.find(form_.at.scale) : nullptr;
+    const at::Tensor* bias = weights.find(form_.at.bias);
+    if (weight == nullptr || (is_int8() && scale == nullptr) || (form_.has_bias && bias == nullptr)) return {};
+    KPT_ASSIGN_OR_RETURN(packed_, pack(*weight, scale, bias));
     return {};
   }
 
   void run(OwnCall& call) const override {
     if (packed_) return convolve(call, *packed_);
-    const auto packed = pack(call.tensor(kWeight), call.find_tensor(kBias));
+    const at::Tensor* scale = is_int8() ? &call.tensor(form_.at.scale) : nullptr;
+    const auto packed = pack(call.tensor(kWeight), scale, call.find_tensor(form_.at.bias));
     if (!packed.ok()) throw OwnNodeFailure(packed.status().message());
     convolve(call, *packed);
   }
 
  private:
-  Result<kernels::PackedConv> pack(const at::Tensor& given, const at::Tensor* bias) const {
+  bool is_int8() const { return form_.at.scale != 0; }
+
+  Result<kernels::PackedConv> pack(const at::Tensor& given, const at::Tensor* scale, const at::Tensor* bias) const {
     const at::Tensor weight = given.contiguous();
     kernels::ConvWeights weights;
     weights.type = element_type(weight.scalar_type());
     weights.form =
         weights.type == ElementType::kBfloat16 ? kernels::LinearForm::kBfloat16 : kernels::LinearForm::kFloat32;
+    at::Tensor dense_scale;
+    if (scale != nullptr) {
+      if (scale->size(0) != weight.size(0)) {
+        return Status(StatusCode::kUnsupported, "its scales do not fit its weight");
+      }
+      dense_scale = scale->contiguous();
+      weights.form = kernels::LinearForm::kInt8;
+      weights.scale = dense_scale.const_data_ptr<float>();
+    }
     weights.data = weight.const_data_ptr();
     weights.out_channels = weight.size(0);
     if (__builtin_mul_overflow(weight.size(1), form_.groups, &weights.in_channels)) {
@@ -118,7 +140,7 @@ class ConvNode final : public OwnNode {
     const Four out = {in[0], conv.out_channels(), (*found)[0], (*found)[1]};
     const Four last = kernels::channels_last_strides(out);
     at::Tensor& result = form_.channels_last ? call.result(0, out, last) : call.result(0, out);
-    const at::Tensor* residual = call.find_tensor(kResidual);
+    const at::Tensor* residual = call.find_tensor(form_.at.residual);
     if (residual != nullptr) {
       OwnCall::require(residual->sizes() == result.sizes(), "the residual is not of the result's sizes");
     }
@@ -172,45 +194,58 @@ class ConvNode final : public OwnNode {
   std::optional<kernels::PackedConv> packed_;
 };
 
-}  // namespace
-
-Result<std::unique_ptr<OwnNode>> bind_conv2d(const OwnBinding& binding) {
+Result<std::unique_ptr<OwnNode>> bind(const OwnBinding& binding, const Positions& at) {
   KPT_RETURN_IF_ERROR(binding.check_tensor(kInput, {DType::kFloat32, DType::kBFloat16}, 4, 4));
-  KPT_RETURN_IF_ERROR(binding.check_tensor(kWeight, {DType::kFloat32, DType::kBFloat16}, 4, 4));
-  KPT_RETURN_IF_ERROR(binding.check_optional_tensor(kBias, {DType::kFloat32, DType::kBFloat16}, 1, 1));
-  KPT_RETURN_IF_ERROR(binding.check_optional_tensor(kResidual, {DType::kFloat32, DType::kBFloat16}, 4, 4));
+  KPT_RETURN_IF_ERROR(binding.check_optional_tensor(at.bias, {DType::kFloat32, DType::kBFloat16}, 1, 1));
+  KPT_RETURN_IF_ERROR(binding.check_optional_tensor(at.residual, {DType::kFloat32, DType::kBFloat16}, 4, 4));
   const DType result = binding.result_type(0).dtype == DType::kBFloat16 ? DType::kBFloat16 : DType::kFloat32;
   KPT_RETURN_IF_ERROR(binding.check_result(0, result, 4));
   ConvForm form;
+  form.at = at;
   const auto take_two = [&](std::size_t position, std::int64_t least, std::array<std::int64_t, 2>& two) -> Status {
     KPT_ASSIGN_OR_RETURN(const std::vector<std::int64_t> values, binding.integers(position, 2));
     if (values[0] < least || values[1] < least) return binding.refuse(position, "is too small");
     two = {values[0], values[1]};
     return {};
   };
-  KPT_RETURN_IF_ERROR(take_two(kStride, 1, form.stride));
-  if (const auto four = binding.integers(kPadding, 4); four.ok()) {
+  KPT_RETURN_IF_ERROR(take_two(at.stride, 1, form.stride));
+  if (const auto four = binding.integers(at.padding, 4); four.ok()) {
     if (std::ranges::any_of(*four, [](std::int64_t value) { return value < 0; })) {
-      return binding.refuse(kPadding, "is too small");
+      return binding.refuse(at.padding, "is too small");
     }
     form.padding = {(*four)[0], (*four)[1]};
     form.end_padding = {(*four)[2], (*four)[3]};
   } else {
-    KPT_RETURN_IF_ERROR(take_two(kPadding, 0, form.padding));
+    KPT_RETURN_IF_ERROR(take_two(at.padding, 0, form.padding));
     form.end_padding = form.padding;
   }
-  KPT_RETURN_IF_ERROR(take_two(kDilation, 1, form.dilation));
-  KPT_ASSIGN_OR_RETURN(form.groups, binding.integer(kGroups));
+  KPT_RETURN_IF_ERROR(take_two(at.dilation, 1, form.dilation));
+  if (at.groups != 0) {
+    KPT_ASSIGN_OR_RETURN(form.groups, binding.integer(at.groups));
+  }
   const auto out_channels = binding.find_type(kWeight)->dims[0].constant();
   const auto group_channels = binding.find_type(kWeight)->dims[1].constant();
   if (form.groups != 1 && (form.groups < 1 || out_channels != form.groups || group_channels != 1)) {
-    return binding.refuse(kGroups, "is neither 1 nor the number of channels and of filters");
+    return binding.refuse(at.groups, "is neither 1 nor the number of channels and of filters");
   }
-  KPT_ASSIGN_OR_RETURN(const ir::Activation activation, binding.activation(kActivation));
+  KPT_ASSIGN_OR_RETURN(const ir::Activation activation, binding.activation(at.activation));
   form.activation = static_cast<kernels::Activation>(activation);
-  form.has_bias = !binding.is_none(kBias);
+  form.has_bias = !binding.is_none(at.bias);
   KPT_ASSIGN_OR_RETURN(form.channels_last, find_channels_last(binding.result_type(0)));
   return std::unique_ptr<OwnNode>(std::make_unique<ConvNode>(form));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<OwnNode>> bind_conv2d(const OwnBinding& binding) {
+  KPT_RETURN_IF_ERROR(binding.check_tensor(kWeight, {DType::kFloat32, DType::kBFloat16}, 4, 4));
+  return bind(binding, kPlain);
+}
+
+Result<std::unique_ptr<OwnNode>> bind_conv2d_int8(const OwnBinding& binding) {
+  KPT_RETURN_IF_ERROR(binding.check_tensor(kWeight, {DType::kInt8}, 4, 4));
+  KPT_RETURN_IF_ERROR(binding.check_tensor(kInt8.scale, {DType::kFloat32}, 1, 1));
+  return bind(binding, kInt8);
 }
 
 }  // namespace kpt::aten

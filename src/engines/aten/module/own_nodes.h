@@ -183,6 +183,7 @@ std::span<const OwnNodeEntry> own_node_table();
 Result<std::unique_ptr<OwnNode>> bind_add_norm(const OwnBinding& binding);
 Result<std::unique_ptr<OwnNode>> bind_attention(const OwnBinding& binding);
 Result<std::unique_ptr<OwnNode>> bind_conv2d(const OwnBinding& binding);
+Result<std::unique_ptr<OwnNode>> bind_conv2d_int8(const OwnBinding& binding);
 Result<std::unique_ptr<OwnNode>> bind_glu(const OwnBinding& binding);
 Result<std::unique_ptr<OwnNode>> bind_linear(const OwnBinding& binding);
 Result<std::unique_ptr<OwnNode>> bind_linear_int4(const OwnBinding& binding);
