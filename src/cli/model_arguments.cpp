@@ -91,6 +91,8 @@ Result<DrawOptions> make_draw_options(const DrawArguments& arguments) {
     options.given.push_back({std::move(tensors), join(named, " ")});
   }
   options.count = arguments.draws.value_or(std::max(kUsualDraws, options.given.size()));
+  // Sizes are a word about generated inputs: then they are meant.
+  options.fill_up = !arguments.draws && !options.given.empty() && options.sizes.empty();
   if (options.count == 0) return Status(StatusCode::kInvalidArgument, "--draws must be at least 1");
   return options;
 }

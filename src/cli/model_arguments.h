@@ -36,7 +36,8 @@ struct DrawArguments {
 };
 void add_draw_arguments(CLI::App& command, DrawArguments& arguments);
 // Every file is a set of inputs of its own, NAME=FILE.npy entries together are one. Without `draws`, three sets,
-// generated ones behind the files, or as many as there are files. Fails as parse_sizes() and read_input_files() do.
+// generated ones behind the files as far as they can be made, or as many as there are files. Fails as parse_sizes() and
+// read_input_files() do.
 Result<DrawOptions> make_draw_options(const DrawArguments& arguments);
 
 // "s0=4" → {"s0", 4}. Fails with kInvalidArgument, naming the text.

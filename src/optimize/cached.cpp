@@ -60,6 +60,7 @@ Result<CacheKey> make_result_key(const ImportedModel& model, const std::string& 
   add_surroundings(key, model_hash, options, device, threads);
   key.add("tolerance", options.tolerance ? fmt::format("{}", *options.tolerance) : "none")
       .add("draws", static_cast<std::uint64_t>(options.draws.count))
+      .add("fill_up", std::uint64_t{options.draws.fill_up})
       .add("seed", options.draws.seed)
       .add("measure", std::uint64_t{options.measure})
       .add("source", options.source);

@@ -89,8 +89,10 @@ Result<std::vector<Draw>> make_draws(const ImportedModel& model, const DrawOptio
   for (std::size_t round = 0; draws.size() < options.count; ++round) {
     const std::uint64_t seed = options.seed + round;
     const Sizes sizes = choose_sizes(model.graph, options.sizes, round);
-    KPT_ASSIGN_OR_RETURN(std::vector<NamedTensor> inputs, generate_inputs(model.graph, {seed, sizes, {}}));
-    draws.push_back({std::move(inputs), describe(seed, sizes), true});
+    Result<std::vector<NamedTensor>> inputs = generate_inputs(model.graph, {seed, sizes, {}});
+    if (!inputs.ok() && options.fill_up && !draws.empty()) break;
+    if (!inputs.ok()) return inputs.status();
+    draws.push_back({std::move(*inputs), describe(seed, sizes), true});
   }
   return draws;
 }

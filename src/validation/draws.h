@@ -32,10 +32,12 @@ struct DrawOptions {
   std::uint64_t seed = 0;
   std::map<std::string, std::int64_t, std::less<>> sizes = {};  // of symbols, for generated inputs
   std::vector<GivenInputs> given = {};  // of the user; inputs that one lacks are made from the seed
+  bool fill_up = false;                 // `count` is our wish, not the user's word: fewer do where no more can be made
 };
 
 // First what the user gives, else the file's own sample; then generated ones until there are `count`. Sizes that may
-// vary differ from draw to draw: small batches, short and longer sequences. Fails as generate_inputs() does.
+// vary differ from draw to draw: small batches, short and longer sequences. Fails as generate_inputs() does, but with
+// `fill_up` only where there would be no draw at all.
 Result<std::vector<Draw>> make_draws(const ImportedModel& model, const DrawOptions& options);
 
 // What the sizes of these inputs say about the graph's symbols; inputs of other names or ranks say nothing.

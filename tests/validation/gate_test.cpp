@@ -422,5 +422,24 @@ TEST(Draws, FilesFirstThenSamplesThenSeeds) {
   EXPECT_EQ(make_draws(with_sample, {3, 0, {}, {}}).value()[0].origin, "sample of the file");
 }
 
+TEST(Draws, FilesAreEnoughWhereNoMoreCanBeMadeAndNobodyAskedForMore) {
+  ImportedModel model;
+  model.graph = ir::read_graph(
+                    "kpt_graph 1\ninput x: complex128[4]\n"
+                    "y: float64[4] = aten.abs.default(self=%x)\noutput %y \"y\"\n")
+                    .value();
+  const Tensor x = Tensor::empty(DType::kComplex128, Dims{4}).value();
+  DrawOptions options{3, 0, {}, {{{{"x", x}}, "in.npz"}}, true};
+  const auto draws = make_draws(model, options);
+  ASSERT_TRUE(draws.ok()) << draws.status().message();
+  ASSERT_EQ(draws->size(), 1U);
+  EXPECT_EQ(draws->front().origin, "in.npz");
+  options.fill_up = false;
+  EXPECT_EQ(make_draws(model, options).status().code(), StatusCode::kUnsupported) << "three were asked for";
+  options.fill_up = true;
+  options.given.clear();
+  EXPECT_EQ(make_draws(model, options).status().code(), StatusCode::kUnsupported) << "nothing to judge on";
+}
+
 }  // namespace
 }  // namespace kpt

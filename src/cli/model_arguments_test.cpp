@@ -1,0 +1,30 @@
+#include "cli/model_arguments.h"
+
+#include <gtest/gtest.h>
+
+#include "base/scratch_folder.h"
+#include "tensor_files/tensor_file.h"
+
+namespace kpt::cli {
+namespace {
+
+TEST(DrawArguments, GeneratedDrawsAreAWishUntilTheUserSpeaksOfThem) {
+  const ScratchFolder folder = ScratchFolder::make("kpt-draws-").value();
+  const std::string file = (folder.path() / "in.npz").string();
+  const std::vector<NamedTensor> tensors = {{"x", Tensor::empty(DType::kBool, Dims{2}).value()}};
+  ASSERT_TRUE(write_tensors(file, tensors).ok());
+  const auto options_for = [](const DrawArguments& arguments) { return make_draw_options(arguments).value(); };
+  EXPECT_FALSE(options_for({}).fill_up) << "there is nothing but generated ones";
+  DrawArguments arguments;
+  arguments.inputs = {file};
+  EXPECT_EQ(options_for(arguments).count, 3U);
+  EXPECT_TRUE(options_for(arguments).fill_up);
+  arguments.sizes = {"s0=4"};
+  EXPECT_FALSE(options_for(arguments).fill_up);
+  arguments.sizes.clear();
+  arguments.draws = 3;
+  EXPECT_FALSE(options_for(arguments).fill_up);
+}
+
+}  // namespace
+}  // namespace kpt::cli
