@@ -34,7 +34,8 @@ struct ProductionReport {
   bool passed() const;
 };
 
-// All checks are made even when one fails, except that nothing runs when the model cannot be loaded. Accuracy is the
+// All checks are made even when one fails, except that nothing runs when the model cannot be loaded. Generated draws
+// that the model cannot run, or answers with NaN or infinity, are told of; one draw must do. Accuracy is the
 // gate's: see validate.h. `stored_program`: as for ModelRun::load(). The file of the round trip lies in a fresh folder
 // of the system's temporary folder and is removed again.
 Result<ProductionReport> check_production(const ImportedModel& model, const DrawOptions& draws,

@@ -1,6 +1,7 @@
 // validate_model() and check_production() on a small model whose batch may vary.
 #include "validation/validate.h"
 
+#include <cmath>
 #include <random>
 
 #include <gmock/gmock.h>
@@ -133,6 +134,42 @@ TEST_F(Validate, ProductionHoldsFiguresAgainstRequirements) {
   }
   EXPECT_EQ(find(bad, "batch_8").severity, "ok");
   EXPECT_THAT(find(produce({{}, 1, {}, {}}), "throughput").text, HasSubstr("needs --batch-sizes"));
+}
+
+TEST_F(Validate, ProductionLeavesOutGeneratedDrawsThatTheModelCannotRun) {
+  model_.graph = ir::read_graph(
+                     "kpt_graph 1\nsymbol s0 in 1..8\nparameter w: float32[64, 32]\ninput x: float32[s0, 32]\n"
+                     "hidden: float32[s0, 64] = aten.linear.default(input=%x, weight=%w)\n"
+                     "third: float32[64] = aten.select.int(self=%hidden, dim=0, index=2)\noutput %third \"y\"\n")
+                     .value();
+  model_.weights = pass_testing::draw_weights(model_.graph, seed_);
+  const ProductionReport report = produce({});  // on 2, 1 and 3 rows
+  EXPECT_EQ(find(report, "forward").severity, "ok") << find(report, "forward").text;
+  EXPECT_THAT(find(report, "forward").text, HasSubstr("1 draws, all outputs finite; draw 'seed "));
+  EXPECT_THAT(find(report, "latency").text, HasSubstr("s0=3"));
+  EXPECT_TRUE(report.passed());
+  options_.draws.count = 2;
+  EXPECT_EQ(find(produce({}), "forward").severity, "error") << "no draw ran";
+  add_sample();
+  options_.draws.count = 3;
+  EXPECT_EQ(find(produce({}), "forward").severity, "error") << "the file's own sample must run";
+}
+
+TEST_F(Validate, ProductionForgivesInfiniteAnswersToGeneratedDrawsOnly) {
+  model_.graph = ir::read_graph(
+                     "kpt_graph 1\nsymbol s0 in 1..8\nparameter w: float32[32]\ninput x: float32[s0, 32]\n"
+                     "log: float32[s0, 32] = aten.log.default(self=%x)\n"
+                     "y: float32[s0, 32] = aten.add.Tensor(self=%log, other=%w)\noutput %y \"y\"\n")
+                     .value();
+  model_.weights = pass_testing::draw_weights(model_.graph, seed_);
+  EXPECT_EQ(find(produce({}), "forward").severity, "error") << "nothing was answered with numbers";
+  add_sample();
+  EXPECT_EQ(find(produce({}), "forward").severity, "error") << "the file's own sample is below zero";
+  for (float& value : model_.sample_inputs[0].tensor.elements<float>()) value = std::fabs(value) + 0.1F;
+  const ProductionReport report = produce({});
+  EXPECT_EQ(find(report, "forward").severity, "ok");
+  EXPECT_THAT(find(report, "forward").text, HasSubstr("1 draws, all outputs finite; draw 'seed "));
+  EXPECT_THAT(find(report, "forward").text, HasSubstr("output 'y' is not finite"));
 }
 
 TEST_F(Validate, ProductionRunsTheStoredProgram) {
