@@ -17,23 +17,26 @@ using Outputs = std::vector<std::vector<NamedTensor>>;  // by draw
 
 Json number(std::optional<double> value) { return value && std::isfinite(*value) ? Json(*value) : Json(); }
 
-// Both in float64 and in one form: where one contender gives the last position only, that of the other.
-Result<Comparison> compare_outputs(const Tensor& first, const Tensor& second) {
+// Both in float64 and, with `last_position`, in one form: where one contender gives the last position only, that of the
+// other.
+Result<Comparison> compare_outputs(const Tensor& first, const Tensor& second, bool last_position) {
   KPT_ASSIGN_OR_RETURN(const Tensor wide_first, convert_floating(first, DType::kFloat64));
   KPT_ASSIGN_OR_RETURN(const Tensor wide_second, convert_floating(second, DType::kFloat64));
+  if (!last_position) return compare(wide_second, wide_first, wide_first, {1e300, 1e300, 2});
   KPT_ASSIGN_OR_RETURN(const Tensor left, take_last_like(wide_first, wide_second.dims()));
   KPT_ASSIGN_OR_RETURN(const Tensor right, take_last_like(wide_second, wide_first.dims()));
   return compare(right, left, left, {1e300, 1e300, 2});
 }
 
 // The accuracy rule's figures for two results; the first stands in for the reference.
-void compare_pair(const Outputs& first, const Outputs& second, const std::string& a, const std::string& b,
+void compare_pair(const Outputs& first, const Outputs& second, const Contender& a, const Contender& b,
                   std::vector<PairDifference>& pairs) {
+  const bool last_position = a.last_position || b.last_position;
   for (std::size_t index = 0; !first.empty() && index < first[0].size(); ++index) {
-    PairDifference pair{a, b, first[0][index].name, 0, 1};
+    PairDifference pair{a.label, b.label, first[0][index].name, 0, 1};
     for (std::size_t draw = 0; draw < first.size(); ++draw) {
       if (index >= second[draw].size()) continue;
-      const auto compared = compare_outputs(first[draw][index].tensor, second[draw][index].tensor);
+      const auto compared = compare_outputs(first[draw][index].tensor, second[draw][index].tensor, last_position);
       if (!compared.ok() || !compared->passed) {
         pair.max_difference = INFINITY;
         continue;
@@ -91,7 +94,7 @@ Result<ValidateReport> validate_model(const ImportedModel& model, const std::vec
   }
   for (std::size_t first = 0; first < outputs.size(); ++first) {
     for (std::size_t second = first + 1; second < outputs.size(); ++second) {
-      compare_pair(outputs[first], outputs[second], contenders[first].label, contenders[second].label, report.pairs);
+      compare_pair(outputs[first], outputs[second], contenders[first], contenders[second], report.pairs);
     }
   }
   return report;

@@ -119,6 +119,29 @@ TEST_F(Validate, TheFirstWrongNodeIsNamedAndPairsShowTheDifference) {
   EXPECT_GT(report->pairs[0].max_difference, 1e-3);
 }
 
+TEST_F(Validate, PairsAreComparedAtTheLastPositionOnlyWhereOneMayGiveNoMore) {
+  const auto read = [](const std::string& end) {
+    return ir::read_graph(
+               "kpt_graph 1\nsymbol s0 in 2..8\nparameter w: float32[40, 8]\ninput x: float32[2, s0, 8]\n"
+               "logits: float32[2, s0, 40] = aten.linear.default(input=%x, weight=%w)\n" +
+               end)
+        .value();
+  };
+  model_.graph = read("output %logits \"y\"\n");
+  model_.weights = pass_testing::draw_weights(model_.graph, seed_);
+  Contender last{"last", "cpu", model_};
+  last.model.graph =
+      read("last: float32[2, 1, 40] = aten.slice.Tensor(self=%logits, dim=1, start=-1)\noutput %last \"y\"\n");
+  for (const bool allowed : {false, true}) {
+    last.last_position = allowed;
+    const auto report = validate_model(model_, {{"whole", "cpu", model_}, last}, options_, context_);
+    ASSERT_TRUE(report.ok()) << report.status().message();
+    EXPECT_EQ(report->passed(), allowed);
+    ASSERT_EQ(report->pairs.size(), 1U);
+    EXPECT_EQ(std::isfinite(report->pairs[0].max_difference), allowed);
+  }
+}
+
 TEST_F(Validate, ProductionHoldsFiguresAgainstRequirements) {
   const ProductionReport fine = produce({1e6, 1e-3, 1e6, {1, 8}});
   EXPECT_TRUE(fine.passed());
