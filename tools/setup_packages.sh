@@ -1,20 +1,19 @@
 #!/usr/bin/env bash
-# Makes sure that the system packages of packages_debian.txt are installed, and those named.   setup_packages.sh [PACKAGE…]
+# Makes sure that the system packages of packages_debian.txt are installed.   setup_packages.sh [WISH…]
 # As root (or with sudo that asks no password) it installs what is missing; otherwise it prints the one line to run.
 # A line with ? at its end is a wish: installed where that is possible and the system has such a package, else left out.
-# Arguments are further wishes.
+# Arguments are further wishes: of these it says which are left out, and looks once into fresh lists of packages.
 # With KPT_PYTHON set it installs nothing: the machine is taken as it is, and CMake names what it misses.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
 [ -n "${KPT_PYTHON:-}" ] && exit 0
 mapfile -t packages < <(grep -v '?$' "$here/packages_debian.txt")
-packages+=("$@")
 mapfile -t wishes < <(sed -n 's/?$//p' "$here/packages_debian.txt")
-wishes+=("$@")
 
 if ! command -v dpkg-query >/dev/null; then
   echo "setup: no Debian package manager here; these (by their Debian names) must be installed: ${packages[*]}" >&2
+  [ $# -eq 0 ] || echo "setup: left out, no Debian package manager: $*" >&2
   exit 0
 fi
 is_missing() {
@@ -39,6 +38,7 @@ install() {
   "${sudo[@]}" apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 }
 
+fresh_lists=no
 if [ ${#missing[@]} -gt 0 ]; then
   if [ $may_install = no ]; then
     echo "setup: these packages are missing and this user may not install them. Run:" >&2
@@ -47,14 +47,39 @@ if [ ${#missing[@]} -gt 0 ]; then
   fi
   echo "setup: installing ${#missing[@]} system packages: ${missing[*]}"
   "${sudo[@]}" apt-get update -qq
+  fresh_lists=yes
   install "${missing[@]}"
 fi
 
-[ $may_install = yes ] || exit 0
-wanted=()
-for wish in "${wishes[@]}"; do
-  if is_missing "$wish" && apt-cache show "$wish" >/dev/null 2>&1; then wanted+=("$wish"); fi
-done
-[ ${#wanted[@]} -eq 0 ] && exit 0
-echo "setup: installing ${wanted[*]}"
-install "${wanted[@]}" || echo "setup: ${wanted[*]} could not be installed; what needs them is left out" >&2
+# Of the packages named that are missing: those that apt knows become `wanted`, the others `unknown`.
+look_up() {
+  local name
+  wanted=() unknown=()
+  for name in "$@"; do
+    if ! is_missing "$name"; then continue; fi
+    if [ $may_install = yes ] && apt-cache show "$name" >/dev/null 2>&1; then
+      wanted+=("$name")
+    else
+      unknown+=("$name")
+    fi
+  done
+}
+install_wanted() {
+  [ ${#wanted[@]} -gt 0 ] || return 0
+  echo "setup: installing ${wanted[*]}"
+  install "${wanted[@]}" || echo "setup: ${wanted[*]} could not be installed; what needs them is left out" >&2
+}
+look_up "${wishes[@]}"
+install_wanted
+
+look_up "$@"
+if [ ${#unknown[@]} -gt 0 ] && [ $may_install = no ]; then
+  echo "setup: left out, this user may not install packages: ${unknown[*]}" >&2
+  exit 0
+fi
+if [ ${#unknown[@]} -gt 0 ] && [ $fresh_lists = no ]; then
+  "${sudo[@]}" apt-get update -qq || true
+  look_up "$@"
+fi
+install_wanted
+[ ${#unknown[@]} -eq 0 ] || echo "setup: left out, this system has no such package: ${unknown[*]}" >&2

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Tests of setup_packages.sh with stand-ins for the system's commands: `installed`, `lists` and `fresh` are what is
+# installed, what apt knows, and what it knows once its lists are refreshed.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() { echo "setup_packages_test: $1" >&2; exit 1; }
+
+mkdir "$work/bin"
+stand_in() { { echo '#!/usr/bin/env bash'; echo "cd '$work'"; cat; } >"$work/bin/$1" && chmod +x "$work/bin/$1"; }
+stand_in dpkg-query <<<'! grep -qx -- "${@: -1}" installed || printf "install ok installed"'
+stand_in apt-cache <<<'grep -qx -- "${@: -1}" lists'
+stand_in id <<<'cat uid'
+stand_in sudo <<<'exit 1'
+stand_in apt-get <<'PROGRAM'
+echo "$1" >>calls
+[ "$1" != update ] || { cp fresh lists; exit 0; }
+for word in "${@:2}"; do
+  case $word in -*) continue ;; broken) exit 100 ;; esac
+  echo "$word" >>installed
+done
+PROGRAM
+
+# run UID WISH…: on a system that has all it needs and knows `known` and `broken`, and `late` after a refresh.
+run() {
+  echo "$1" >"$work/uid"
+  shift
+  { grep -v '?$' "$here/packages_debian.txt"; echo here; } >"$work/installed"
+  [ -z "${lacking:-}" ] || sed -i "/^$lacking\$/d" "$work/installed"
+  printf '%s\n' known broken >"$work/lists"
+  printf '%s\n' known broken late >"$work/fresh"
+  : >"$work/calls"
+  env -u KPT_PYTHON PATH="$work/bin:$PATH" "$here/setup_packages.sh" "$@" >"$work/out" 2>"$work/err"
+}
+has() { grep -qx "$1" "$work/installed"; }
+lines() { wc -l <"$work/err"; }
+
+run 0 || fail "a system that has everything is no failure"
+[ ! -s "$work/calls" ] && [ ! -s "$work/err" ] || fail "there was nothing to do and nothing to say"
+run 0 here known || fail "a wish that can be had is no failure"
+has known || fail "a wish that can be had was not installed"
+[ "$(cat "$work/calls")" = install ] || fail "the lists were refreshed for a package that they hold"
+run 0 late || fail "a wish in fresh lists is no failure"
+has late || fail "the lists were not refreshed for a package that they lack"
+run 0 nowhere known unheard-of || fail "a wish that no list holds is a failure"
+has known || fail "one wish that cannot be had cost another"
+[ "$(lines)" -eq 1 ] && grep -q "no such package: nowhere unheard-of" "$work/err" || fail "what is left out is not said"
+[ "$(grep -c update "$work/calls")" -eq 1 ] || fail "the lists were refreshed more than once"
+run 0 broken || fail "a wish that cannot be installed is a failure"
+grep -q "broken could not be installed" "$work/err" || fail "that a wish could not be installed is not said"
+run 1000 here known || fail "a wish of a user who may not install is a failure"
+[ "$(lines)" -eq 1 ] && grep -q "may not install packages: known" "$work/err" || fail "that the user may not is not said"
+[ ! -s "$work/calls" ] || fail "apt-get was called for a user who may not"
+lacking=cmake
+if run 1000 known; then fail "a package that is needed and missing is no success"; fi
+grep -q "no-install-recommends cmake\$" "$work/err" || fail "the line to run is missing, or names a wish"
+run 0 known || fail "what is needed could not be installed"
+has cmake && has known || fail "what is needed and what is wished for were not installed"
+echo "setup_packages_test: passed"
