@@ -18,6 +18,7 @@ for word in "$@"; do
 done
 [ -e "${folders[-1]}/one" ] || [ -n "$merge" ] || { echo "no seeds"; exit 1; }
 if [ -n "$merge" ]; then
+  [ ! -e "$(dirname "$0")/stuck" ] || { echo "out of memory"; exit 1; }
   [ -e "${folders[1]}/one" ] || { echo "no seeds"; exit 1; }
   cp "$(find "${folders[2]}" -type f | sort | head -n 1)" "${folders[0]}/"
   exit 0
@@ -39,6 +40,12 @@ grep -q "a finding" <<<"$text" || fail "the finding's log is missing"
 [ "$(count)" -eq 2 ] || fail "a finding cost the corpus"
 rm "$work/broken"
 run >/dev/null # 1800 kB now
+touch "$work/stuck"
+if text=$(run); then fail "a merge that fails is no success"; fi
+grep -q "out of memory" <<<"$text" || fail "the log of the merge is missing"
+[ "$(count)" -eq 3 ] || fail "a merge that failed changed the corpus: $(count) inputs"
+rm "$work/stuck"
+mv "$work/cache/pretend_fuzz" "$work/cache/pretend_fuzz.old" # as a run leaves it that is killed in the middle
 run >/dev/null # reduced to one, then one more
 [ "$(count)" -eq 2 ] || fail "a corpus beyond its bound was not reduced: $(count) inputs"
 [ -e "$work/seeds/one" ] || fail "seeds were touched"
