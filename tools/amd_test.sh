@@ -40,4 +40,3 @@ step "export" export_models
 step "models against the CPU and fp64" validate_models
 step "levels" levels
 step "profile" profile
-printf '%s\n' "${timings[@]}"
