@@ -346,7 +346,7 @@ class Optimizer {
     }
     ArtifactTarget target;
     target.name = device_.device->target().name();
-    target.needs = list_fast_types(model_, candidate.graph);
+    target.needs = list_fast_types(model_, candidate.graph, device_.device->target().capabilities());
     target.report = dump_json(to_json(report_));
     target.graph = std::move(candidate.graph);
     target.weights = std::move(candidate.weights);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -171,10 +172,25 @@ TEST(PrecisionSearch, SaysWhichTypesTheSpeedDependsOn) {
   ImportedModel model;
   model.weights.emplace("w", Tensor::empty(DType::kFloat32, Dims{4, 4}).value());
   const ir::Graph graph = make_mixed_graph();
-  EXPECT_THAT(list_fast_types(model, graph), ::testing::IsSupersetOf({"fast-int8", "fast-bfloat16"}));
+  Capabilities fast;
+  fast.matrix_dtypes = {DType::kInt8, DType::kBFloat16};
+  EXPECT_EQ(list_fast_types(model, graph, fast), (Names{"fast-int8", "fast-bfloat16"})) << "FP8 is not fast there";
+  EXPECT_EQ(list_fast_types(model, graph, {}), Names{}) << "what is not fast here needs not be elsewhere";
   model.weights.emplace("h", Tensor::empty(DType::kBFloat16, Dims{4, 4}).value());
-  EXPECT_THAT(list_fast_types(model, graph), ::testing::Not(::testing::Contains("fast-bfloat16")))
-      << "what the model brings itself";
+  EXPECT_EQ(list_fast_types(model, graph, fast), Names{"fast-int8"}) << "what the model brings itself";
+}
+
+TEST(PrecisionSearch, ProductsOfAtenInNarrowTypesCountToo) {
+  ImportedModel model;
+  model.weights.emplace("w", Tensor::empty(DType::kFloat32, Dims{4, 4}).value());
+  Capabilities fast;
+  fast.matrix_dtypes = {DType::kBFloat16};
+  for (const char* call :
+       {"[2, 4] = aten.linear.default(input=%x, weight=%h)", "[2, 4] = aten.conv2d.default(input=%x, weight=%h)"}) {
+    const std::string text = fmt::format(
+        "kpt_graph 1\ninput x: bfloat16[2, 4]\nconstant h: bfloat16[4, 4]\ny: bfloat16{}\noutput %y \"y\"\n", call);
+    EXPECT_EQ(list_fast_types(model, ir::read_graph(text).value(), fast), Names{"fast-bfloat16"}) << call;
+  }
 }
 
 }  // namespace

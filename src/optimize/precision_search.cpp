@@ -57,14 +57,19 @@ std::vector<std::string> list_low_precision(const ImportedModel& model, const ir
   return names;
 }
 
-std::vector<std::string> list_fast_types(const ImportedModel& model, const ir::Graph& candidate) {
+std::vector<std::string> list_fast_types(const ImportedModel& model, const ir::Graph& candidate,
+                                         const Capabilities& capabilities) {
   std::vector<std::string> needs;
   for (const ir::Node& node : candidate.nodes) {
     const ir::ValueId weight = value_argument(node, "weight");
-    if (!node.target.starts_with("kpt.") || weight == ir::kNoValue) continue;
+    // Those of aten stand where its kernel was measured to be faster than ours.
+    const bool multiplies =
+        node.target.starts_with("kpt.") || is_any(node, {"aten.linear.default", "aten.conv2d.default"});
+    if (!multiplies || weight == ir::kNoValue) continue;
     const DType dtype = candidate.at(weight).tensor.dtype;
     // What is widened before it is multiplied need not be fast in its own type.
     if (dtype == DType::kUInt8 || node.target == kLinearWeightInt8Target || element_bytes(dtype) > 2) continue;
+    if (!has_matrix_dtype(capabilities, dtype)) continue;
     const bool own =
         std::ranges::any_of(model.weights, [&](const auto& entry) { return entry.second.dtype() == dtype; });
     std::string need = std::string(kFastPrefix) + std::string(to_string(dtype));

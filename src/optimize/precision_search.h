@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "device/execution.h"
 #include "validation/gate.h"
 
 namespace kpt {
@@ -13,8 +14,10 @@ namespace kpt {
 std::vector<std::string> list_low_precision(const ImportedModel& model, const ir::Graph& candidate);
 
 // The narrow types of weights that the model did not have, as ArtifactTarget::needs writes them: what the candidate
-// gains by it depends on fast products in them.
-std::vector<std::string> list_fast_types(const ImportedModel& model, const ir::Graph& candidate);
+// gains by it depends on fast products in them. Only those that are fast on the target it was made on: elsewhere the
+// gain was another.
+std::vector<std::string> list_fast_types(const ImportedModel& model, const ir::Graph& candidate,
+                                         const Capabilities& capabilities);
 
 // Those nodes, the one that adds most to the relative error first: error of its result less that of what it takes, on
 // the draw that failed. Nodes whose values the model does not have come last.
