@@ -227,9 +227,7 @@ class Optimizer {
     tuning.cache = options_.cache;
     tuning.surroundings = options_.surroundings;
     report_.kernels = tune_nodes(candidate.model, timed_draw().inputs, device_, tuning);
-    for (const KernelChoice& choice : report_.kernels) {
-      if (choice.library) by_library_.insert(by_library_.end(), choice.nodes.begin(), choice.nodes.end());
-    }
+    by_library_ = list_library_nodes(report_.kernels);
     if (by_library_.empty()) return {};
     KPT_ASSIGN_OR_RETURN(Candidate other, build({}, nullptr, false));
     KPT_ASSIGN_OR_RETURN(ModelRun before, ModelRun::load(candidate.model, device_));
@@ -274,6 +272,8 @@ class Optimizer {
       const std::size_t share = round + 1 == kMaxRounds ? ranked.size() : std::max<std::size_t>(1, ranked.size() / 4);
       ranked.resize(std::min(share, ranked.size()));
       if (!raise_precision(own.model.graph, ranked, report_.not_quantized, report_.kept_precise)) return {};
+      forget_nodes(report_.kernels, ranked);  // they were measured in the type that they leave
+      by_library_ = list_library_nodes(report_.kernels);
       KPT_ASSIGN_OR_RETURN(candidate, build({}, nullptr, false));
     }
   }

@@ -125,6 +125,19 @@ TEST(OptimizeJson, OtherTextIsCorruptData) {
   EXPECT_EQ(find_optimize_report(R"({"compiled": {}})").value(), std::nullopt);
 }
 
+TEST(KernelChoices, NodesThatAreForgottenGoWithTheirChoices) {
+  using Names = std::vector<std::string>;
+  std::vector<KernelChoice> choices = {{{"a", "b"}, "kpt.linear.default", true, "faster"},
+                                       {{"c"}, "kpt.linear.default", true, "faster"},
+                                       {{"d", "e"}, "kpt.linear.default", false, "slower"}};
+  EXPECT_EQ(list_library_nodes(choices), (Names{"a", "b", "c"}));
+  forget_nodes(choices, {"b", "c", "d", "x"});
+  ASSERT_EQ(choices.size(), 2U) << "one was left without a node";
+  EXPECT_EQ(choices[0].nodes, Names{"a"});
+  EXPECT_EQ(choices[1].nodes, Names{"e"});
+  EXPECT_EQ(list_library_nodes(choices), Names{"a"});
+}
+
 // Products in float32, int8, bfloat16 and FP8, one after the other.
 ir::Graph make_mixed_graph() {
   return ir::read_graph(R"(kpt_graph 1

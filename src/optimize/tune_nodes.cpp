@@ -1,5 +1,6 @@
 #include "optimize/tune_nodes.h"
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 
@@ -125,6 +126,21 @@ class Tuner {
 std::vector<KernelChoice> tune_nodes(const ImportedModel& model, const std::vector<NamedTensor>& inputs,
                                      const PlacedDevice& device, const TuneOptions& options) {
   return Tuner(model, inputs, device, options).run();
+}
+
+std::vector<std::string> list_library_nodes(const std::vector<KernelChoice>& choices) {
+  std::vector<std::string> nodes;
+  for (const KernelChoice& choice : choices) {
+    if (choice.library) nodes.insert(nodes.end(), choice.nodes.begin(), choice.nodes.end());
+  }
+  return nodes;
+}
+
+void forget_nodes(std::vector<KernelChoice>& choices, const std::vector<std::string>& names) {
+  for (KernelChoice& choice : choices) {
+    std::erase_if(choice.nodes, [&](const std::string& node) { return std::ranges::find(names, node) != names.end(); });
+  }
+  std::erase_if(choices, [](const KernelChoice& choice) { return choice.nodes.empty(); });
 }
 
 }  // namespace kpt

@@ -32,4 +32,9 @@ struct TuneOptions {
 std::vector<KernelChoice> tune_nodes(const ImportedModel& model, const std::vector<NamedTensor>& inputs,
                                      const PlacedDevice& device, const TuneOptions& options);
 
+// The nodes that aten's kernels are to run.
+std::vector<std::string> list_library_nodes(const std::vector<KernelChoice>& choices);
+// Takes nodes out that are no longer what was measured, and choices that are left without one.
+void forget_nodes(std::vector<KernelChoice>& choices, const std::vector<std::string>& names);
+
 }  // namespace kpt
