@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -131,13 +132,18 @@ class Optimizer {
     PassContext context{candidate.model.weights, device_.device->target().capabilities(), make_evaluator(),
                         report_.kept_precise, report_.not_quantized};
     std::vector<const Pass*> chosen;
-    for (const Pass* pass : passes_) {
+    std::vector<std::size_t> places;  // of these among passes_
+    RunnerOptions runner;
+    for (std::size_t place = 0; place < passes_.size(); ++place) {
+      const Pass* pass = passes_[place];
       const auto is_it = [&](const DroppedPass& dropped) { return dropped.pass == pass->name; };
       const bool out = std::ranges::find(without, pass->name) != without.end();
-      if (!out && std::ranges::none_of(report_.dropped, is_it)) chosen.push_back(pass);
+      if (out || std::ranges::any_of(report_.dropped, is_it)) continue;
+      const auto back = taken_back_.find(place);
+      if (back != taken_back_.end()) runner.left_out.emplace(chosen.size(), back->second);
+      chosen.push_back(pass);
+      places.push_back(place);
     }
-    RunnerOptions runner;
-    for (const DroppedPass& back : taken_back_) runner.disabled.push_back(back.pass);
     if (options_.dump_after && check == options_.check_each && without.empty()) runner.dump_after = options_.dump_after;
     if (check || stages != nullptr) {
       runner.check_each = [&, check](const Pass& pass, const ir::Graph&, const Weights&, const ir::Graph& after,
@@ -151,7 +157,10 @@ class Optimizer {
       };
     }
     KPT_ASSIGN_OR_RETURN(candidate.records, run_passes(chosen, candidate.model.graph, context, runner));
-    if (!check) tell_taken_back(candidate.records);
+    for (std::size_t index = 0; index < places.size(); ++index) {
+      const PassRecord& record = candidate.records[index];
+      if (record.taken_back) taken_back_.emplace(places[index], record.skipped);
+    }
     if (by_library_.empty()) return candidate;
     PassStats stats = use_library_forms(candidate.model.graph, candidate.model.weights, by_library_);
     candidate.records.push_back({std::string(kLibraryKernels), stats.changes, std::move(stats.details), 0, ""});
@@ -171,16 +180,7 @@ class Optimizer {
       reason = fmt::format("taken back, output '{}' fails after it: {}", verdict.output, verdict.reason);
       break;
     }
-    taken_back_.push_back({std::string(pass.name), reason});
     return {StatusCode::kValidation, std::move(reason)};
-  }
-
-  // Later builds leave out what the first one took back, for the reason it had then.
-  void tell_taken_back(std::vector<PassRecord>& records) const {
-    for (PassRecord& record : records) {
-      const auto found = std::ranges::find(taken_back_, record.pass, &DroppedPass::pass);
-      if (found != taken_back_.end()) record.skipped = found->reason;
-    }
   }
 
   const Draw& timed_draw() const { return gate_->draws().front(); }
@@ -359,7 +359,8 @@ class Optimizer {
   const PlacedDevice& device_;
   const PlacedDevice& cpu_;
   std::vector<const Pass*> passes_;
-  std::vector<DroppedPass> taken_back_;  // by the check after each pass
+  // By the check after each pass in the first build: places among passes_ that later builds leave out, and why.
+  std::map<std::size_t, std::string> taken_back_;
   std::vector<std::string> by_library_;  // nodes that aten's kernels run
   std::optional<Gate> gate_;
   OptimizeReport report_;

@@ -61,6 +61,7 @@ class Run {
       if (!checked.ok()) {
         take_back();
         record.skipped = std::move(checked).message();
+        record.taken_back = true;
         return {};
       }
     }
@@ -98,7 +99,9 @@ Result<std::vector<PassRecord>> run_passes(std::span<const Pass* const> passes, 
   for (const Pass* pass : passes) {
     PassRecord record;
     record.pass = pass->name;
-    if (std::find(options.disabled.begin(), options.disabled.end(), pass->name) != options.disabled.end()) {
+    if (const auto out = options.left_out.find(records.size()); out != options.left_out.end()) {
+      record.skipped = out->second;
+    } else if (std::find(options.disabled.begin(), options.disabled.end(), pass->name) != options.disabled.end()) {
       record.skipped = "switched off";
     } else if (Status status = run.apply(*pass, record); !status.ok()) {
       graph = before;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,7 +17,8 @@ struct PassRecord {
   std::size_t changes = 0;
   std::vector<std::string> details;
   double milliseconds = 0;
-  std::string skipped;  // why it did not run or was taken back; empty when it ran
+  std::string skipped;      // why it did not run or was taken back; empty when it ran
+  bool taken_back = false;  // it ran, and RunnerOptions::check_each failed
 };
 
 struct RunnerOptions {
@@ -27,6 +29,8 @@ struct RunnerOptions {
                        const Weights& weights_after)>
       check_each;
   std::function<void(const Pass& pass, const ir::Graph& after)> dump_after;
+  // Places among the passes that do not run, and why, for the record: one pass may stand at several.
+  std::map<std::size_t, std::string> left_out = {};
 };
 
 // In order, each followed by removal of what nobody uses and by verify(); a graph that does not verify is kInternal

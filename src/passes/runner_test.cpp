@@ -133,11 +133,25 @@ TEST_F(RunnerTest, AFailedCheckTakesThePassBackAndGoesOn) {
   EXPECT_EQ(records->size(), 2U);
   EXPECT_EQ((*records)[0].changes, 0U);
   EXPECT_EQ((*records)[0].skipped, "relu_3 differs");
+  EXPECT_TRUE((*records)[0].taken_back);
+  EXPECT_FALSE((*records)[1].taken_back);
   EXPECT_EQ(graph_, before_);
   EXPECT_TRUE(same_weights(weights));
   options.check_each = [](auto&&...) -> Status { return {StatusCode::kInternal, "the check itself broke"}; };
   EXPECT_EQ(run_passes(std::vector{&kToTanh}, graph_, context, options).status().code(), StatusCode::kInternal);
   EXPECT_EQ(graph_, before_);
+}
+
+TEST_F(RunnerTest, APassThatStandsTwiceIsLeftOutWhereItIsSaid) {
+  PassContext context{weights_, capabilities_, {}, {}};
+  RunnerOptions options;
+  options.left_out[0] = "it failed there";
+  const auto records = run_passes(std::vector{&kToTanh, &kScribbles, &kToTanh}, graph_, context, options);
+  ASSERT_TRUE(records.ok());
+  EXPECT_EQ((*records)[0].skipped, "it failed there");
+  EXPECT_EQ((*records)[0].changes, 0U);
+  EXPECT_EQ((*records)[2].skipped, "");
+  EXPECT_EQ((*records)[2].changes, 1U);
 }
 
 TEST_F(RunnerTest, DisabledPassesAreSkippedAndUnknownNamesRefused) {

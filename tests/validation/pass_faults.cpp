@@ -164,6 +164,12 @@ ir::Node* shift_scores(ir::Graph& graph, Weights& weights) {
   return node;
 }
 
+Result<PassStats> shift_unfused(ir::Graph& graph, PassContext& context) {
+  const ir::Node* node = call_named(graph, "scores");
+  if (node != nullptr && node->target == "aten.linear.default") shift_scores(graph, context.weights);
+  return PassStats{1, {}};
+}
+
 void invert(const Tensor& scale) {
   for (float& value : scale.elements<float>()) value = 1 / value;
 }
@@ -278,6 +284,8 @@ class WrongBackend final : public Backend {
 }  // namespace
 
 const Pass kInvertOneScale = fault("inverted_scale", run<invert_one_scale>);
+
+const Pass kShiftUnfused = fault("shift_unfused", shift_unfused);
 
 const Pass kWasteTime = {"waste_time", "slow for nothing", false, applies_always, waste_time};
 

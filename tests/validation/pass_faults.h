@@ -33,6 +33,10 @@ ImportedModel make_conv_norm(std::uint64_t seed);
 // quantize_int8 obeyed, with the scale of the node 'add_4' of the small BERT inverted as long as it is quantized.
 extern const Pass kInvertOneScale;
 
+// Adds to the classifier's 'scores' while they are aten's product, and does nothing to one of ours. Either counts as a
+// change.
+extern const Pass kShiftUnfused;
+
 // Right and slow: the first output changes its sign two thousand times.
 extern const Pass kWasteTime;
 
