@@ -1,6 +1,8 @@
 #include "optimize/cached.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -87,9 +89,16 @@ Result<CacheKey> make_tuning_key(const ImportedModel& model, const std::string& 
   return key;
 }
 
+// Where the results of one optimization are kept.
+struct KeptPlace {
+  CompileCache& cache;
+  CacheKey result;
+  CacheKey tuning;
+};
+
 // The losers of earlier measurements, if somebody measured.
-std::optional<std::vector<DroppedPass>> read_losers(CompileCache& cache, const CacheKey& key) {
-  const auto bytes = cache.get(key);
+std::optional<std::vector<DroppedPass>> read_losers(const KeptPlace& place) {
+  const auto bytes = place.cache.get(place.tuning);
   if (!bytes.ok() || !bytes->has_value()) return std::nullopt;
   try {
     std::vector<DroppedPass> losers;
@@ -108,26 +117,24 @@ Result<OptimizeReport> read_report(const std::filesystem::path& path) {
 }
 
 // Copies a kept artifact to its place. Nothing when there is none.
-Result<std::optional<OptimizeReport>> take_kept(CompileCache& cache, const CacheKey& key,
-                                                const std::filesystem::path& path) {
-  const auto bytes = cache.get(key);
+Result<std::optional<OptimizeReport>> take_kept(const KeptPlace& place, const std::filesystem::path& path) {
+  const auto bytes = place.cache.get(place.result);
   if (!bytes.ok() || !bytes->has_value()) return std::optional<OptimizeReport>();
   KPT_RETURN_IF_ERROR(write_file_atomically(path, **bytes));
   KPT_ASSIGN_OR_RETURN(OptimizeReport report, read_report(path));
   return std::optional<OptimizeReport>(std::move(report));
 }
 
-Status keep(CompileCache& cache, const CacheKey& result_key, const CacheKey& tuning_key, const OptimizeReport& report,
-            bool measured, const std::filesystem::path& path) {
+Status keep(const KeptPlace& place, const OptimizeReport& report, bool measured, const std::filesystem::path& path) {
   if (measured) {
     Json losers = Json::array();
     for (const DroppedPass& dropped : report.dropped) {
       losers.push_back({{"pass", dropped.pass}, {"reason", dropped.reason}});
     }
-    KPT_RETURN_IF_ERROR(cache.put(tuning_key, dump_json(losers)));
+    KPT_RETURN_IF_ERROR(place.cache.put(place.tuning, dump_json(losers)));
   }
   KPT_ASSIGN_OR_RETURN(const std::string bytes, read_text_file(path, kMaxKeptBytes));
-  return cache.put(result_key, bytes);
+  return place.cache.put(place.result, bytes);
 }
 
 }  // namespace
@@ -136,15 +143,17 @@ Result<WrittenOptimization> optimize_to_file(const ImportedModel& model, Optimiz
                                              const PlacedDevice& device, const PlacedDevice& cpu, int threads,
                                              const std::filesystem::path& path, CompileCache* cache) {
   KPT_ASSIGN_OR_RETURN(options.source_sha256, hash_model(model.graph, model.weights));
-  KPT_ASSIGN_OR_RETURN(const CacheKey result_key,
-                       make_result_key(model, options.source_sha256, options, device, threads));
-  KPT_ASSIGN_OR_RETURN(const CacheKey tuning_key,
-                       make_tuning_key(model, options.source_sha256, options, device, threads));
   if (!options.added.empty()) cache = nullptr;  // what the caller's own passes do is in no key
+  std::optional<KeptPlace> place;
+  if (cache != nullptr) {  // the keys hash all inputs and draw some
+    KPT_ASSIGN_OR_RETURN(CacheKey result, make_result_key(model, options.source_sha256, options, device, threads));
+    KPT_ASSIGN_OR_RETURN(CacheKey tuning, make_tuning_key(model, options.source_sha256, options, device, threads));
+    place.emplace(KeptPlace{*cache, std::move(result), std::move(tuning)});
+  }
   const bool shows = options.check_each || options.dump_after;
   WrittenOptimization written;
-  if (cache != nullptr && !shows) {
-    KPT_ASSIGN_OR_RETURN(auto kept, take_kept(*cache, result_key, path));
+  if (place && !shows) {
+    KPT_ASSIGN_OR_RETURN(auto kept, take_kept(*place, path));
     if (kept) {
       written.report = std::move(*kept);
       written.written = true;
@@ -152,7 +161,7 @@ Result<WrittenOptimization> optimize_to_file(const ImportedModel& model, Optimiz
       return written;
     }
   }
-  if (cache != nullptr && options.measure) options.known_losers = read_losers(*cache, tuning_key);
+  if (place && options.measure) options.known_losers = read_losers(*place);
   options.cache = cache;
   options.surroundings = describe_surroundings(device, threads);
   const bool measured = options.measure && !options.known_losers;
@@ -161,8 +170,8 @@ Result<WrittenOptimization> optimize_to_file(const ImportedModel& model, Optimiz
   if (!outcome.artifact) return written;
   KPT_RETURN_IF_ERROR(write_artifact(path, *outcome.artifact));
   written.written = true;
-  if (cache != nullptr && !shows) {
-    const Status status = keep(*cache, result_key, tuning_key, written.report, measured, path);
+  if (place && !shows) {
+    const Status status = keep(*place, written.report, measured, path);
     if (!status.ok()) written.cache_note = status.message();
   }
   return written;
