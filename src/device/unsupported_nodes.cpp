@@ -1,6 +1,8 @@
 #include "device/unsupported_nodes.h"
 
+#include <algorithm>
 #include <map>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -31,9 +33,10 @@ Status list_unsupported(const ir::Graph& graph, const std::vector<Support>& answ
     ++groups[place.first->second].count;
   }
   if (count == 0) return {};
-  constexpr std::size_t kShown = 200;  // names of the file may have any length
+  constexpr std::size_t kShown = 200;        // names of the file may have any length
+  constexpr std::size_t kMostGroups = 1000;  // and it may have any number of them
   std::string list;
-  for (const Group& group : groups) {
+  for (const Group& group : std::span(groups).first(std::min(groups.size(), kMostGroups))) {
     const ir::Node& node = graph.nodes[group.first];
     const std::string source = find_source ? find_source(node) : "";
     list +=
@@ -41,6 +44,7 @@ Status list_unsupported(const ir::Graph& graph, const std::vector<Support>& answ
                     printable(node.target, kShown), group.count > 1 ? fmt::format(" (first of {})", group.count) : "",
                     answers[group.first].reason, source.empty() ? "" : " (" + source + ")");
   }
+  if (groups.size() > kMostGroups) list += fmt::format("; and {} more operators", groups.size() - kMostGroups);
   return {StatusCode::kUnsupported, fmt::format("{} of {} nodes {}: {}", count, graph.nodes.size(), predicate, list)};
 }
 

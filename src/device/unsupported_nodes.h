@@ -16,7 +16,8 @@ namespace kpt {
 using FindSource = std::function<std::string(const ir::Node&)>;
 
 // kUnsupported with every operator that cannot run and why, how many nodes it concerns, and the first of them with its
-// place; ok when there is none. `answers`: one per node of the graph. `predicate`: "cannot run on cpu".
+// place; beyond a thousand operators the rest is counted. Ok when there is none. `answers`: one per node of the graph.
+// `predicate`: "cannot run on cpu".
 //   "3 of 9 nodes cannot run on cpu: 'x' aten.foo.default: … (model.py:12 in forward: …); 'y' aten.bar.default (first
 //    of 2): …"
 Status list_unsupported(const ir::Graph& graph, const std::vector<Support>& answers, std::string_view predicate,

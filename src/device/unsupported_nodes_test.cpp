@@ -6,8 +6,10 @@
 namespace kpt {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 ir::Graph make_graph(const std::vector<std::string>& targets) {
   ir::Graph graph;
@@ -42,7 +44,7 @@ TEST(UnsupportedNodes, OneOperatorRefusedForTwoReasonsHasBoth) {
   EXPECT_EQ(status.message(), "2 of 2 nodes cannot run: 'n0' aten.a.default: one; 'n1' aten.a.default: two");
 }
 
-TEST(UnsupportedNodes, HoweverManyOperatorsNoneIsLeftOut) {
+TEST(UnsupportedNodes, HundredsOfOperatorsAreAllNamed) {
   std::vector<std::string> targets;
   constexpr int kCount = 300;
   for (int index = 0; index < kCount; ++index) targets.push_back("lib.op" + std::to_string(index) + ".default");
@@ -50,6 +52,17 @@ TEST(UnsupportedNodes, HoweverManyOperatorsNoneIsLeftOut) {
   const Status status =
       list_unsupported(graph, std::vector<Support>(kCount, {false, "a custom operator"}), "cannot run");
   for (const std::string& target : targets) EXPECT_THAT(status.message(), HasSubstr(" " + target + ":"));
+}
+
+TEST(UnsupportedNodes, BeyondAThousandTheRestIsCounted) {
+  std::vector<std::string> targets;
+  constexpr int kCount = 1200;
+  for (int index = 0; index < kCount; ++index) targets.push_back("lib.op" + std::to_string(index) + ".default");
+  const ir::Graph graph = make_graph(targets);
+  const Status status =
+      list_unsupported(graph, std::vector<Support>(kCount, {false, "a custom operator"}), "cannot run");
+  EXPECT_THAT(status.message(), StartsWith("1200 of 1200 nodes cannot run: "));
+  EXPECT_THAT(status.message(), EndsWith("'n999' lib.op999.default: a custom operator; and 200 more operators"));
 }
 
 TEST(UnsupportedNodes, ForeignNamesStayOnTheirLine) {
