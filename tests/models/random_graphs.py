@@ -219,6 +219,14 @@ def find_problem(arguments, entries):
     return f"{graphs} of {arguments.count} graphs; never drawn: {', '.join(undrawn) or 'nothing'}"
 
 
+def conclude(arguments, entries):
+    """The exit status, and the reason where it is 1."""
+    problem = find_problem(arguments, entries)
+    if problem:
+        print(problem, file=sys.stderr)
+    return 1 if problem else 0
+
+
 def write_index(arguments, key, entries):
     targets = sum_targets(entries)
     index = {"format": case_files.FORMAT, "key": key, "seed": arguments.seed, "torch": torch.__version__,
@@ -235,7 +243,7 @@ def main():
     index = case_files.read_json(arguments.out / "index.json")
     if index and index.get("key") == key and all((arguments.out / entry["file"]).exists() for entry in index["models"]):
         print(f"{index['graphs']} graphs are there already, seed {arguments.seed}")
-        return 1 if find_problem(arguments, index["models"]) else 0
+        return conclude(arguments, index["models"])
     start = time.monotonic()
     modules = count_modules(arguments.count)
     print(f"{modules} modules, seed {arguments.seed}", flush=True)
@@ -247,10 +255,7 @@ def main():
     aten = [target for target in index["targets"] if target.startswith("aten.")]
     print(f"{index['graphs']} graphs, {len(aten)} distinct aten overloads, {time.monotonic() - start:.0f} s, "
           f"seed {arguments.seed}, torch {torch.__version__}")
-    problem = find_problem(arguments, entries)
-    if problem:
-        print(problem, file=sys.stderr)
-    return 1 if problem else 0
+    return conclude(arguments, entries)
 
 
 if __name__ == "__main__":
