@@ -2,14 +2,31 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <map>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/files.h"
 #include "kpt/errors.h"
 
 namespace kpt {
 namespace {
+
+using Variables = std::map<std::string, std::string, std::less<>>;
+
+// Names of ours that a script reads ($(KPT_X), ${KPT_X, $KPT_X, environ.get("KPT_X") or a table tells of (`KPT_X=…`).
+void collect_names(std::string_view text, Variables& names) {
+  for (auto start = text.find("KPT_"); start != std::string_view::npos; start = text.find("KPT_", start + 1)) {
+    const std::string_view before = text.substr(0, start);
+    const auto end = std::min(text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_", start), text.size());
+    const bool told = before.ends_with('`') && text.substr(end).starts_with('=');
+    const bool read = before.ends_with('$') || before.ends_with("$(") || before.ends_with("${") ||
+                      before.ends_with("environ.get(\"") || before.ends_with("environ[\"");
+    if (told || read) names.emplace(text.substr(start, end - start), "1");
+  }
+}
 
 TEST(EnvironmentTable, IsSortedWithoutDuplicatesAndSaysWhoseAndWhat) {
   const auto table = environment_table();
@@ -54,6 +71,21 @@ TEST(Environment, NamesLikeOursThatNobodyReadsAreTold) {
   ASSERT_EQ(::unsetenv("KPT_LOGG"), 0);   // NOLINT(concurrency-mt-unsafe)
   ASSERT_EQ(::unsetenv("KPT_LOGGG"), 0);  // NOLINT(concurrency-mt-unsafe)
   EXPECT_THAT(Environment::from_process().unknown_names(), ::testing::Not(::testing::Contains("KPT_LOGG")));
+}
+
+TEST(Environment, NobodyIsWarnedOfWhatTheTreeItselfReads) {
+  const std::filesystem::path root = KPT_SOURCE_DIR;
+  std::vector<std::filesystem::path> files = {root / "Makefile", root / "CONTRIBUTING.md", root / ".ci/run"};
+  for (const char* folder : {"benchmarks", "tests", "tools"}) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(root / folder)) {
+      const auto extension = entry.path().extension();
+      if (extension == ".sh" || extension == ".py") files.push_back(entry.path());
+    }
+  }
+  Variables names;
+  for (const auto& file : files) collect_names(read_text_file(file, 1 << 20).value(), names);
+  EXPECT_TRUE(names.contains("KPT_FUZZ_CORPUS_KB")) << "the search finds nothing";
+  EXPECT_THAT(Environment::from_map(names).unknown_names(), ::testing::IsEmpty()) << "they belong into kOfTheTree";
 }
 
 TEST(Environment, SnapshotDoesNotSeeLaterChanges) {
