@@ -11,13 +11,13 @@ below 0.98 or a model could not be measured. What cannot take part is named with
 """
 
 import argparse
-import fnmatch
 import json
 import os
 import statistics
 import sys
 from pathlib import Path
 
+from chosen_models import is_chosen, read_index
 from compare_table import order_interval
 from server_process import Failed, Server
 
@@ -139,8 +139,8 @@ def parse_arguments():
 
 def main():
     arguments = parse_arguments()
-    index = json.loads((arguments.models / "index.json").read_text())
-    entries = [e for e in index["models"] if any(fnmatch.fnmatch(e["name"], pattern) for pattern in arguments.only)]
+    index = read_index(arguments.models)
+    entries = [entry for entry in index["models"] if is_chosen(entry, arguments.only)]
     if not entries:
         print(f"no model of {arguments.models} is named {' '.join(arguments.only)}", file=sys.stderr)
         return 2

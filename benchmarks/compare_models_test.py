@@ -44,17 +44,21 @@ class CompareModels(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
 
-    def compare(self, times, entries):
+    def write_index(self, entries):
+        (self.folder / "index.json").write_text(
+            json.dumps({"models": entries, "torch": "2", "seed": 1, "size": "small"}))
+
+    def compare(self, times, entries, only=("*",)):
         """(exit code, output, what stands in the JSON file)."""
         for offset, name in ((0, "eager.py"), (1, "ours")):
             path = self.folder / name
             path.write_text(PRETENDER.format(python=sys.executable, seed=self.seed, offset=offset, times=times))
             path.chmod(0o755)
-        (self.folder / "index.json").write_text(
-            json.dumps({"models": entries, "torch": "2", "seed": 1, "size": "small"}))
+        self.write_index(entries)
         done = subprocess.run(
             [sys.executable, str(HERE / "compare_models.py"), "--models", str(self.folder), "--ours",
-             str(self.folder / "ours"), "--eager", str(self.folder / "eager.py"), "--round-ms", "20", "--threads", "1"],
+             str(self.folder / "ours"), "--eager", str(self.folder / "eager.py"), "--round-ms", "20", "--threads", "1",
+             "--only", *only],
             capture_output=True, text=True, env=os.environ)
         print_on_failure = f"seed {self.seed}\n{done.stdout}\n{done.stderr}"
         return done.returncode, print_on_failure, json.loads((self.folder / "compare_models.json").read_text())
@@ -88,6 +92,24 @@ class CompareModels(unittest.TestCase):
         self.assertEqual(code, 1, text)
         self.assertEqual(written["failed"], {"a": "cannot be loaded"}, text)
         self.assertEqual([row["name"] for row in written["models"]], ["b"], text)
+
+    def test_a_name_means_the_same_to_the_filter_and_to_the_comparison(self):
+        times = {name: {"load": 1.0, "build": 1.0, "ours": 0.9} for name in ("bert_fp32", "bert_bf16", "vit_fp32")}
+        entries = [make_entry(name, architecture=name.split("_")[0]) for name in times]
+        for only, expected in ((["bert"], ["bert_fp32", "bert_bf16"]), (["*_fp32"], ["bert_fp32", "vit_fp32"]),
+                               (["vit", "bert_bf16"], ["bert_bf16", "vit_fp32"])):
+            _, text, written = self.compare(times, entries, only)
+            self.assertEqual([row["name"] for row in written["models"]], expected, text)
+            done = self.choose(*only)
+            self.assertEqual(done.stdout.strip(), ":".join(f"Models.{name}" for name in expected), done.stderr)
+            self.assertEqual(done.returncode, 0)
+        nobody = self.choose("ber")
+        self.assertEqual((nobody.returncode, nobody.stdout), (1, ""))
+        self.assertIn("is named ber", nobody.stderr)
+
+    def choose(self, *names):
+        return subprocess.run([sys.executable, str(HERE / "chosen_models.py"), str(self.folder), *names],
+                              capture_output=True, text=True)
 
 
 if __name__ == "__main__":
