@@ -103,6 +103,8 @@ def measure_all(servers, arguments, entries):
             left_out[entry["name"]] = obstacle
             print(f"{place} {entry['name']:32} left out: {obstacle}", flush=True)
             continue
+        for server in servers.values():
+            server.restart_if_ended()  # one that a model before this has killed
         try:
             rows.append(measure(servers, arguments, entry))
             print(f"{place} {format_row(rows[-1])}{'  SLOWER' if is_slower(rows[-1]) else ''}", flush=True)

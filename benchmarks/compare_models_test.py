@@ -24,6 +24,8 @@ for line in sys.stdin:
         name = words[-1].split("/")[-1].removesuffix(".pt2")
         current = times[name].get(words[0] if {offset} == 0 else "ours")
         answer = {{"load_seconds": 0.1, "anonymous_bytes": 10}}
+        if current == "dies":
+            sys.exit(3)
         if current is None:
             answer = {{"error": "cannot be loaded"}}
     else:
@@ -92,6 +94,15 @@ class CompareModels(unittest.TestCase):
         self.assertEqual(code, 1, text)
         self.assertEqual(written["failed"], {"a": "cannot be loaded"}, text)
         self.assertEqual([row["name"] for row in written["models"]], ["b"], text)
+
+    def test_a_process_that_a_model_ends_is_there_again_for_the_next(self):
+        fine = {"load": 1.0, "build": 1.0, "ours": 0.9}
+        times = {"a": {**fine, "ours": "dies"}, "b": fine, "c": {**fine, "build": "dies"}, "d": fine}
+        code, text, written = self.compare(times, [make_entry(name) for name in times])
+        self.assertEqual(code, 1, text)
+        self.assertEqual(sorted(written["failed"]), ["a", "c"], text)
+        self.assertIn("ended with status 3 at 'load ", written["failed"]["a"], text)
+        self.assertEqual([row["name"] for row in written["models"]], ["b", "d"], text)
 
     def test_a_name_means_the_same_to_the_filter_and_to_the_comparison(self):
         times = {name: {"load": 1.0, "build": 1.0, "ours": 0.9} for name in ("bert_fp32", "bert_bf16", "vit_fp32")}

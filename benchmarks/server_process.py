@@ -11,7 +11,19 @@ class Failed(Exception):
 class Server:
     def __init__(self, command, environment=None):
         self.command = command
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+        self.environment = environment
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        env=self.environment)
+
+    def restart_if_ended(self):
+        """A fresh process in the place of one that has ended; it knows nothing of what was loaded."""
+        if self.process.poll() is None:
+            return
+        self.stop()
+        self.start()
 
     def ask(self, line):
         try:
@@ -33,6 +45,7 @@ class Server:
         except BrokenPipeError:
             pass
         self.process.wait()
+        self.process.stdout.close()
 
     def __enter__(self):
         return self
