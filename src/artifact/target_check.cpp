@@ -13,11 +13,6 @@ namespace {
 
 constexpr std::size_t kShown = 200;
 
-bool is_weight(const ir::GraphInput& input) {
-  return input.kind == ir::InputKind::kParameter || input.kind == ir::InputKind::kBuffer ||
-         input.kind == ir::InputKind::kConstant;
-}
-
 bool has_extents(const ir::TensorType& type, const Tensor& tensor) {
   if (type.dims.size() != tensor.dims().size()) return false;
   for (std::size_t i = 0; i < type.dims.size(); ++i) {

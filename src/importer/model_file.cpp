@@ -48,11 +48,6 @@ Result<Weights> read_replacements(const std::filesystem::path& path) {
   return replacements;
 }
 
-bool is_weight(const ir::GraphInput& input) {
-  return input.kind == ir::InputKind::kParameter || input.kind == ir::InputKind::kBuffer ||
-         input.kind == ir::InputKind::kConstant;
-}
-
 // The weight that was meant: one letter off, or with another prefix ("model.head.weight" for "head.weight").
 std::string guess_weight(const std::string& name, const std::vector<std::string>& weights) {
   if (const auto nearest = find_nearest(name, weights)) return *nearest;

@@ -70,11 +70,6 @@ class WeightsReader {
     const Payload* payload = nullptr;
   };
 
-  static bool is_weight(const ir::GraphInput& input) {
-    return input.kind == ir::InputKind::kParameter || input.kind == ir::InputKind::kBuffer ||
-           input.kind == ir::InputKind::kConstant;
-  }
-
   // An archive of a model without weights may lack the file.
   Status read_config(const std::string& folder, PayloadConfig* config) {
     const std::string path = "data/" + folder + "/" + layout_.model() + "_" + folder + "_config.json";

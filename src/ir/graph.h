@@ -138,6 +138,11 @@ struct GraphInput {
   bool operator==(const GraphInput&) const = default;
 };
 
+// What the file holds rather than a caller gives.
+inline bool is_weight(const GraphInput& input) {
+  return input.kind == InputKind::kParameter || input.kind == InputKind::kBuffer || input.kind == InputKind::kConstant;
+}
+
 enum class OutputKind : std::uint8_t { kUser, kBufferMutation, kParameterMutation, kInputMutation };
 
 struct GraphOutput {

@@ -10,25 +10,11 @@
 #include "backends/xla/xla_tensor.h"
 #include "base/log.h"
 #include "device/graph_arguments.h"
+#include "device/run_limits.h"
 #include "passes/memory_facts.h"
 
 namespace kpt {
 namespace {
-
-bool is_weight(const ir::GraphInput& input) {
-  return input.kind == ir::InputKind::kParameter || input.kind == ir::InputKind::kBuffer ||
-         input.kind == ir::InputKind::kConstant;
-}
-
-Status check_limits(const RunContext& context) {
-  if (context.cancelled != nullptr && context.cancelled->load(std::memory_order_relaxed)) {
-    return {StatusCode::kCancelled, "the run was cancelled"};
-  }
-  if (context.deadline && std::chrono::steady_clock::now() >= *context.deadline) {
-    return {StatusCode::kDeadlineExceeded, "the run passed its time limit"};
-  }
-  return {};
-}
 
 // Sizes to try, for a look at what a graph with symbols writes.
 ir::Bindings trial_sizes(const ir::Graph& graph, std::int64_t wish) {

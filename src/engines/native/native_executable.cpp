@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "device/graph_arguments.h"
+#include "device/run_limits.h"
 #include "engines/native/kept_memory.h"
 
 namespace kpt::native {
@@ -16,21 +17,6 @@ namespace {
 constexpr std::chrono::milliseconds kLongestRun{600000};
 constexpr std::chrono::milliseconds kLongestRest{1000};
 constexpr std::size_t kIdleFrames = 2;  // of one set of sizes
-
-bool is_weight(const ir::GraphInput& input) {
-  return input.kind == ir::InputKind::kParameter || input.kind == ir::InputKind::kBuffer ||
-         input.kind == ir::InputKind::kConstant;
-}
-
-Status check_limits(const RunContext& context) {
-  if (context.cancelled != nullptr && context.cancelled->load(std::memory_order_relaxed)) {
-    return {StatusCode::kCancelled, "the run was cancelled"};
-  }
-  if (context.deadline && std::chrono::steady_clock::now() >= *context.deadline) {
-    return {StatusCode::kDeadlineExceeded, "the run passed its time limit"};
-  }
-  return {};
-}
 
 std::chrono::milliseconds time_left(const RunContext& context) {
   constexpr std::chrono::milliseconds kLongestDeadline = std::chrono::hours(24 * 365);

@@ -12,11 +12,6 @@
 namespace kpt::native {
 namespace {
 
-bool is_weight(const ir::GraphInput& input) {
-  return input.kind == ir::InputKind::kParameter || input.kind == ir::InputKind::kBuffer ||
-         input.kind == ir::InputKind::kConstant;
-}
-
 // Which family a kernel is of; empty for none.
 std::string_view family_of(std::string_view kernel) {
   const auto& kernels = gpu::list_kernels();

@@ -31,10 +31,6 @@ Status check_weight(const ir::Value& value, const std::string& name, const Tenso
   return {};
 }
 
-bool is_weight(ir::InputKind kind) {
-  return kind == ir::InputKind::kParameter || kind == ir::InputKind::kBuffer || kind == ir::InputKind::kConstant;
-}
-
 void copy_named(const at::Tensor& value, const at::Tensor& target, const std::string& name) {
   if (value.sizes() != target.sizes()) {
     throw std::runtime_error(fmt::format("what the graph writes into '{}' has another shape", name));
@@ -59,7 +55,7 @@ Result<std::unique_ptr<LoadedGraph>> LoadedGraph::load(std::shared_ptr<const ir:
 Status LoadedGraph::load_weights(const Weights& weights) {
   DeviceCopies copies(device_);
   for (const ir::GraphInput& input : graph_->inputs) {
-    if (!is_weight(input.kind)) continue;
+    if (!is_weight(input)) continue;
     const auto found = weights.find(input.name);
     if (found == weights.end()) {
       return {StatusCode::kInvalidArgument, fmt::format("weight '{}' is missing", input.name)};
