@@ -5,33 +5,33 @@
 namespace kpt::gpu {
 namespace {
 
-constexpr std::string_view kName = "gather";
-
-Status check(const GatherCall& call) {
+// `name`: of the operation, for messages.
+Status check(const GatherCall& call, std::string_view name) {
   const std::size_t bytes = element_bytes(call.dtype);
-  if (bytes > 8) return invalid_call(kName, fmt::format("no kernel for {}", to_string(call.dtype)));
+  if (bytes > 8) return invalid_call(name, fmt::format("no kernel for {}", to_string(call.dtype)));
   if (call.dims.size() > kGatherAxes) {
-    return invalid_call(kName, fmt::format("{} axes, at most {}", call.dims.size(), kGatherAxes));
+    return invalid_call(name, fmt::format("{} axes, at most {}", call.dims.size(), kGatherAxes));
   }
   if (call.axes.empty() || call.axes.size() > kGatherIndices) {
-    return invalid_call(kName, fmt::format("{} tensors of indices, 1 to {}", call.axes.size(), kGatherIndices));
+    return invalid_call(name, fmt::format("{} tensors of indices, 1 to {}", call.axes.size(), kGatherIndices));
   }
   bool fits = call.source_strides.size() == call.dims.size();
   for (const GatherAxis& axis : call.axes) fits = fits && axis.strides.size() == call.dims.size();
-  if (!fits) return invalid_call(kName, "strides and extents differ in number");
+  if (!fits) return invalid_call(name, "strides and extents differ in number");
   std::int64_t count = 1;
   for (const std::int64_t extent : call.dims) {
-    KPT_RETURN_IF_ERROR(check_sizes(kName, {count, extent}));
+    KPT_RETURN_IF_ERROR(check_sizes(name, {count, extent}));
     count *= extent;
   }
   if (count == 0) return {};
   bool given = call.source != nullptr && call.output != nullptr;
   for (const GatherAxis& axis : call.axes) given = given && axis.indices != nullptr;
-  return given ? Status() : invalid_call(kName, "source, indices and output must be given");
+  return given ? Status() : invalid_call(name, "source, indices and output must be given");
 }
 
-Result<Plan> plan(const GatherCall& call, std::string_view kernels) {
-  KPT_RETURN_IF_ERROR(check(call));
+// `name`: as kernels and messages begin.
+Result<Plan> plan(const GatherCall& call, std::string_view name) {
+  KPT_RETURN_IF_ERROR(check(call, name));
   GatherArgs args{};
   args.source = call.source;
   args.output = call.output;
@@ -57,8 +57,8 @@ Result<Plan> plan(const GatherCall& call, std::string_view kernels) {
   args.used = static_cast<Int32>(call.axes.size());
   args.wrap = call.wrap ? 1 : 0;
   const std::int64_t blocks = divide_up(args.count, kItemThreads);
-  KPT_RETURN_IF_ERROR(check_blocks(kName, blocks));
-  return Plan{make_launch(fmt::format("{}_b{}", kernels, 8 * element_bytes(call.dtype)), blocks, args, kItemThreads)};
+  KPT_RETURN_IF_ERROR(check_blocks(name, blocks));
+  return Plan{make_launch(fmt::format("{}_b{}", name, 8 * element_bytes(call.dtype)), blocks, args, kItemThreads)};
 }
 
 }  // namespace

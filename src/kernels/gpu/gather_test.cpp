@@ -135,6 +135,7 @@ TEST_P(Gather, BadCallsAreRefused) {
   EXPECT_EQ(plan_gather(call, shape()).status().message(), "gather: source, indices and output must be given");
   call.dtype = DType::kComplex128;
   EXPECT_EQ(plan_gather(call, shape()).status().message(), "gather: no kernel for complex128");
+  EXPECT_EQ(plan_scatter(call, shape()).status().message(), "scatter: no kernel for complex128");
 }
 
 KPT_KERNEL_TESTS(Gather);
