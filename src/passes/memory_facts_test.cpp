@@ -109,6 +109,19 @@ TEST(MemoryFacts, WhatMayBeTakenOut) {
   }
 }
 
+TEST(MemoryFacts, WhatGivesFreshMemory) {
+  ir::Node node;
+  for (const char* target : {"aten._safe_softmax.default", "aten.add.Tensor", "aten.diff.default", "aten.pad.default",
+                             "kpt.linear.default"}) {
+    node.target = target;
+    EXPECT_TRUE(gives_fresh_memory(node)) << target;
+  }
+  for (const char* target : {"aten.add_.Tensor", "aten.contiguous.default", "aten.view.default", "mylib.f.default"}) {
+    node.target = target;
+    EXPECT_FALSE(gives_fresh_memory(node)) << target;
+  }
+}
+
 TEST(GraphEdit, InsertsInOrderAndTakesOutWhatFed) {
   ir::Graph graph = ir::read_graph(R"(kpt_graph 1
 input x: float32[4]
