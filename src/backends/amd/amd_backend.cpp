@@ -154,9 +154,9 @@ class AmdDevice final : public Device {
   Result<std::vector<Activity>> record(const std::function<Status()>& work) override {
     KPT_RETURN_IF_ERROR(machine_->recorder().start());
     const Status status = work();
-    auto activities = machine_->recorder().finish();
-    KPT_RETURN_IF_ERROR(status);
-    return activities;
+    if (status.ok()) return machine_->recorder().finish();
+    machine_->recorder().drop();
+    return status;
   }
   Result<MemoryStatistics> memory() override { return machine_->pool().statistics(); }
   Status reset_peak_memory() override {

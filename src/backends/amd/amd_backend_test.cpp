@@ -364,9 +364,17 @@ TEST_F(AmdBackendTest, WhatTheGpuDoesIsRecorded) {
   EXPECT_GT(kernels, 10U);
   EXPECT_EQ(copies, 5U) << "two inputs, flags cleared, one output, flags";
   EXPECT_EQ(calls, kernels + copies);
-  // Work that fails is reported, and afterwards nobody listens.
-  EXPECT_EQ(device.record([] { return Status(StatusCode::kCancelled, "stop"); }).status().code(),
-            StatusCode::kCancelled);
+  // Work that fails is reported, nobody waits for it, and afterwards nobody listens.
+  std::string before;
+  const auto failed = device.record([&] {
+    EXPECT_TRUE(run(**executable, outputs).ok());
+    before = calls_();
+    return Status(StatusCode::kCancelled, "stop");
+  });
+  EXPECT_EQ(failed.status().code(), StatusCode::kCancelled);
+  const std::string after = std::string(calls_()).substr(before.size());
+  EXPECT_THAT(after, HasSubstr("hipEventDestroy"));
+  EXPECT_THAT(after, Not(HasSubstr("hipEventSynchronize")));
   EXPECT_EQ(device.record([&] { return device.record([] { return Status(); }).status(); }).status().code(),
             StatusCode::kAlreadyExists);
   for (const char* call : {"hipEventCreateWithFlags", "hipEventRecord", "hipEventSynchronize", "hipEventElapsedTime"}) {

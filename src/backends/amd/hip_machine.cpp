@@ -45,7 +45,8 @@ class MachineStream final : public native::Stream {
   Status synchronize(std::chrono::milliseconds limit) override { return stream_.synchronize(limit); }
 
  private:
-  Status around_copy(std::string_view name, const std::function<Status()>& copy) {
+  template <typename Copy>
+  Status around_copy(std::string_view name, const Copy& copy) {
     return recorder_->around(Activity::Kind::kCopy, name, "hipMemcpyAsync", stream_, copy);
   }
 

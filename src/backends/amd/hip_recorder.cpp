@@ -40,17 +40,25 @@ Status HipRecorder::start() {
   return {};
 }
 
+void HipRecorder::stop(std::optional<Origin>& origin, std::deque<Work>& work) {
+  const std::lock_guard lock(mutex_);
+  listens_ = false;
+  origin = std::exchange(origin_, std::nullopt);
+  work.swap(work_);
+}
+
 Result<std::vector<Activity>> HipRecorder::finish() {
   std::optional<Origin> origin;
   std::deque<Work> work;
-  {
-    const std::lock_guard lock(mutex_);
-    listens_ = false;
-    origin = std::exchange(origin_, std::nullopt);
-    work.swap(work_);
-  }
+  stop(origin, work);
   if (!origin) return std::vector<Activity>();
   return read(*origin, work);
+}
+
+void HipRecorder::drop() {
+  std::optional<Origin> origin;
+  std::deque<Work> work;
+  stop(origin, work);  // the events go without the lock
 }
 
 Result<std::vector<Activity>> HipRecorder::read(const Origin& origin, const std::deque<Work>& work) const {
@@ -68,9 +76,8 @@ Result<std::vector<Activity>> HipRecorder::read(const Origin& origin, const std:
   return activities;
 }
 
-Status HipRecorder::around(Activity::Kind kind, std::string_view name, std::string_view call, const HipStream& stream,
+Status HipRecorder::record(Activity::Kind kind, std::string_view name, std::string_view call, const HipStream& stream,
                            const std::function<Status()>& queue) {
-  if (!listens_.load(std::memory_order_relaxed)) return queue();
   KPT_ASSIGN_OR_RETURN(HipEvent begin, device_.make_event());
   KPT_ASSIGN_OR_RETURN(HipEvent end, device_.make_event());
   KPT_RETURN_IF_ERROR(stream.record(begin));

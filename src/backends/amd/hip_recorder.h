@@ -27,11 +27,18 @@ class HipRecorder {
   Status start();
   // Waits for the device. Fails as HIP's events do; listens no more in any case.
   Result<std::vector<Activity>> finish();
+  // Forgets what was heard and listens no more, without a look at the device: after work that failed, which may never
+  // end.
+  void drop();
 
-  // `queue` puts work on the stream by `call` of HIP's. Without a listener it is just called. Fails as it does, and as
-  // recording events does.
+  // `queue` puts work on the stream by `call` of HIP's. Without a listener it is just called: every launch goes through
+  // here. Fails as it does, and as recording events does.
+  template <typename Queue>
   Status around(Activity::Kind kind, std::string_view name, std::string_view call, const HipStream& stream,
-                const std::function<Status()>& queue);
+                const Queue& queue) {
+    if (!listens_.load(std::memory_order_relaxed)) return queue();
+    return record(kind, name, call, stream, queue);
+  }
 
  private:
   struct Work {
@@ -49,6 +56,10 @@ class HipRecorder {
   };
 
   Result<Origin> make_origin() const;
+  Status record(Activity::Kind kind, std::string_view name, std::string_view call, const HipStream& stream,
+                const std::function<Status()>& queue);
+  // Listens no more; what was heard comes out.
+  void stop(std::optional<Origin>& origin, std::deque<Work>& work);
   Result<std::vector<Activity>> read(const Origin& origin, const std::deque<Work>& work) const;
 
   HipDevice device_;
