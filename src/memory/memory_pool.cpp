@@ -56,16 +56,24 @@ Result<std::shared_ptr<Buffer>> MemoryPool::allocate(std::size_t bytes) {
 }
 
 Result<std::unique_ptr<Buffer>> MemoryPool::take_or_reclaim(std::size_t bytes) {
+  const std::lock_guard taking(taking_mutex_);
   if (auto found = find_kept(bytes)) return found;
+  std::uint64_t seen = count_returns();
   auto taken = take(bytes);
   const auto is_short = [&taken] { return !taken.ok() && taken.status().code() == StatusCode::kOutOfMemory; };
-  if (is_short() && release_kept()) taken = take_again(bytes);
-  if (is_short()) {
-    const std::uint64_t before = count_reserved();
-    ask_holders();
+  // Others may give back meanwhile but take nothing, so this ends.
+  for (bool asked = false; is_short();) {
     if (auto found = find_kept(bytes)) return found;
-    release_kept();
-    if (count_reserved() < before) taken = take_again(bytes);
+    drop_kept();
+    if (const std::uint64_t now = count_returns(); now != seen) {
+      seen = now;
+      taken = take_again(bytes);
+    } else if (!asked) {
+      asked = true;
+      ask_holders();
+    } else {
+      break;
+    }
   }
   if (!is_short()) return taken;
   {
@@ -83,9 +91,9 @@ Result<std::unique_ptr<Buffer>> MemoryPool::take_again(std::size_t bytes) {
   return take(bytes);
 }
 
-std::uint64_t MemoryPool::count_reserved() const {
+std::uint64_t MemoryPool::count_returns() const {
   const std::lock_guard lock(mutex_);
-  return reserved_bytes_;
+  return returns_;
 }
 
 void MemoryPool::ask_holders() {
@@ -154,6 +162,7 @@ void MemoryPool::put_back(std::unique_ptr<Buffer> memory, std::size_t asked) {
     used_bytes_ -= asked;
     spare_bytes_ -= bytes - asked;
     if (bytes <= limits_.kept_bytes && kept_bytes_ <= limits_.kept_bytes - bytes) {
+      ++returns_;
       kept_bytes_ += bytes;
       kept_.emplace(bytes, std::move(memory));
       return;
@@ -161,10 +170,16 @@ void MemoryPool::put_back(std::unique_ptr<Buffer> memory, std::size_t asked) {
   }
   memory.reset();  // the driver may take its time
   const std::lock_guard lock(mutex_);
+  ++returns_;
   reserved_bytes_ -= bytes;
 }
 
 bool MemoryPool::release_kept() {
+  const std::lock_guard taking(taking_mutex_);
+  return drop_kept();
+}
+
+bool MemoryPool::drop_kept() {
   std::multimap<std::size_t, std::unique_ptr<Buffer>> unused;
   {
     const std::lock_guard lock(mutex_);
@@ -175,6 +190,7 @@ bool MemoryPool::release_kept() {
   for (const auto& [size, memory] : unused) bytes += size;
   unused.clear();
   const std::lock_guard lock(mutex_);
+  if (bytes > 0) ++returns_;
   reserved_bytes_ -= bytes;
   return bytes > 0;
 }

@@ -46,13 +46,13 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   static std::shared_ptr<MemoryPool> make(std::string device, Vendor vendor, MemorySource source, MemoryLimits limits);
 
   // At least one byte. Fails with kOutOfMemory (needed_bytes, free_bytes and advice as context), else as the source
-  // does. The buffer keeps the pool alive.
+  // does. The buffer keeps the pool alive. One request is served at a time.
   Result<std::shared_ptr<Buffer>> allocate(std::size_t bytes);
   // Gives back what nobody uses; whether there was any.
   bool release_kept();
 
   // `let_go` is called when memory ends, by whichever thread asked for more, until the returned object goes. It may
-  // free memory of the pool and must not ask for any.
+  // free memory of the pool and must not call it otherwise.
   [[nodiscard]] std::shared_ptr<void> add_holder(std::function<void()> let_go);
 
   MemoryStatistics statistics() const;
@@ -64,12 +64,14 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   MemoryPool(std::string device, Vendor vendor, MemorySource source, MemoryLimits limits)
       : device_(std::move(device)), vendor_(vendor), source_(std::move(source)), limits_(limits) {}
 
+  Result<std::unique_ptr<Buffer>> take_or_reclaim(std::size_t bytes);
+  // With taking_mutex_ held:
   std::unique_ptr<Buffer> find_kept(std::size_t bytes);
   Result<std::unique_ptr<Buffer>> take(std::size_t bytes);
   Result<std::unique_ptr<Buffer>> take_again(std::size_t bytes);
-  Result<std::unique_ptr<Buffer>> take_or_reclaim(std::size_t bytes);
-  std::uint64_t count_reserved() const;
+  bool drop_kept();
   void ask_holders();
+  std::uint64_t count_returns() const;
   std::shared_ptr<Buffer> hand_out(std::unique_ptr<Buffer> memory, std::size_t asked);
   void put_back(std::unique_ptr<Buffer> memory, std::size_t asked);
   Status describe_shortage(const Status& status, std::size_t bytes) const;
@@ -79,7 +81,10 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   MemorySource source_;
   MemoryLimits limits_;
 
-  mutable std::mutex mutex_;
+  // Held by whoever takes memory or gives kept memory back to the device: what one gives back for its own sake is not
+  // the end of memory for another.
+  std::mutex taking_mutex_;
+  mutable std::mutex mutex_;                                  // of what follows, up to the holders
   std::multimap<std::size_t, std::unique_ptr<Buffer>> kept_;  // by size
   std::uint64_t kept_bytes_ = 0;
   std::uint64_t used_bytes_ = 0;   // as they were asked for
@@ -87,6 +92,7 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   std::uint64_t peak_bytes_ = 0;
   std::uint64_t reserved_bytes_ = 0;  // taken from the device, or about to be
   std::uint64_t reserved_peak_bytes_ = 0;
+  std::uint64_t returns_ = 0;  // how often memory came back, to the pool or the device
   std::uint64_t allocations_ = 0;
   std::uint64_t shortages_ = 0;
   std::uint64_t retries_ = 0;
