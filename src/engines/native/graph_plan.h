@@ -19,6 +19,7 @@
 #include "ir/graph.h"
 #include "kernels/gpu/launch.h"
 #include "kpt/status.h"
+#include "passes/memory_facts.h"
 
 namespace kpt::native {
 
@@ -95,11 +96,11 @@ std::vector<Support> check_nodes(const ir::Graph& graph, const Traits& traits);
 // All refusals in one message; ok when there is none.
 Status list_refused(const ir::Graph& graph, const std::vector<Support>& answers);
 // That of the graph as a whole which no node shows: written inputs and parameters, inputs that are no tensors, sizes
-// that no input has.
-Status check_graph(const ir::Graph& graph);
+// that no input has. `facts`: of the graph, without weights.
+Status check_graph(const ir::Graph& graph, const MemoryFacts& facts);
 
 // Buffers that the model writes, in place or by outputs of the graph: indices in the graph's inputs.
-std::vector<std::uint32_t> written_buffers(const ir::Graph& graph);
+std::vector<std::uint32_t> written_buffers(const ir::Graph& graph, const MemoryFacts& facts);
 
 // Targets of nodes that have a rule, sorted.
 std::vector<std::string_view> covered_targets();

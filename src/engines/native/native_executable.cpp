@@ -75,7 +75,6 @@ NativeExecutable::NativeExecutable(std::shared_ptr<const ir::Graph> graph, std::
       kept_machine_(std::move(machine)),
       machine_(*kept_machine_),
       weight_offsets_(graph_->inputs.size(), 0),
-      written_(written_buffers(*graph_)),
       holder_(machine_.add_holder([this] { drop_idle_frames(); })) {}
 
 NativeExecutable::~NativeExecutable() {
@@ -95,7 +94,9 @@ NativeExecutable::~NativeExecutable() {
 Result<std::unique_ptr<Executable>> NativeExecutable::load(std::shared_ptr<const ir::Graph> graph,
                                                            const Weights& weights, std::shared_ptr<Machine> machine) {
   std::unique_ptr<NativeExecutable> made(new NativeExecutable(std::move(graph), std::move(machine)));
-  KPT_RETURN_IF_ERROR(check_graph(*made->graph_));
+  const MemoryFacts facts(*made->graph_, {});
+  KPT_RETURN_IF_ERROR(check_graph(*made->graph_, facts));
+  made->written_ = written_buffers(*made->graph_, facts);
   if (made->graph_->symbols.empty()) {
     KPT_ASSIGN_OR_RETURN(auto shape, made->make_shape({}));
     const std::lock_guard lock(made->mutex_);

@@ -38,8 +38,9 @@ Status check_result(const View& result, DType dtype, const Dims& dims) {
   return check_extents(dtype, dims, result.dtype, result.dims);
 }
 
-PlanBuilder::PlanBuilder(const ir::Graph& graph, const ir::Bindings& sizes, const Traits& traits)
-    : graph_(graph), sizes_(sizes), traits_(traits), values_(graph.values.size()), facts_(graph, {}) {
+PlanBuilder::PlanBuilder(const ir::Graph& graph, const MemoryFacts& facts, const ir::Bindings& sizes,
+                         const Traits& traits)
+    : graph_(graph), facts_(facts), sizes_(sizes), traits_(traits), values_(graph.values.size()) {
   plan_.flag_block = make_block(0, std::nullopt);
 }
 
@@ -190,7 +191,7 @@ bool PlanBuilder::is_written(const View& view) const {
 
 Status PlanBuilder::plan_inputs() {
   std::size_t position = 0;
-  const std::vector<std::uint32_t> written = written_buffers(graph_);
+  const std::vector<std::uint32_t> written = written_buffers(graph_, facts_);
   for (std::uint32_t index = 0; index < graph_.inputs.size(); ++index) {
     const ir::GraphInput& input = graph_.inputs[index];
     const bool given = input.kind == ir::InputKind::kUser;
@@ -374,8 +375,7 @@ Result<GraphPlan> PlanBuilder::finish() {
   return std::move(plan_);
 }
 
-std::vector<std::uint32_t> written_buffers(const ir::Graph& graph) {
-  const MemoryFacts facts(graph, {});
+std::vector<std::uint32_t> written_buffers(const ir::Graph& graph, const MemoryFacts& facts) {
   std::vector<std::uint32_t> written;
   for (std::uint32_t index = 0; index < graph.inputs.size(); ++index) {
     const ir::GraphInput& input = graph.inputs[index];

@@ -13,7 +13,6 @@
 #include "engines/native/graph_plan.h"
 #include "ir/graph.h"
 #include "kpt/status.h"
-#include "passes/memory_facts.h"
 
 namespace kpt::native {
 
@@ -32,8 +31,8 @@ struct Number {
 
 class PlanBuilder {
  public:
-  // The graph must outlive it.
-  PlanBuilder(const ir::Graph& graph, const ir::Bindings& sizes, const Traits& traits);
+  // What it is given must outlive it. `facts`: of the graph, without weights.
+  PlanBuilder(const ir::Graph& graph, const MemoryFacts& facts, const ir::Bindings& sizes, const Traits& traits);
 
   const ir::Graph& graph() const { return graph_; }
   const Traits& traits() const { return traits_; }
@@ -95,13 +94,13 @@ class PlanBuilder {
   std::uint32_t now() const { return static_cast<std::uint32_t>(plan_.steps.size()); }
 
   const ir::Graph& graph_;
+  const MemoryFacts& facts_;
   const ir::Bindings& sizes_;
   const Traits& traits_;
   GraphPlan plan_;
   std::vector<Life> lives_;                  // by block
   std::vector<std::optional<View>> values_;  // by value
   std::vector<std::string_view> families_;
-  MemoryFacts facts_;
   std::vector<std::uint32_t> written_blocks_;  // in place
   std::optional<View> target_;
   std::size_t node_ = 0;

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "device/unsupported_nodes.h"
-#include "passes/memory_facts.h"
 
 namespace kpt::native {
 namespace {
@@ -98,8 +97,7 @@ Status list_refused(const ir::Graph& graph, const std::vector<Support>& answers)
   return list_unsupported(graph, answers, "have no kernel of ours");
 }
 
-Status check_graph(const ir::Graph& graph) {
-  const MemoryFacts facts(graph, {});
+Status check_graph(const ir::Graph& graph, const MemoryFacts& facts) {
   for (const ir::GraphInput& input : graph.inputs) {
     if (input.kind == ir::InputKind::kBuffer || input.value == ir::kNoValue || !facts.is_written(input.value)) continue;
     return {StatusCode::kUnsupported,
@@ -130,15 +128,17 @@ Status check_graph(const ir::Graph& graph) {
 
 std::vector<Support> check_nodes(const ir::Graph& graph, const Traits& traits) {
   const ir::Bindings sizes = trial_sizes(graph, kTrialFirst, kTrialStep);
-  PlanBuilder builder(graph, sizes, traits);
+  const MemoryFacts facts(graph, {});
+  PlanBuilder builder(graph, facts, sizes, traits);
   const Status inputs = builder.plan_inputs();
   if (!inputs.ok()) return std::vector<Support>(graph.nodes.size(), Support{false, inputs.message()});
   return plan_nodes(builder);
 }
 
 Result<GraphPlan> plan_graph(const ir::Graph& graph, const ir::Bindings& sizes, const Traits& traits) {
-  KPT_RETURN_IF_ERROR(check_graph(graph));
-  PlanBuilder builder(graph, sizes, traits);
+  const MemoryFacts facts(graph, {});
+  KPT_RETURN_IF_ERROR(check_graph(graph, facts));
+  PlanBuilder builder(graph, facts, sizes, traits);
   KPT_RETURN_IF_ERROR(builder.plan_inputs());
   KPT_RETURN_IF_ERROR(list_refused(graph, plan_nodes(builder)));
   KPT_RETURN_IF_ERROR(builder.plan_outputs());
