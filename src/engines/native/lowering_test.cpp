@@ -208,6 +208,21 @@ output %k "k"
   EXPECT_THAT(outputs[2].elements<float>(), ::testing::Each(one.elements<float>()[0]));
 }
 
+TEST_P(NativeLowering, ChainsInPlaceOnWhatNobodySees) {
+  const Tensor x = floats({7});
+  const auto outputs = run(R"(input x: float32[7]
+a: float32[7] = aten.add.Tensor(self=%x, other=1)
+b: float32[7] = aten.add_.Tensor(self=%a, other=%x)
+c: float32[7] = aten.relu_.default(self=%b)
+output %c "c"
+)",
+                           {x});
+  ASSERT_EQ(outputs.size(), 1U);
+  for (std::size_t i = 0; i < 7; ++i) {
+    EXPECT_NEAR(outputs[0].elements<float>()[i], std::max(2 * x.elements<float>()[i] + 1, 0.0F), 1e-6);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Waves, NativeLowering, ::testing::Values(32, 64));
 
 }  // namespace

@@ -157,6 +157,14 @@ TEST(NativeWrites, OnlyBuffersAndWhatNobodySees) {
   EXPECT_TRUE(load("a: float32[4] = aten.add.Tensor(self=%x, other=1)\nb: float32[4] = aten.relu_.default(self=%a)\n"
                    "output %b \"output\"\n")
                   .ok());
+  const std::string chain =
+      "a: float32[4] = aten.add.Tensor(self=%x, other=1)\nb: float32[4] = aten.add_.Tensor(self=%a, other=%x)\n"
+      "c: float32[4] = aten.relu_.default(self=%b)\noutput %c \"output\"\n";
+  EXPECT_TRUE(load(chain).ok()) << load(chain).to_string();
+  for (const char* seen : {"a", "b"}) {
+    EXPECT_THAT(load(chain + "output %" + seen + " \"seen\"\n").message(),
+                HasSubstr("it writes memory that other values may share"));
+  }
   EXPECT_THAT(load("b: float32[4] = aten.relu_.default(self=%x)\noutput %b \"output\"\n").message(),
               HasSubstr("the model writes 'x'"));
   EXPECT_THAT(load("b: float32[4] = aten.relu_.default(self=%p)\noutput %b \"output\"\n").message(),

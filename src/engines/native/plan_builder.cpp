@@ -40,7 +40,12 @@ Status check_result(const View& result, DType dtype, const Dims& dims) {
 
 PlanBuilder::PlanBuilder(const ir::Graph& graph, const MemoryFacts& facts, const ir::Bindings& sizes,
                          const Traits& traits)
-    : graph_(graph), facts_(facts), sizes_(sizes), traits_(traits), values_(graph.values.size()) {
+    : graph_(graph),
+      facts_(facts),
+      sizes_(sizes),
+      traits_(traits),
+      values_(graph.values.size()),
+      is_own_(graph.values.size(), false) {
   plan_.flag_block = make_block(0, std::nullopt);
 }
 
@@ -255,7 +260,7 @@ bool PlanBuilder::is_private(ir::ValueId id) const {
     const ir::Node& node = graph_.nodes[index];
     for (const ir::Output& output : node.outputs) {
       const bool makes = std::ranges::find(output.values, id) != output.values.end();
-      if (makes && !gives_fresh_memory(node)) return false;
+      if (makes && !gives_fresh_memory(node) && !is_own_[ir::index_of(id)]) return false;
       is_made = is_made || makes;
     }
     const std::size_t count = uses(node);
@@ -278,7 +283,10 @@ Status PlanBuilder::plan_in_place(const ir::Node& node) {
   if (id == nullptr || result == ir::kNoValue) return not_covered("it writes no tensor");
   KPT_ASSIGN_OR_RETURN(const View written, value(*id));
   if (!is_written(written)) {
-    return is_private(*id) ? rule(*this, node) : not_covered("it writes memory that other values may share");
+    if (!is_private(*id)) return not_covered("it writes memory that other values may share");
+    KPT_RETURN_IF_ERROR(rule(*this, node));
+    is_own_[ir::index_of(result)] = true;  // and the next one in place may have it
+    return {};
   }
   target_ = written;
   const Status status = rule(*this, node);

@@ -102,6 +102,7 @@ class PlanBuilder {
   std::vector<std::optional<View>> values_;  // by value
   std::vector<std::string_view> families_;
   std::vector<std::uint32_t> written_blocks_;  // in place
+  std::vector<bool> is_own_;                   // by value: of a node in place that was planned as if it wrote nothing
   std::optional<View> target_;
   std::size_t node_ = 0;
 };
