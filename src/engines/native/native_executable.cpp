@@ -45,6 +45,39 @@ Status wait_for(Stream& stream, const RunContext& context) {
   }
 }
 
+// Addresses from the first element to behind the last.
+struct Range {
+  std::uintptr_t begin = 0, end = 0;
+};
+
+Range range_of(const Tensor& tensor) {
+  if (tensor.element_count() == 0) return {};
+  std::int64_t last = 0;
+  for (std::size_t axis = 0; axis < tensor.dims().size(); ++axis) {
+    last += (tensor.dims()[axis] - 1) * tensor.strides()[axis];
+  }
+  const auto begin = reinterpret_cast<std::uintptr_t>(tensor.data());
+  return {begin, begin + (static_cast<std::uintptr_t>(last) + 1) * element_bytes(tensor.dtype())};
+}
+
+// Every name has bytes of its own on the device: what shares memory with a written buffer would not change with it.
+Status check_written_alone(const ir::Graph& graph, std::span<const std::uint32_t> written, const Weights& weights) {
+  for (const std::uint32_t index : written) {
+    const std::string& name = graph.inputs[index].name;
+    const Range own = range_of(weights.at(name));
+    for (std::uint32_t other = 0; other < graph.inputs.size(); ++other) {
+      const ir::GraphInput& input = graph.inputs[other];
+      if (other == index || !is_weight(input)) continue;
+      const Range range = range_of(weights.at(input.name));
+      if (own.begin >= range.end || range.begin >= own.end) continue;
+      return {StatusCode::kUnsupported,
+              fmt::format("buffer '{}' is written and shares memory with '{}', which planned launches keep apart", name,
+                          input.name)};
+    }
+  }
+  return {};
+}
+
 std::size_t view_bytes(const View& view) {
   return static_cast<std::size_t>(count_elements(view)) * element_bytes(view.dtype);
 }
@@ -133,6 +166,7 @@ Status NativeExecutable::upload_weights(const Weights& weights) {
     known.push_back({host, bytes});
     bytes += (host.bytes() + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment;
   }
+  KPT_RETURN_IF_ERROR(check_written_alone(*graph_, written_, weights));
   if (known.empty()) return {};
   for (Known& one : known) {  // before anything is queued, since it may fail
     if (one.host.is_contiguous()) continue;

@@ -175,5 +175,29 @@ TEST(NativeWrites, OnlyBuffersAndWhatNobodySees) {
               HasSubstr("it writes memory that other values may share"));
 }
 
+TEST(NativeWrites, WhatSharesMemoryWithAWrittenBufferIsRefused) {
+  HostMachine machine(32);
+  const Tensor storage = Tensor::empty(DType::kFloat32, Dims{12}).value();
+  const auto view = [&](std::int64_t offset) {
+    return Tensor::from_buffer(storage.buffer(), DType::kFloat32, Dims{4}, Dims{1}, offset).value();
+  };
+  const auto load = [&](const std::string& node, std::int64_t offset) {
+    const std::string text =
+        "kpt_graph 1\ninput x: float32[4]\nparameter p: float32[4] \"p\"\nbuffer b: float32[4] \"b\"\n" + node +
+        "\nt: float32[4] = aten.add.Tensor(self=%p, other=%s)\noutput %t \"output\"\n";
+    const auto graph = std::make_shared<const ir::Graph>(ir::read_graph(text).value());
+    const Weights weights = {{"b", view(4)}, {"p", view(offset)}};
+    return NativeExecutable::load(graph, weights, std::shared_ptr<Machine>(std::shared_ptr<void>(), &machine)).status();
+  };
+  const std::string in_place = "s: float32[4] = aten.add_.Tensor(self=%b, other=%x)";
+  for (const std::int64_t offset : {1, 4, 7}) {
+    const Status status = load(in_place, offset);
+    EXPECT_EQ(status.code(), StatusCode::kUnsupported) << offset;
+    EXPECT_THAT(status.message(), HasSubstr("buffer 'b' is written and shares memory with 'p'"));
+  }
+  for (const std::int64_t offset : {0, 8}) EXPECT_TRUE(load(in_place, offset).ok()) << "beside it, at " << offset;
+  EXPECT_TRUE(load("s: float32[4] = aten.add.Tensor(self=%b, other=%x)", 4).ok()) << "nobody writes it";
+}
+
 }  // namespace
 }  // namespace kpt::native
