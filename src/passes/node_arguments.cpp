@@ -57,6 +57,12 @@ std::optional<DType> dtype_argument(const ir::Node& node, std::string_view name)
   return dtype == nullptr ? std::nullopt : std::optional(*dtype);
 }
 
+std::optional<ir::MemoryFormat> format_argument(const ir::Node& node, std::string_view name) {
+  const ir::Argument* argument = find_argument(node, name);
+  const auto* format = argument == nullptr ? nullptr : std::get_if<ir::MemoryFormat>(&argument->value);
+  return format == nullptr ? std::nullopt : std::optional(*format);
+}
+
 std::string_view string_argument(const ir::Node& node, std::string_view name, std::string_view fallback) {
   const ir::Argument* argument = find_argument(node, name);
   const auto* text = argument == nullptr ? nullptr : std::get_if<std::string>(&argument->value);

@@ -31,6 +31,7 @@ std::optional<std::int64_t> int_argument(const ir::Node& node, std::string_view 
 std::optional<bool> bool_argument(const ir::Node& node, std::string_view name,
                                   std::optional<bool> fallback = std::nullopt);
 std::optional<DType> dtype_argument(const ir::Node& node, std::string_view name);
+std::optional<ir::MemoryFormat> format_argument(const ir::Node& node, std::string_view name);
 std::string_view string_argument(const ir::Node& node, std::string_view name, std::string_view fallback);
 // A list of constants (a single integer counts as a list of one); nothing when an item is a value.
 std::optional<std::vector<std::int64_t>> ints_argument(

@@ -95,8 +95,8 @@ Result<GraphPlan> plan_graph(const ir::Graph& graph, const ir::Bindings& sizes, 
 std::vector<Support> check_nodes(const ir::Graph& graph, const Traits& traits);
 // All refusals in one message; ok when there is none.
 Status list_refused(const ir::Graph& graph, const std::vector<Support>& answers);
-// That of the graph as a whole which no node shows: written inputs and parameters, inputs that are no tensors, sizes
-// that no input has. `facts`: of the graph, without weights.
+// That of the graph as a whole which no node shows: written inputs and parameters, written buffers with strides of
+// their own, inputs that are no tensors, sizes that no input has. `facts`: of the graph, without weights.
 Status check_graph(const ir::Graph& graph, const MemoryFacts& facts);
 
 // Buffers that the model writes, in place or by outputs of the graph: indices in the graph's inputs.

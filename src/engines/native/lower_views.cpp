@@ -116,20 +116,33 @@ Status lower_same(PlanBuilder& plan, const ir::Node& node) {
 }
 
 // A copy may be the original where nobody writes it.
-Status lower_clone(PlanBuilder& plan, const ir::Node& node) {
-  KPT_ASSIGN_OR_RETURN(const View input, plan.tensor(node, "self"));
+Status define_copy(PlanBuilder& plan, const ir::Node& node, const View& input) {
   if (!plan.is_written(input)) return plan.define_result(node, input);
   KPT_ASSIGN_OR_RETURN(const View output, plan.make_result(node));
   KPT_RETURN_IF_ERROR(check_result(output, input.dtype, input.dims));
   return copy_into(plan, input, output);
 }
 
+Status lower_clone(PlanBuilder& plan, const ir::Node& node) {
+  KPT_ASSIGN_OR_RETURN(const View input, plan.tensor(node, "self"));
+  return define_copy(plan, node, input);
+}
+
+// As PyTorch sees it, which copies where it is not so.
+bool lies_in(ir::MemoryFormat format, const View& view) {
+  if (format == ir::MemoryFormat::kContiguous || format == ir::MemoryFormat::kPreserve) return is_contiguous(view);
+  const std::size_t rank = format == ir::MemoryFormat::kChannelsLast ? 4U : 5U;
+  if (view.dims.size() != rank) return false;
+  std::vector<std::size_t> order = {0};
+  for (std::size_t axis = 2; axis < rank; ++axis) order.push_back(axis);
+  order.push_back(1);
+  return is_contiguous(permuted(view, order));
+}
+
 Status lower_contiguous(PlanBuilder& plan, const ir::Node& node) {
-  KPT_ASSIGN_OR_RETURN(View input, plan.tensor(node, "self"));
-  if (plan.is_written(input)) {
-    KPT_ASSIGN_OR_RETURN(input, contiguous(plan, input));
-  }
-  return plan.define_result(node, input);
+  KPT_ASSIGN_OR_RETURN(const View input, plan.tensor(node, "self"));
+  const ir::MemoryFormat format = format_argument(node, "memory_format").value_or(ir::MemoryFormat::kContiguous);
+  return lies_in(format, input) ? plan.define_result(node, input) : define_copy(plan, node, input);
 }
 
 Status lower_dropout(PlanBuilder& plan, const ir::Node& node) {

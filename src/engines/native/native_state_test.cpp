@@ -1,6 +1,7 @@
 // Models that write buffers: in place, and by outputs of the graph.
 #include "engines/native/native_state.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -197,6 +198,62 @@ TEST(NativeWrites, WhatSharesMemoryWithAWrittenBufferIsRefused) {
   }
   for (const std::int64_t offset : {0, 8}) EXPECT_TRUE(load(in_place, offset).ok()) << "beside it, at " << offset;
   EXPECT_TRUE(load("s: float32[4] = aten.add.Tensor(self=%b, other=%x)", 4).ok()) << "nobody writes it";
+}
+
+// What contiguous() gives is the buffer itself where PyTorch finds it to lie so, and else a copy of what it held.
+TEST(NativeWrites, WhatPyTorchCopiesSeesNoLaterWrite) {
+  HostMachine machine(32);
+  const auto run = [&](std::int64_t channels, const std::string& format) {
+    const std::string type = fmt::format("float32[1, {}, 2, 2]", channels);
+    const std::string text = fmt::format(R"(kpt_graph 1
+buffer b: {0} "b"
+input x: float32[]
+c: {0} = aten.contiguous.default(self=%b{1})
+w: {0} = aten.add_.Tensor(self=%b, other=%x)
+output %c "c"
+)",
+                                         type, format);
+    const auto graph = std::make_shared<const ir::Graph>(ir::read_graph(text).value());
+    const Tensor held = Tensor::empty(DType::kFloat32, Dims{1, channels, 2, 2}).value();
+    for (float& value : held.elements<float>()) value = 1;
+    const auto executable =
+        NativeExecutable::load(graph, {{"b", held}}, std::shared_ptr<Machine>(std::shared_ptr<void>(), &machine))
+            .value();
+    const auto state = executable->make_state().value();
+    const Tensor x = Tensor::empty(DType::kFloat32, Dims{}).value();
+    x.elements<float>()[0] = 4;
+    RunContext context;
+    context.state = state.get();
+    std::vector<Tensor> outputs;
+    const Status status = executable->run(context, std::vector{x}, outputs, nullptr);
+    EXPECT_TRUE(status.ok()) << status.to_string();
+    return outputs.empty() ? 0.0F : outputs[0].elements<float>()[0];
+  };
+  const std::string last = ", memory_format=memory_format(channels_last)";
+  EXPECT_EQ(run(2, ""), 5.0F);
+  EXPECT_EQ(run(2, ", memory_format=memory_format(contiguous)"), 5.0F);
+  EXPECT_EQ(run(2, last), 1.0F);
+  EXPECT_EQ(run(1, last), 5.0F) << "with one channel both orders are the same";
+}
+
+TEST(NativeWrites, ABufferWithStridesOfItsOwnIsNotWrittenInPlace) {
+  HostMachine machine(32);
+  const auto load = [&](const std::string& nodes) {
+    const auto graph = std::make_shared<const ir::Graph>(
+        ir::read_graph("kpt_graph 1\nbuffer b: float32[2, 3]{strides=[1, 2]} \"b\"\ninput x: float32[2, 3]\n" + nodes)
+            .value());
+    const Tensor storage = Tensor::empty(DType::kFloat32, Dims{6}).value();
+    const Tensor turned = Tensor::from_buffer(storage.buffer(), DType::kFloat32, Dims{2, 3}, Dims{1, 2}, 0).value();
+    return NativeExecutable::load(graph, {{"b", turned}}, std::shared_ptr<Machine>(std::shared_ptr<void>(), &machine))
+        .status();
+  };
+  const Status in_place =
+      load("w: float32[2, 3]{strides=[1, 2]} = aten.add_.Tensor(self=%b, other=%x)\noutput %w \"w\"\n");
+  EXPECT_EQ(in_place.code(), StatusCode::kUnsupported);
+  EXPECT_THAT(in_place.message(), HasSubstr("buffer 'b' is written and has strides of its own"));
+  const Status replaced =
+      load("w: float32[2, 3] = aten.add.Tensor(self=%b, other=%x)\nbuffer_mutation %w \"b\"\noutput %w \"w\"\n");
+  EXPECT_TRUE(replaced.ok()) << replaced.to_string();
 }
 
 }  // namespace

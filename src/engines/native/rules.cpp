@@ -59,6 +59,40 @@ Status check_symbols(const ir::Graph& graph) {
   return {};
 }
 
+// Whether the elements lie one behind the other, as those of blocks do. Free sizes are refused elsewhere.
+bool is_dense(const ir::TensorType& type) {
+  if (type.strides.size() != type.dims.size()) return false;
+  std::int64_t expected = 1;
+  bool dense = true;
+  for (std::size_t axis = type.dims.size(); axis-- > 0;) {
+    const auto extent = type.dims[axis].constant();
+    const auto stride = type.strides[axis].constant();
+    if (!extent || !stride || *extent == 0) return true;
+    if (*extent == 1) continue;
+    dense = dense && *stride == expected;
+    if (__builtin_mul_overflow(expected, *extent, &expected)) return false;
+  }
+  return dense;
+}
+
+Status check_written(const ir::Graph& graph, const MemoryFacts& facts) {
+  for (const ir::GraphInput& input : graph.inputs) {
+    if (input.value == ir::kNoValue || !facts.is_written(input.value)) continue;
+    if (input.kind != ir::InputKind::kBuffer) {
+      return {StatusCode::kUnsupported,
+              fmt::format("the model writes '{}', and planned launches write buffers only", input.name)};
+    }
+    // By how it lies PyTorch decides what of it is a view and what a copy, which does not see what is written later.
+    if (graph.at(input.value).kind == ir::ValueKind::kTensor && !is_dense(graph.at(input.value).tensor)) {
+      return {StatusCode::kUnsupported,
+              fmt::format("buffer '{}' is written and has strides of its own, and planned launches write buffers "
+                          "without gaps only",
+                          input.name)};
+    }
+  }
+  return {};
+}
+
 std::vector<Support> plan_nodes(PlanBuilder& builder) {
   std::vector<Support> answers;
   for (std::size_t index = 0; index < builder.graph().nodes.size(); ++index) {
@@ -98,11 +132,7 @@ Status list_refused(const ir::Graph& graph, const std::vector<Support>& answers)
 }
 
 Status check_graph(const ir::Graph& graph, const MemoryFacts& facts) {
-  for (const ir::GraphInput& input : graph.inputs) {
-    if (input.kind == ir::InputKind::kBuffer || input.value == ir::kNoValue || !facts.is_written(input.value)) continue;
-    return {StatusCode::kUnsupported,
-            fmt::format("the model writes '{}', and planned launches write buffers only", input.name)};
-  }
+  KPT_RETURN_IF_ERROR(check_written(graph, facts));
   for (const ir::GraphOutput& output : graph.outputs) {
     if (output.kind != ir::OutputKind::kUser && output.kind != ir::OutputKind::kBufferMutation) {
       return {StatusCode::kUnsupported,
