@@ -122,6 +122,27 @@ output %d "output"
   EXPECT_THAT(made->families, ElementsAre("activation"));
 }
 
+// The sanitizer would see an overflow: distances between neighbours that are not there, and beside an extent of zero.
+TEST(GraphPlan, ArgumentsAndExtentsOfAnySizeDoNotOverflow) {
+  const auto made = plan(read(R"(kpt_graph 1
+input x: float32[1, 1, 2, 1099511627776]
+input w: float32[1, 1, 1, 1]
+s: float32[1, 1, 2, 1]{strides=[2199023255552, 2199023255552, 1099511627776, 1]} = aten.slice.Tensor(self=%x, dim=3, start=0, end=1)
+p: float32[1, 1, 1, 1] = aten.max_pool2d.default(self=%s, kernel_size=[1, 1], stride=[2147483648, 2147483648], dilation=[2147483648, 2147483648])
+c: float32[1, 1, 1, 1] = aten.conv2d.default(input=%s, weight=%w, stride=[2147483648, 1], dilation=[2147483648, 1])
+output %p "p"
+output %c "c"
+)"));
+  EXPECT_TRUE(made.ok()) << made.status().to_string();
+  const auto empty = plan(read(R"(kpt_graph 1
+input x: float32[0, 1, 4611686018427387904, 1]
+p: float32[0, 1, 4611686018427387904, 1] = aten.max_pool2d.default(self=%x, kernel_size=[1, 1], stride=[1, 1], padding=[1, 0])
+output %p "p"
+)"));
+  EXPECT_EQ(empty.status().code(), StatusCode::kUnsupported);
+  EXPECT_THAT(empty.status().message(), HasSubstr("a tensor is too large"));
+}
+
 TEST(GraphPlan, TargetsAreSortedAndNoneTwice) {
   const auto targets = covered_targets();
   for (std::size_t i = 1; i < targets.size(); ++i) EXPECT_LT(targets[i - 1], targets[i]);

@@ -1,17 +1,12 @@
 // Convolutions as products: the windows of the input are copied out one after another, each a row.
-#include <algorithm>
-
-#include <fmt/format.h>
-
 #include "engines/native/elementwise_steps.h"
 #include "engines/native/product_steps.h"
 #include "engines/native/rules.h"
+#include "engines/native/window_steps.h"
 #include "passes/node_arguments.h"
 
 namespace kpt::native {
 namespace {
-
-constexpr std::size_t kPlane = 2;  // axes that windows move along
 
 struct Convolution {
   View input;   // [N, C, H, W]
@@ -24,21 +19,6 @@ struct Convolution {
   std::int64_t groups = 1;
 };
 
-// One number for all axes, or one for each. Missing axes in front are as a convolution over one element has them.
-Status read_plane(const ir::Node& node, std::string_view name, std::size_t axes, std::int64_t least,
-                  std::int64_t (&values)[kPlane]) {
-  const auto given = ints_argument(node, name, std::vector<std::int64_t>{});
-  if (!given) return not_covered(fmt::format("argument '{}' is computed by the model", name));
-  if (given->size() > axes) return not_covered(fmt::format("argument '{}' has too many numbers", name));
-  for (std::size_t axis = 0; axis < axes && !given->empty(); ++axis) {
-    const std::int64_t value = given->size() == 1 ? given->front() : (*given)[axis];
-    constexpr std::int64_t kMost = std::int64_t{1} << 31U;
-    if (value < least || value > kMost) return not_covered(fmt::format("argument '{}' is out of range", name));
-    values[kPlane - axes + axis] = value;
-  }
-  return {};
-}
-
 Status check_extents(const Convolution& step) {
   const Dims& input = step.input.dims;
   const Dims& weight = step.weight.dims;
@@ -48,27 +28,13 @@ Status check_extents(const Convolution& step) {
   }
   Dims wanted = {input[0], weight[0]};
   for (std::size_t axis = 0; axis < kPlane; ++axis) {
-    const std::int64_t window = step.dilation[axis] * (weight[2 + axis] - 1) + 1;
-    const std::int64_t room = input[2 + axis] + 2 * step.padding[axis] - window;
-    if (weight[2 + axis] < 1 || room < 0) return not_covered("the window is larger than the input");
-    wanted.push_back(room / step.stride[axis] + 1);
+    const auto places = count_places(input[2 + axis] + 2 * step.padding[axis], weight[2 + axis], step.stride[axis],
+                                     step.dilation[axis]);
+    if (!places) return not_covered("the window is larger than the input");
+    wanted.push_back(*places);
   }
   if (step.bias && !(step.bias->dims == Dims{weight[0]})) return not_covered("the bias does not fit");
   return check_result(step.output, step.output.dtype, wanted);
-}
-
-Result<View> padded(PlanBuilder& plan, const Convolution& step) {
-  if (step.padding[0] == 0 && step.padding[1] == 0) return step.input;
-  Dims dims = step.input.dims;
-  for (std::size_t axis = 0; axis < kPlane; ++axis) dims[2 + axis] += 2 * step.padding[axis];
-  KPT_ASSIGN_OR_RETURN(const View wide, plan.make(step.input.dtype, dims));
-  KPT_RETURN_IF_ERROR(add_elements(plan, {}, {{std::nullopt, {}}}, wide));
-  View middle = wide;
-  for (std::size_t axis = 0; axis < kPlane; ++axis) {
-    middle = sliced(middle, 2 + axis, step.padding[axis], step.input.dims[2 + axis], 1);
-  }
-  KPT_RETURN_IF_ERROR(copy_into(plan, step.input, middle));
-  return wide;
 }
 
 // [N, groups, OH, OW, C / groups, KH, KW], each window in one piece.
@@ -79,11 +45,11 @@ Result<View> copy_windows(PlanBuilder& plan, const Convolution& step, const View
                   weight[2],     weight[3]};
   windows.strides = {input.strides[0],
                      input.strides[1] * weight[1],
-                     input.strides[2] * step.stride[0],
-                     input.strides[3] * step.stride[1],
+                     step_stride(input.strides[2], step.stride[0], step.output.dims[2]),
+                     step_stride(input.strides[3], step.stride[1], step.output.dims[3]),
                      input.strides[1],
-                     input.strides[2] * step.dilation[0],
-                     input.strides[3] * step.dilation[1]};
+                     step_stride(input.strides[2], step.dilation[0], weight[2]),
+                     step_stride(input.strides[3], step.dilation[1], weight[3])};
   KPT_ASSIGN_OR_RETURN(const View copy, plan.make(input.dtype, windows.dims));
   // A copy takes six axes: with groups of several channels one for each image.
   const bool apart = windows.dims[0] > 1 && step.groups > 1 && weight[1] > 1;
@@ -100,7 +66,7 @@ Status add_convolution(PlanBuilder& plan, const Convolution& step) {
   KPT_RETURN_IF_ERROR(
       check_product_types({&step.input, &step.weight, &step.output, step.bias ? &*step.bias : nullptr}));
   KPT_RETURN_IF_ERROR(check_extents(step));
-  KPT_ASSIGN_OR_RETURN(const View input, padded(plan, step));
+  KPT_ASSIGN_OR_RETURN(const View input, padded(plan, step.input, step.padding, {}));
   KPT_ASSIGN_OR_RETURN(const View windows, copy_windows(plan, step, input));
   KPT_ASSIGN_OR_RETURN(const View weight, contiguous(plan, step.weight));
   const std::int64_t images = step.output.dims[0];

@@ -2,41 +2,13 @@
 #include <algorithm>
 #include <limits>
 
-#include <fmt/format.h>
-
-#include "engines/native/elementwise_steps.h"
 #include "engines/native/reduce_steps.h"
 #include "engines/native/rules.h"
+#include "engines/native/window_steps.h"
 #include "passes/node_arguments.h"
 
 namespace kpt::native {
 namespace {
-
-// By how many elements an axis grows in front and behind; what is negative is cut off.
-struct Margins {
-  std::int64_t before = 0, behind = 0;
-};
-
-// `margins`: of the last axes. `output` has the extents that come of it.
-Status add_padding(PlanBuilder& plan, const View& input, const std::vector<Margins>& margins, const Number& fill,
-                   const View& output) {
-  View source = input;
-  View target = output;
-  const std::size_t skipped = input.dims.size() - margins.size();
-  for (std::size_t i = 0; i < margins.size(); ++i) {
-    const std::size_t axis = skipped + i;
-    const auto [before, behind] = margins[i];
-    const std::int64_t cut = std::max<std::int64_t>(-before, 0);
-    const std::int64_t kept = input.dims[axis] - cut - std::max<std::int64_t>(-behind, 0);
-    if (kept < 0 || output.dims[axis] != input.dims[axis] + before + behind) return not_covered("it cuts off too much");
-    source = sliced(source, axis, cut, kept, 1);
-    target = sliced(target, axis, std::max<std::int64_t>(before, 0), kept, 1);
-  }
-  ElementStep step;
-  step.in_integers = !is_floating(output.dtype) && !fill.is_real;
-  KPT_RETURN_IF_ERROR(add_elements(plan, step, {{std::nullopt, fill}}, output));
-  return copy_into(plan, source, target);
-}
 
 Status lower_pad(PlanBuilder& plan, const ir::Node& node) {
   if (string_argument(node, "mode", "constant") != "constant") return not_covered("it pads with more than a number");
@@ -62,8 +34,6 @@ Status lower_pad(PlanBuilder& plan, const ir::Node& node) {
   return add_padding(plan, input, margins, fill, output);
 }
 
-constexpr std::size_t kPlane = 2;  // axes that windows move along
-
 struct Windows {
   std::int64_t size[kPlane] = {1, 1};
   std::int64_t stride[kPlane] = {1, 1};
@@ -76,26 +46,12 @@ View windowed(const View& input, const Windows& windows, const Dims& places) {
   const std::size_t first = input.dims.size() - kPlane;
   for (std::size_t axis = 0; axis < kPlane; ++axis) {
     view.dims[first + axis] = places[first + axis];
-    view.strides[first + axis] = input.strides[first + axis] * windows.stride[axis];
+    const std::int64_t stride = input.strides[first + axis];
+    view.strides[first + axis] = step_stride(stride, windows.stride[axis], places[first + axis]);
     view.dims.push_back(windows.size[axis]);
-    view.strides.push_back(input.strides[first + axis] * windows.dilation[axis]);
+    view.strides.push_back(step_stride(stride, windows.dilation[axis], windows.size[axis]));
   }
   return view;
-}
-
-Status read_pair(const ir::Node& node, std::string_view name, std::int64_t least, std::int64_t (&values)[kPlane]) {
-  const auto given = ints_argument(node, name, std::vector<std::int64_t>{});
-  if (!given) return not_covered(fmt::format("argument '{}' is computed by the model", name));
-  if (given->empty()) return {};
-  if (given->size() > kPlane) return not_covered(fmt::format("argument '{}' has too many numbers", name));
-  for (std::size_t axis = 0; axis < kPlane; ++axis) {
-    values[axis] = given->size() == 1 ? given->front() : (*given)[axis];
-    constexpr std::int64_t kMost = std::int64_t{1} << 24U;
-    if (values[axis] < least || values[axis] > kMost) {
-      return not_covered(fmt::format("argument '{}' is out of range", name));
-    }
-  }
-  return {};
 }
 
 Status lower_max_pool(PlanBuilder& plan, const ir::Node& node) {
@@ -105,30 +61,23 @@ Status lower_max_pool(PlanBuilder& plan, const ir::Node& node) {
   if (!is_floating(input.dtype)) return not_covered("its input is no floating-point number");
   Windows windows;
   std::int64_t padding[kPlane] = {0, 0};
-  KPT_RETURN_IF_ERROR(read_pair(node, "kernel_size", 1, windows.size));
+  KPT_RETURN_IF_ERROR(read_plane(node, "kernel_size", kPlane, 1, windows.size));
   std::ranges::copy(windows.size, windows.stride);
-  KPT_RETURN_IF_ERROR(read_pair(node, "stride", 1, windows.stride));
-  KPT_RETURN_IF_ERROR(read_pair(node, "dilation", 1, windows.dilation));
-  KPT_RETURN_IF_ERROR(read_pair(node, "padding", 0, padding));
+  KPT_RETURN_IF_ERROR(read_plane(node, "stride", kPlane, 1, windows.stride));
+  KPT_RETURN_IF_ERROR(read_plane(node, "dilation", kPlane, 1, windows.dilation));
+  KPT_RETURN_IF_ERROR(read_plane(node, "padding", kPlane, 0, padding));
   KPT_ASSIGN_OR_RETURN(const View output, plan.make_result(node));
   Dims wanted = input.dims;
-  Dims padded = input.dims;
-  std::vector<Margins> margins;
   for (std::size_t axis = 0; axis < kPlane; ++axis) {
     const std::size_t at = rank - kPlane + axis;
-    padded[at] += 2 * padding[axis];
-    margins.push_back({padding[axis], padding[axis]});
-    const std::int64_t room = padded[at] - windows.dilation[axis] * (windows.size[axis] - 1) - 1;
-    if (room < 0) return not_covered("the window is larger than the input");
-    wanted[at] = room / windows.stride[axis] + 1;
+    const auto places = count_places(input.dims[at] + 2 * padding[axis], windows.size[axis], windows.stride[axis],
+                                     windows.dilation[axis]);
+    if (!places) return not_covered("the window is larger than the input");
+    wanted[at] = *places;
   }
   KPT_RETURN_IF_ERROR(check_result(output, input.dtype, wanted));  // not so where windows reach beyond the end
-  View wide = input;
-  if (padding[0] > 0 || padding[1] > 0) {
-    KPT_ASSIGN_OR_RETURN(wide, plan.make(input.dtype, padded));
-    const Number least{-std::numeric_limits<double>::infinity(), 0, true};
-    KPT_RETURN_IF_ERROR(add_padding(plan, input, margins, least, wide));
-  }
+  const Number least{-std::numeric_limits<double>::infinity(), 0, true};
+  KPT_ASSIGN_OR_RETURN(const View wide, padded(plan, input, padding, least));
   return add_reduction(plan, gpu::ReduceOp::kMaximum, windowed(wide, windows, wanted), {rank, rank + 1}, output);
 }
 

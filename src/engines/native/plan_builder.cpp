@@ -24,6 +24,14 @@ std::size_t round_up(std::size_t bytes) { return (bytes + kBlockAlignment - 1) /
 // Bytes of that many elements, and sums of some such, are far from the end of 64 bits.
 constexpr std::int64_t kMostElements = std::int64_t{1} << 56U;
 
+// Extents of zero count as one here: strides are products of the others, and must not overflow either.
+bool is_too_large(const Dims& dims) {
+  std::int64_t product = 1;
+  return std::ranges::any_of(dims, [&product](std::int64_t extent) {
+    return __builtin_mul_overflow(product, std::max<std::int64_t>(extent, 1), &product) || product > kMostElements;
+  });
+}
+
 Status check_extents(DType given_type, const Dims& given, DType said_type, const Dims& said) {
   if (given == said && given_type == said_type) return {};
   return not_covered(fmt::format("it gives {}{}, and the file says {}{}", to_string(given_type), given.to_string(),
@@ -62,9 +70,8 @@ Result<Dims> PlanBuilder::dims(ir::ValueId id) const {
     KPT_ASSIGN_OR_RETURN(const std::int64_t extent, dim.evaluate(sizes_));
     dims.push_back(extent);
   }
-  const auto count = kpt::count_elements(dims);
-  if (!count) return not_covered("a tensor has extents without a product");
-  if (*count > kMostElements) return not_covered("a tensor is too large");
+  if (!kpt::count_elements(dims)) return not_covered("a tensor has extents without a product");
+  if (is_too_large(dims)) return not_covered("a tensor is too large");
   return dims;
 }
 
@@ -147,7 +154,7 @@ Result<std::vector<std::size_t>> PlanBuilder::axes(const ir::Node& node, std::st
 
 Result<View> PlanBuilder::make(DType dtype, const Dims& dims) {
   const auto count = kpt::count_elements(dims);
-  if (!count || *count > kMostElements) return not_covered("a tensor is too large");
+  if (!count || is_too_large(dims)) return not_covered("a tensor is too large");
   const std::size_t bytes = static_cast<std::size_t>(*count) * element_bytes(dtype);
   return contiguous_view(make_block(bytes, std::nullopt), dtype, dims);
 }
