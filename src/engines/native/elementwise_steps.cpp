@@ -1,5 +1,7 @@
 #include "engines/native/elementwise_steps.h"
 
+#include <cmath>
+
 #include "kernels/gpu/activation.h"
 #include "kernels/gpu/elementwise.h"
 
@@ -41,6 +43,14 @@ bool add_dense(PlanBuilder& plan, const ElementStep& step, const std::vector<Ele
 }
 
 }  // namespace
+
+Number truncated(const Number& number, DType dtype) {
+  constexpr double kMost = 4e18;
+  const bool whole = !is_floating(dtype) && dtype != DType::kBool;
+  if (!whole || !number.is_real || !(std::abs(number.real) < kMost)) return number;
+  const double rest = std::trunc(number.real);
+  return {rest, static_cast<std::int64_t>(rest), false};
+}
 
 Status add_elements(PlanBuilder& plan, const ElementStep& step, const std::vector<Element>& inputs,
                     const View& output) {

@@ -25,6 +25,10 @@ struct ElementStep {
   Number factor{1, 1, false};
 };
 
+// The number as elements of the type hold it: without its fraction where they are integers, which must not go through
+// float32.
+Number truncated(const Number& number, DType dtype);
+
 // output = op(inputs). Fails when an input cannot be broadcast to the output.
 Status add_elements(PlanBuilder& plan, const ElementStep& step, const std::vector<Element>& inputs, const View& output);
 

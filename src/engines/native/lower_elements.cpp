@@ -1,7 +1,5 @@
 // Arithmetic, comparisons, masks, casts, fills, ranges and concatenation.
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include <fmt/format.h>
 
@@ -37,14 +35,6 @@ bool is_real(const Element& element) {
 }
 
 Element whole(std::int64_t value) { return {std::nullopt, {static_cast<double>(value), value, false}}; }
-
-// For a tensor of integers, whose other elements must not go through float32.
-Number truncated(const Number& number) {
-  constexpr double kMost = 4e18;
-  if (!number.is_real || !(std::abs(number.real) < kMost)) return number;
-  const double whole = std::trunc(number.real);
-  return {whole, static_cast<std::int64_t>(whole), false};
-}
 
 // In integers where neither an operand nor the result is a floating-point number.
 Status add_step(PlanBuilder& plan, const ir::Node& node, ElementStep step, const std::vector<Element>& inputs) {
@@ -121,28 +111,40 @@ Status lower_power(PlanBuilder& plan, const ir::Node& node) {
   return not_covered(fmt::format("there are powers of 2, 3, 0.5 and -0.5, not of {}", exponent.real));
 }
 
-// `least`, `most`: what the bounds are called.
-Status add_clamp(PlanBuilder& plan, const ir::Node& node, std::string_view least, std::string_view most) {
+struct Bound {
+  ElementOp op;  // with the number below or above which nothing shall be
+  Element value;
+};
+
+Status add_clamp(PlanBuilder& plan, const ir::Node& node, const std::vector<Bound>& bounds) {
+  if (bounds.empty()) return not_covered("it has no bounds");
   KPT_ASSIGN_OR_RETURN(Element a, element(plan, node, "self"));
   KPT_ASSIGN_OR_RETURN(const View output, plan.make_result(node));
-  bool copied = false;
-  for (const auto& [name, op] : {std::pair(least, ElementOp::kMaximum), std::pair(most, ElementOp::kMinimum)}) {
-    if (is_absent(node, name)) continue;
-    KPT_ASSIGN_OR_RETURN(const Element bound, element(plan, node, name));
-    ElementStep step{.op = op};
-    step.in_integers = !is_floating(output.dtype) && !is_real(a) && !is_real(bound);
-    KPT_RETURN_IF_ERROR(add_elements(plan, step, {a, bound}, output));
+  for (const Bound& bound : bounds) {
+    const Element value{bound.value.view, truncated(bound.value.number, output.dtype)};
+    ElementStep step{.op = bound.op};
+    step.in_integers = !is_floating(output.dtype) && !is_real(a) && !is_real(value);
+    KPT_RETURN_IF_ERROR(add_elements(plan, step, {a, value}, output));
     a = {output, {}};
-    copied = true;
   }
-  return copied ? Status() : not_covered("it has no bounds");
+  return {};
 }
 
-Status lower_clamp(PlanBuilder& plan, const ir::Node& node) { return add_clamp(plan, node, "min", "max"); }
+Status lower_clamp(PlanBuilder& plan, const ir::Node& node) {
+  std::vector<Bound> bounds;
+  for (const auto& [name, op] : {std::pair("min", ElementOp::kMaximum), std::pair("max", ElementOp::kMinimum)}) {
+    if (is_absent(node, name)) continue;
+    KPT_ASSIGN_OR_RETURN(const Element bound, element(plan, node, name));
+    bounds.push_back({op, bound});
+  }
+  return add_clamp(plan, node, bounds);
+}
 
 Status lower_hardtanh(PlanBuilder& plan, const ir::Node& node) {
-  if (is_absent(node, "min_val") || is_absent(node, "max_val")) return not_covered("it has no bounds");
-  return add_clamp(plan, node, "min_val", "max_val");
+  KPT_ASSIGN_OR_RETURN(const Number least, plan.number(node, "min_val", -1));
+  KPT_ASSIGN_OR_RETURN(const Number most, plan.number(node, "max_val", 1));
+  return add_clamp(plan, node,
+                   {{ElementOp::kMaximum, {std::nullopt, least}}, {ElementOp::kMinimum, {std::nullopt, most}}});
 }
 
 // What `src` holds, in the type and the extents of `self`.
@@ -165,7 +167,7 @@ Status lower_masked_fill(PlanBuilder& plan, const ir::Node& node) {
   KPT_ASSIGN_OR_RETURN(const Element self, element(plan, node, "self"));
   KPT_ASSIGN_OR_RETURN(const Element mask, element(plan, node, "mask"));
   KPT_ASSIGN_OR_RETURN(Element fill, element(plan, node, "value"));
-  if (self.view && !is_floating(self.view->dtype) && !fill.view) fill.number = truncated(fill.number);
+  if (self.view) fill.number = truncated(fill.number, self.view->dtype);
   return add_step(plan, node, {.op = ElementOp::kSelect}, {mask, fill, self});
 }
 
@@ -190,7 +192,7 @@ Status lower_cast(PlanBuilder& plan, const ir::Node& node) {
 
 Status fill_with(PlanBuilder& plan, const ir::Node& node, Number number) {
   KPT_ASSIGN_OR_RETURN(const View output, plan.make_result(node));
-  if (!is_floating(output.dtype) && output.dtype != DType::kBool) number = truncated(number);
+  number = truncated(number, output.dtype);
   ElementStep step;
   step.in_integers = !is_floating(output.dtype) && !number.is_real;
   return add_elements(plan, step, {{std::nullopt, number}}, output);

@@ -208,6 +208,49 @@ output %k "k"
   EXPECT_THAT(outputs[2].elements<float>(), ::testing::Each(one.elements<float>()[0]));
 }
 
+// Numbers for a tensor of integers come as fractions, and float32 would round them.
+TEST_P(NativeLowering, NumbersAmongIntegersAreExact) {
+  const std::vector<std::int32_t> narrow = {5, -7};
+  const Tensor n = Tensor::from_bytes(DType::kInt32, Dims{2}, std::as_bytes(std::span(narrow))).value();
+  const std::vector<std::uint8_t> truths = {0, 1, 0};
+  const Tensor b = Tensor::from_bytes(DType::kBool, Dims{3}, std::as_bytes(std::span(truths))).value();
+  const auto outputs = run(R"(input n: int32[2]
+input w: int64[3]
+input b: bool[3]
+p: int32[4] = aten.pad.default(self=%n, pad=[1, 1], mode="constant", value=2147483647.0)
+q: int64[4] = aten.pad.default(self=%w, pad=[0, 1], mode="constant", value=16777217.0)
+h: int64[3] = aten.hardtanh.default(self=%w, min_val=-16777217.5, max_val=16777219.0)
+m: bool[3] = aten.masked_fill.Scalar(self=%b, mask=%b, value=0.5)
+output %p "p"
+output %q "q"
+output %h "h"
+output %m "m"
+)",
+                           {n, whole({3}, {1, std::int64_t{1} << 40U, -(std::int64_t{1} << 40U)}), b});
+  ASSERT_EQ(outputs.size(), 4U);
+  EXPECT_THAT(outputs[0].elements<std::int32_t>(), ::testing::ElementsAre(2147483647, 5, -7, 2147483647));
+  EXPECT_EQ(outputs[1].elements<std::int64_t>()[3], 16777217);
+  EXPECT_THAT(outputs[2].elements<std::int64_t>(), ::testing::ElementsAre(1, 16777219, -16777217));
+  EXPECT_THAT(outputs[3].elements<std::uint8_t>(), ::testing::ElementsAre(0, 1, 0));
+}
+
+TEST_P(NativeLowering, HardtanhHasBoundsOfItsOwn) {
+  const Tensor x = floats({9});
+  const auto outputs = run(R"(input x: float32[9]
+h: float32[9] = aten.hardtanh.default(self=%x)
+l: float32[9] = aten.hardtanh.default(self=%x, min_val=-0.5)
+output %h "h"
+output %l "l"
+)",
+                           {x});
+  ASSERT_EQ(outputs.size(), 2U);
+  for (std::size_t i = 0; i < 9; ++i) {
+    const float value = x.elements<float>()[i];
+    EXPECT_EQ(outputs[0].elements<float>()[i], std::min(std::max(value, -1.0F), 1.0F));
+    EXPECT_EQ(outputs[1].elements<float>()[i], std::min(std::max(value, -0.5F), 1.0F));
+  }
+}
+
 TEST_P(NativeLowering, ChainsInPlaceOnWhatNobodySees) {
   const Tensor x = floats({7});
   const auto outputs = run(R"(input x: float32[7]

@@ -47,9 +47,10 @@ Status add_padding(PlanBuilder& plan, const View& input, const std::vector<Margi
     source = sliced(source, axis, cut, kept, 1);
     target = sliced(target, axis, std::max<std::int64_t>(before, 0), kept, 1);
   }
+  const Number number = truncated(fill, output.dtype);
   ElementStep step;
-  step.in_integers = !is_floating(output.dtype) && !fill.is_real;
-  KPT_RETURN_IF_ERROR(add_elements(plan, step, {{std::nullopt, fill}}, output));
+  step.in_integers = !is_floating(output.dtype) && !number.is_real;
+  KPT_RETURN_IF_ERROR(add_elements(plan, step, {{std::nullopt, number}}, output));
   return copy_into(plan, source, target);
 }
 
