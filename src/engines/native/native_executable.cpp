@@ -452,6 +452,7 @@ Status NativeExecutable::run(RunContext& context, std::span<const Tensor> inputs
                              Event* event) {
   KPT_RETURN_IF_ERROR(check_limits(context));
   KPT_ASSIGN_OR_RETURN(NativeState* const state, find_state(context));
+  if (state != nullptr) KPT_RETURN_IF_ERROR(state->prepare_next());
   KPT_ASSIGN_OR_RETURN(const std::shared_ptr<Shape> shape, find_shape(inputs));
   KPT_ASSIGN_OR_RETURN(std::unique_ptr<Frame> frame, take_frame(*shape));
   Status status = run_in(*shape, *frame, context, inputs, state, outputs);
@@ -465,11 +466,7 @@ Status NativeExecutable::run(RunContext& context, std::span<const Tensor> inputs
     }
   }
   const bool rests = give_back(*shape, std::move(frame), !status.ok());
-  if (!rests && state != nullptr) {
-    if (const Status replaced = state->replace_next(); !replaced.ok()) {
-      log::warn("a session cannot go on after a run that did not end", {{"reason", replaced.message()}});
-    }
-  }
+  if (!rests && state != nullptr) state->drop_next();
   if (event != nullptr) *event = Event();
   return status;
 }

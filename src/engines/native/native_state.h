@@ -1,6 +1,7 @@
 // The buffers that a model writes, on a machine.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -12,7 +13,8 @@
 
 namespace kpt::native {
 
-// A run reads what a buffer holds and writes what it will hold; only a run that succeeded makes the one the other.
+// A run reads what a buffer holds and writes what it will hold; only a run that succeeded makes the one the other. So
+// do reset() and write(): one that fails changes nothing.
 class NativeState final : public State {
  public:
   struct Buffer {
@@ -36,21 +38,23 @@ class NativeState final : public State {
   // Of the graph's input.
   const Tensor& current(std::uint32_t input) const;
   const Tensor& next(std::uint32_t input) const;
+  // Before a run: memory for what it writes, where that was dropped. Fails with kOutOfMemory.
+  Status prepare_next();
   // The run has succeeded.
   void advance();
-  // A run did not come to rest: what it may still write is not used again. Fails with kOutOfMemory.
-  Status replace_next();
+  // A run did not come to rest: what it may still write is not used again.
+  void drop_next();
 
  private:
   struct Entry {
     Buffer buffer;
-    Tensor current, next;
+    Tensor current, next;  // the latter undefined after drop_next()
   };
 
   NativeState(const void* owner, std::shared_ptr<Machine> machine, std::shared_ptr<kpt::Buffer> weights)
       : owner_(owner), machine_(std::move(machine)), weights_(std::move(weights)) {}
   Result<Tensor> allocate(const Buffer& buffer) const;
-  Result<const Entry*> find(std::string_view name) const;
+  Result<std::size_t> find(std::string_view name) const;  // index of its entry
   const Entry& at(std::uint32_t input) const;
 
   const void* owner_;

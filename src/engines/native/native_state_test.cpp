@@ -135,6 +135,36 @@ TEST_P(NativeStateTest, ARunThatFailedChangesNothing) {
   EXPECT_THAT(output(0), ElementsAre(1, 20, 9, 0));
 }
 
+// The device may still write what a run without end was given: with no memory for another the session waits.
+TEST_P(NativeStateTest, MemoryThatARunWithoutEndMayWriteIsNotUsedAgain) {
+  const auto state = executable_->make_state().value();
+  ASSERT_TRUE(run(state.get(), 1, 10).ok());
+  machine_.limit_memory(0);
+  machine_.hangs = true;
+  EXPECT_EQ(run(state.get(), 2, 7).code(), StatusCode::kDeadlineExceeded);
+  machine_.hangs = false;
+  EXPECT_EQ(run(state.get(), 2, 7).code(), StatusCode::kOutOfMemory);
+  EXPECT_THAT(state->read("count").value().elements<std::int64_t>(), ElementsAre(11));
+  machine_.limit_memory(~std::size_t{0});
+  ASSERT_TRUE(run(state.get(), 3, 0).ok());
+  EXPECT_THAT(output(0), ElementsAre(1, 20, 9, 0));
+}
+
+TEST_P(NativeStateTest, AResetOrWriteThatFailedChangesNothing) {
+  const auto state = executable_->make_state().value();
+  ASSERT_TRUE(run(state.get(), 1, 10).ok());
+  machine_.hangs = true;
+  EXPECT_EQ(state->reset().code(), StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(state->write("count", whole({}, {5})).code(), StatusCode::kDeadlineExceeded);
+  machine_.hangs = false;
+  EXPECT_THAT(state->read("cache").value().elements<float>(), ElementsAre(0, 1, 10, 10, 4, 5, 6, 7));
+  EXPECT_THAT(state->read("count").value().elements<std::int64_t>(), ElementsAre(11));
+  ASSERT_TRUE(state->write("count", whole({}, {5})).ok());
+  ASSERT_TRUE(run(state.get(), 3, 0).ok());
+  EXPECT_THAT(output(0), ElementsAre(1, 20, 9, 0));
+  EXPECT_EQ(outputs_[4].elements<std::int64_t>()[0], 6);
+}
+
 TEST_P(NativeStateTest, WhatDoesNotFitIsRefused) {
   EXPECT_EQ(run(nullptr, 0, 0).message(), "the model writes buffers: a run needs a state made by this model");
   const auto state = executable_->make_state().value();
@@ -142,6 +172,8 @@ TEST_P(NativeStateTest, WhatDoesNotFitIsRefused) {
   EXPECT_EQ(state->write("nothing", floats({1}, {1})).code(), StatusCode::kNotFound);
   EXPECT_EQ(state->write("cache", floats({1}, {1})).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(state->write("cache", Tensor()).code(), StatusCode::kInvalidArgument);
+  const Tensor elsewhere = Tensor::unchecked(machine_.allocate(32).value(), DType::kFloat32, {4, 2}, {2, 1}, 0);
+  EXPECT_THAT(state->write("cache", elsewhere).message(), HasSubstr("must be on the host"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, NativeStateTest, ::testing::Values(kInPlace, kByOutputs),
