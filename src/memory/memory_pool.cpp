@@ -113,13 +113,18 @@ std::unique_ptr<Buffer> MemoryPool::find_kept(std::size_t bytes) {
 }
 
 Result<std::unique_ptr<Buffer>> MemoryPool::take(std::size_t bytes) {
-  if (limits_.margin_bytes > 0) {
+  std::uint64_t margin = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    margin = limits_.margin_bytes;
+  }
+  if (margin > 0) {
     KPT_ASSIGN_OR_RETURN(const DeviceMemory device, source_.ask());
     std::uint64_t least = 0;
-    if (__builtin_add_overflow(limits_.margin_bytes, bytes, &least) || device.free_bytes < least) {
+    if (__builtin_add_overflow(margin, bytes, &least) || device.free_bytes < least) {
       return Status(StatusCode::kOutOfMemory,
                     fmt::format("{} more would leave less than {} of the memory of {}", format_bytes(bytes),
-                                format_bytes(limits_.margin_bytes), device_),
+                                format_bytes(margin), device_),
                     vendor_);
     }
   }
@@ -193,6 +198,17 @@ bool MemoryPool::drop_kept() {
   if (bytes > 0) ++returns_;
   reserved_bytes_ -= bytes;
   return bytes > 0;
+}
+
+void MemoryPool::tighten(const MemoryLimits& limits) {
+  {
+    const std::lock_guard lock(mutex_);
+    limits_.most_bytes = std::min(limits_.most_bytes, limits.most_bytes);
+    limits_.margin_bytes = std::max(limits_.margin_bytes, limits.margin_bytes);
+    limits_.kept_bytes = std::min(limits_.kept_bytes, limits.kept_bytes);
+    if (kept_bytes_ <= limits_.kept_bytes) return;
+  }
+  release_kept();
 }
 
 std::shared_ptr<void> MemoryPool::add_holder(std::function<void()> let_go) {

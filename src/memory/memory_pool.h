@@ -50,6 +50,8 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   Result<std::shared_ptr<Buffer>> allocate(std::size_t bytes);
   // Gives back what nobody uses; whether there was any.
   bool release_kept();
+  // From now on the tighter of each limit. What was taken before stays.
+  void tighten(const MemoryLimits& limits);
 
   // `let_go` is called when memory ends, by whichever thread asked for more, until the returned object goes. It may
   // free memory of the pool and must not call it otherwise.
@@ -79,12 +81,12 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   std::string device_;
   Vendor vendor_;
   MemorySource source_;
-  MemoryLimits limits_;
 
   // Held by whoever takes memory or gives kept memory back to the device: what one gives back for its own sake is not
   // the end of memory for another.
   std::mutex taking_mutex_;
-  mutable std::mutex mutex_;                                  // of what follows, up to the holders
+  mutable std::mutex mutex_;  // of what follows, up to the holders
+  MemoryLimits limits_;
   std::multimap<std::size_t, std::unique_ptr<Buffer>> kept_;  // by size
   std::uint64_t kept_bytes_ = 0;
   std::uint64_t used_bytes_ = 0;   // as they were asked for

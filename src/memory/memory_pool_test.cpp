@@ -172,6 +172,25 @@ TEST_F(MemoryPoolTest, TakesNoMoreThanItMayAndLeavesAMargin) {
   EXPECT_THAT(more.status().message(), HasSubstr("would leave less than"));
 }
 
+TEST_F(MemoryPoolTest, LimitsOnlyBecomeTighter) {
+  MemoryLimits limits;
+  limits.most_bytes = 20000;
+  limits.kept_bytes = 15000;
+  const auto pool = make(limits);
+  pool->allocate(10000).value().reset();
+  EXPECT_GT(device_.used, 0U) << "kept";
+  limits.most_bytes = 12000;
+  limits.margin_bytes = device_.total - 7000;
+  limits.kept_bytes = 5000;
+  pool->tighten(limits);
+  EXPECT_EQ(device_.used, 0U) << "more than it shall keep";
+  pool->tighten({});
+  EXPECT_EQ(pool->statistics().limit_bytes, 12000U);
+  EXPECT_THAT(pool->allocate(10000).status().message(), HasSubstr("would leave less than"));
+  pool->allocate(6000).value().reset();
+  EXPECT_EQ(device_.used, 0U) << "nothing of it is kept";
+}
+
 TEST_F(MemoryPoolTest, KeepsNoMoreThanItShall) {
   MemoryLimits limits;
   limits.kept_bytes = 10000;

@@ -95,14 +95,16 @@ class AmdTarget final : public Target {
 class AmdDevice final : public Device {
  public:
   AmdDevice(const Target& target, DeviceInfo info, HipDevice device, int compute_units, const KernelSource& kernels,
-            MemoryLimits limits)
+            std::shared_ptr<MemoryPool> pool)
       : target_(target),
         info_(std::move(info)),
         rates_(find_amd_rates(info_.description)),
-        machine_(std::make_shared<HipMachine>(info_.name, std::move(device), compute_units, kernels, limits)) {}
+        machine_(std::make_shared<HipMachine>(info_.name, std::move(device), compute_units, kernels, std::move(pool))) {
+  }
   AmdDevice(const AmdDevice&) = delete;
   AmdDevice& operator=(const AmdDevice&) = delete;
-  ~AmdDevice() override { machine_->pool().release_kept(); }  // nobody asks for it any more
+  // What its models leave behind may suit nobody else.
+  ~AmdDevice() override { machine_->pool().release_kept(); }
 
   const DeviceInfo& info() const override { return info_; }
   const Target& target() const override { return target_; }
@@ -185,6 +187,7 @@ class AmdBackend final : public Backend {
         kept_bytes_(context.amd_kept_bytes),
         memory_percent_(context.amd_memory_percent) {
     if (!parts_.detect) parts_.detect = detect_amd;
+    if (!parts_.pools) parts_.pools = DevicePools::of_process();
     supply_ = {parts_.kernels, nullptr, context.threads};
     if (!supply_.kernels) {
       const auto store = std::make_shared<KernelStore>(context);
@@ -247,29 +250,42 @@ class AmdBackend final : public Backend {
     Status refused;
     for (const AmdGpu& gpu : report.gpus) {
       auto device = HipRuntime::open_device(runtime, gpu.index);
-      if (!device.ok()) {
-        refused = device.status();
+      const auto limits = device.ok() ? find_limits(gpu, *device) : Result<MemoryLimits>(device.status());
+      if (!limits.ok()) {
+        refused = limits.status();
         // Others may still be of use.
-        log::warn("an AMD GPU is left out",
-                  {{"gpu", std::to_string(gpu.index)}, {"reason", device.status().message()}});
+        log::warn("an AMD GPU is left out", {{"gpu", std::to_string(gpu.index)}, {"reason", refused.message()}});
         continue;
       }
+      const std::string name = fmt::format("amd:{}", gpu.index);
+      auto pool = parts_.pools->get(name, *device, *limits);
       const auto target = std::ranges::find(targets_, device->architecture().gfx_target,
                                             [](const AmdTarget& t) { return t.gfx_target(); });
-      devices_.emplace_back(*target,
-                            DeviceInfo{fmt::format("amd:{}", gpu.index), gpu.name,
-                                       gpu.gfx_target + " " + gpu.architecture, gpu.memory_total_bytes, true, ""},
-                            std::move(device).value(), gpu.compute_units, supply_.kernels,
-                            limits_of(gpu.memory_total_bytes));
+      devices_.emplace_back(
+          *target,
+          DeviceInfo{name, gpu.name, gpu.gfx_target + " " + gpu.architecture, gpu.memory_total_bytes, true, ""},
+          std::move(device).value(), gpu.compute_units, supply_.kernels, std::move(pool));
     }
     return devices_.empty() ? refused : Status();
   }
 
-  MemoryLimits limits_of(std::uint64_t total_bytes) const {
+  Result<MemoryLimits> find_limits(const AmdGpu& gpu, const HipDevice& device) const {
     MemoryLimits limits;
     limits.margin_bytes = margin_bytes_;
     limits.kept_bytes = kept_bytes_;
-    if (memory_percent_ < 100) limits.most_bytes = total_bytes / 100 * static_cast<std::uint64_t>(memory_percent_);
+    if (memory_percent_ >= 100) return limits;
+    std::uint64_t total = gpu.memory_total_bytes;
+    if (total == 0) {  // detection may not have learned it
+      KPT_ASSIGN_OR_RETURN(const HipMemoryInfo info, device.memory_info());
+      total = info.total_bytes;
+    }
+    if (total == 0) {
+      return Status(StatusCode::kDevice,
+                    fmt::format("amd.memory_percent is {}, and nobody says how much memory GPU {} has", memory_percent_,
+                                gpu.index),
+                    Vendor::kAmd);
+    }
+    limits.most_bytes = total / 100 * static_cast<std::uint64_t>(memory_percent_);
     return limits;
   }
 

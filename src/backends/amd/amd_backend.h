@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/amd/device_pools.h"
 #include "backends/amd/hip_api.h"
 #include "backends/amd/kernel_store.h"
 #include "device/backend_context.h"
@@ -22,6 +23,7 @@ struct AmdBackendParts {
   std::vector<std::string> libraries = hip_library_names();
   std::function<AmdReport(const DetectionContext&)> detect;  // empty: detect_amd()
   KernelSource kernels;                                      // empty: KernelStore
+  std::shared_ptr<DevicePools> pools;                        // null: those of the process
 };
 std::unique_ptr<Backend> make_amd_backend(const BackendContext& context, AmdBackendParts parts);
 

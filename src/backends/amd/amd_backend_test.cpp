@@ -231,6 +231,7 @@ TEST_F(AmdBackendTest, EveryCallMayFailAndTheNextRunIsRight) {
         "hipModuleLaunchKernel", "hipStreamQuery"}) {
     SCOPED_TRACE(call);
     for (const int code : {1, 2, 719}) {
+      ASSERT_TRUE(backend_->devices().value().front()->empty_cache().ok());  // or the next takes what is kept
       const auto kept = std::exchange(backend_, gpu_.make_backend());
       order(fmt::format(R"("calls": {{"{}": {}}},)", call, code));
       std::vector<Tensor> outputs;
@@ -333,6 +334,44 @@ TEST_F(AmdBackendTest, OptionsBoundWhatItTakesLeavesAndKeeps) {
   device = backend_->devices().value().front();
   EXPECT_TRUE(device->allocate(DType::kUInt8, half).ok());
   EXPECT_EQ(device->memory()->reserved_bytes, 0U);
+}
+
+// Whatever loads models makes a backend for each of them.
+TEST_F(AmdBackendTest, BackendsOfAProcessShareTheMemoryOfAGpuAndItsTightestBounds) {
+  BackendContext context;
+  context.amd_memory_percent = 1;  // of 64 MiB
+  const auto other = gpu_.make_backend(context);
+  Device& first = *backend_->devices().value().front();
+  EXPECT_EQ(first.memory()->limit_bytes, std::nullopt);
+  Device& second = *other->devices().value().front();
+  EXPECT_EQ(first.memory()->limit_bytes, (64U << 20U) / 100);
+  const std::int64_t half[] = {400 << 10};
+  Tensor held = first.allocate(DType::kUInt8, half).value();
+  EXPECT_EQ(second.memory()->allocated_bytes, first.memory()->allocated_bytes);
+  const Status full = second.allocate(DType::kUInt8, half).status();
+  EXPECT_EQ(full.code(), StatusCode::kOutOfMemory);
+  EXPECT_THAT(full.message(), HasSubstr("this process may take"));
+  held = Tensor();
+  const std::string before = calls_();
+  EXPECT_TRUE(second.allocate(DType::kUInt8, half).ok());
+  EXPECT_THAT(std::string(calls_()).substr(before.size()), Not(HasSubstr("hipMalloc"))) << "what the first left";
+}
+
+TEST_F(AmdBackendTest, APartOfMemoryNeedsToKnowTheWhole) {
+  BackendContext context;
+  context.amd_memory_percent = 1;
+  backend_ = gpu_.make_backend(context, 0);
+  EXPECT_EQ(backend_->devices().value().front()->memory()->limit_bytes, (64U << 20U) / 100) << "the runtime knows it";
+  backend_ = gpu_.make_backend(context, 0);
+  order("", 0);
+  const Status unknown = backend_->devices().status();
+  EXPECT_EQ(unknown.code(), StatusCode::kDevice);
+  EXPECT_EQ(unknown.vendor(), Vendor::kAmd);
+  EXPECT_THAT(unknown.message(), HasSubstr("amd.memory_percent is 1, and nobody says how much memory GPU 0 has"));
+  order(R"("calls": {"hipMemGetInfo": 1},)");
+  expect_failure_of(backend_->devices().status(), "hipMemGetInfo");
+  order();
+  EXPECT_TRUE(backend_->devices().ok());
 }
 
 TEST_F(AmdBackendTest, WhatTheGpuDoesIsRecorded) {

@@ -9,18 +9,6 @@
 namespace kpt {
 namespace {
 
-class HipBuffer final : public Buffer {
- public:
-  HipBuffer(std::string device, HipMemory memory) : device_(std::move(device)), memory_(std::move(memory)) {}
-  void* data() const override { return memory_.data(); }
-  std::size_t bytes() const override { return memory_.bytes(); }
-  std::string_view device() const override { return device_; }
-
- private:
-  std::string device_;
-  HipMemory memory_;
-};
-
 class MachineStream final : public native::Stream {
  public:
   MachineStream(HipStream stream, std::shared_ptr<HipRecorder> recorder)
@@ -54,26 +42,15 @@ class MachineStream final : public native::Stream {
   std::shared_ptr<HipRecorder> recorder_;
 };
 
-MemorySource make_source(const std::string& name, const HipDevice& device) {
-  const auto take = [name, device](std::size_t bytes) -> Result<std::unique_ptr<Buffer>> {
-    KPT_ASSIGN_OR_RETURN(HipMemory memory, device.allocate(bytes));
-    return std::unique_ptr<Buffer>(std::make_unique<HipBuffer>(name, std::move(memory)));
-  };
-  const auto ask = [device]() -> Result<DeviceMemory> {
-    KPT_ASSIGN_OR_RETURN(const HipMemoryInfo info, device.memory_info());
-    return DeviceMemory{info.free_bytes, info.total_bytes};
-  };
-  return {take, ask};
-}
-
 }  // namespace
 
-HipMachine::HipMachine(std::string name, HipDevice device, int compute_units, KernelSource kernels, MemoryLimits limits)
+HipMachine::HipMachine(std::string name, HipDevice device, int compute_units, KernelSource kernels,
+                       std::shared_ptr<MemoryPool> pool)
     : name_(std::move(name)),
       device_(std::move(device)),
       traits_(native_traits(device_.architecture(), compute_units)),
       kernels_(std::move(kernels)),
-      pool_(MemoryPool::make(name_, Vendor::kAmd, make_source(name_, device_), limits)),
+      pool_(std::move(pool)),
       recorder_(std::make_shared<HipRecorder>(device_)) {}
 
 Result<std::unique_ptr<native::Stream>> HipMachine::make_stream() {

@@ -22,7 +22,9 @@ namespace kpt {
 
 class HipMachine final : public native::Machine {
  public:
-  HipMachine(std::string name, HipDevice device, int compute_units, KernelSource kernels, MemoryLimits limits);
+  // `pool`: of the device.
+  HipMachine(std::string name, HipDevice device, int compute_units, KernelSource kernels,
+             std::shared_ptr<MemoryPool> pool);
 
   std::string_view name() const override { return name_; }
   Vendor vendor() const override { return Vendor::kAmd; }

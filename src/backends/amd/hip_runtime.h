@@ -170,6 +170,7 @@ class HipDevice {
       : runtime_(std::move(runtime)), index_(index), architecture_(&architecture) {}
 
   int index() const { return index_; }
+  std::string library_path() const { return runtime_->library_path(); }
   const AmdArchitecture& architecture() const { return *architecture_; }
 
   // At least one byte.

@@ -1,6 +1,7 @@
 // A machine with one AMD GPU of the test libamdhip64 (tests/fakes), for tests of whole models without hardware.
 #pragma once
 
+#include <cstdint>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
@@ -46,17 +47,20 @@ class TestGpu {
     ::setenv("KPT_FAKE_HIP", path.c_str(), 1);
   }
 
-  std::unique_ptr<Backend> make_backend(BackendContext context = BackendContext()) const {
+  // Backends of one TestGpu share its memory as those of a process do. `told_bytes`: how much of it detection sees.
+  std::unique_ptr<Backend> make_backend(BackendContext context = BackendContext(),
+                                        std::uint64_t told_bytes = 64U << 20U) const {
     AmdBackendParts parts;
     parts.libraries = {KPT_BUILD_DIR "/fakes/amd/libamdhip64.so.6"};
-    parts.detect = [target = gfx_target_](const DetectionContext&) {
+    parts.pools = pools_;
+    parts.detect = [target = gfx_target_, told_bytes](const DetectionContext&) {
       AmdReport report;
       report.finding.presence = Presence::kPresent;
       AmdGpu gpu;
       gpu.name = "test";
       gpu.gfx_target = target;
       gpu.compute_units = 4;
-      gpu.memory_total_bytes = 64U << 20U;
+      gpu.memory_total_bytes = told_bytes;
       report.gpus = {gpu};
       return report;
     };
@@ -67,6 +71,7 @@ class TestGpu {
 
  private:
   std::string gfx_target_;
+  std::shared_ptr<DevicePools> pools_ = std::make_shared<DevicePools>();
   TemporaryFolder folder_;
   int specs_ = 0;
 };
