@@ -33,11 +33,12 @@ class CompileForAmd : public ::testing::Test {
     return run_kpt(arguments, environment);
   }
   // A machine with one GPU and, with an empty `search`, without a compiler.
-  std::vector<std::string> machine_with(const std::string& gfx_target, const std::string& search) const {
+  std::vector<std::string> machine_with(const std::string& gfx_target, const std::string& search,
+                                        std::size_t memory = 67108864) const {
     const std::string spec = path(gfx_target + ".json");
     std::ofstream(spec) << fmt::format(
-        R"({{"version": 60443482, "devices": [{{"name": "test", "gfx": "{}", "compute_units": 4, "memory_total": 67108864}}]}})",
-        gfx_target);
+        R"({{"version": 60443482, "devices": [{{"name": "test", "gfx": "{}", "compute_units": 4, "memory_total": {}}}]}})",
+        gfx_target, memory);
     return {"LD_LIBRARY_PATH=" KPT_BUILD_DIR "/fakes/amd", "KPT_FAKE_HIP=" + spec, "PATH=" + search, "ROCM_PATH="};
   }
   std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
@@ -105,6 +106,28 @@ TEST_F(CompileForAmd, TheFileRunsWithoutACompilerOnItsTargetAndWithOneOnOthers) 
   const std::string search = std::filesystem::path(compiler_).parent_path().string();
   const ProgramRun other = run({"run", file, "--device", "amd:0"}, machine_with("gfx90a", search));
   EXPECT_EQ(other.exit_code, 0) << other.err;
+}
+
+// A hundredth of so small a GPU is less than any weight takes, and a margin as large as it leaves nothing.
+TEST_F(CompileForAmd, OptionsBoundTheMemoryOfARun) {
+  const std::string file = path("m.kpt");
+  ASSERT_EQ(run({"compile", golden("tied"), "--target", "amd:gfx942", "-o", file}).exit_code, 0);
+  const auto start = [&](const std::vector<std::string>& settings) {
+    std::vector<std::string> arguments = {"run", file, "--device", "amd:0"};
+    for (const std::string& setting : settings) {
+      arguments.emplace_back("--set");
+      arguments.push_back(setting);
+    }
+    return run(arguments, machine_with("gfx942", "/nowhere", 49152));
+  };
+  const ProgramRun plain = start({"amd.memory_margin_bytes=0"});
+  EXPECT_EQ(plain.exit_code, 0) << plain.err;
+  const ProgramRun part = start({"amd.memory_margin_bytes=0", "amd.memory_percent=1"});
+  EXPECT_EQ(part.exit_code, 1);
+  EXPECT_THAT(part.err, HasSubstr("this process may take"));
+  const ProgramRun margin = start({"amd.memory_margin_bytes=49152"});
+  EXPECT_EQ(margin.exit_code, 1);
+  EXPECT_THAT(margin.err, HasSubstr("would leave less than"));
 }
 
 TEST_F(CompileForAmd, ExplainShowsWhatTheKernelsTake) {
