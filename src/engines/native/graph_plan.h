@@ -87,13 +87,14 @@ struct GraphPlan {
   std::vector<std::string> families;  // of kernels, sorted: what must be loaded to run it
 };
 
-// Fails with kUnsupported and all nodes that no kernel covers, each with its reason, and for what is no node (inputs
-// that the model writes); with kInvalidArgument for a symbol without a value.
+// Fails with kUnsupported and the nodes that no kernel covers, by operator and reason with the first of each and how
+// many there are, and for what is no node (inputs that the model writes); with kInvalidArgument for a symbol without a
+// value.
 Result<GraphPlan> plan_graph(const ir::Graph& graph, const ir::Bindings& sizes, const Traits& traits);
 
 // One answer for each node. Graphs with symbols are tried with small sizes within their ranges.
 std::vector<Support> check_nodes(const ir::Graph& graph, const Traits& traits);
-// All refusals in one message; ok when there is none.
+// All refusals in one message, as list_unsupported() has it; ok when there is none.
 Status list_refused(const ir::Graph& graph, const std::vector<Support>& answers);
 // That of the graph as a whole which no node shows: written inputs and parameters, written buffers with strides of
 // their own, inputs that are no tensors, sizes that no input has. `facts`: of the graph, without weights.
