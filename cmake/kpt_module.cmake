@@ -44,10 +44,13 @@ function(kpt_compile_together target all)
   set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
-# Optimizing is half of the time of a sanitized build, for fuzzers more (51 s instead of 15 s for one joined test).
+# Optimizing is half of the time of a sanitized build, for fuzzers more (51 s instead of 15 s for one joined test), and of
+# tests a third of it (60 s instead of 40 s); in release builds these keep a little, because they compute references.
 function(kpt_compile_plainly target)
   if(NOT KPT_SANITIZE STREQUAL "none")
     target_compile_options(${target} PRIVATE -O0)
+  elseif(CMAKE_BUILD_TYPE STREQUAL "Release")
+    target_compile_options(${target} PRIVATE -O1)
   endif()
 endfunction()
 

@@ -164,8 +164,10 @@ ir::Graph autocast_graph(const std::string& target, DType result, const std::str
   const ir::ValueId a = inner.input("a");
   const ir::ValueId c = inner.input("c", DType::kBFloat16);
   ir::List list{.element = ir::ElementKind::kTensor, .items = {{a}, {c}}};
-  inner.output(target.starts_with("aten.cat") ? inner.call(target, "r", {{"tensors", {list}}}, result)
-                                              : inner.call(target, "r", {{"self", {a}}, {"other", {a}}}, result));
+  // Not by `?:`: GCC 12 on x86_64 then takes the names of these arguments for uninitialized.
+  std::vector<ir::NamedArgument> arguments = {{"self", {a}}, {"other", {a}}};
+  if (target.starts_with("aten.cat")) arguments = {{"tensors", {list}}};
+  inner.output(inner.call(target, "r", arguments, result));
   Builder b;
   const ir::ValueId x = b.input("x");
   const ir::ValueId z = b.input("z", DType::kBFloat16);
