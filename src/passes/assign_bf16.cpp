@@ -7,7 +7,7 @@
 namespace kpt {
 namespace {
 
-Result<PassStats> run(ir::Graph& graph, PassContext& context) {
+Result<PassStats> run_assign_bf16(ir::Graph& graph, PassContext& context) {
   PassStats stats;
   GraphEdit edit(graph, context.weights);
   std::map<std::uint32_t, ir::ValueId> rounded;  // a weight of several nodes is rounded once
@@ -36,7 +36,7 @@ Result<PassStats> run(ir::Graph& graph, PassContext& context) {
   return stats;
 }
 
-Support applies(const Capabilities& capabilities) {
+Support applies_assign_bf16(const Capabilities& capabilities) {
   if (!has_matrix_dtype(capabilities, DType::kBFloat16)) {
     return {false, "the target multiplies bfloat16 matrices no faster than float32 ones"};
   }
@@ -45,6 +45,7 @@ Support applies(const Capabilities& capabilities) {
 
 }  // namespace
 
-const Pass kAssignBf16 = {"assign_bf16", "weights of products and convolutions become bfloat16", false, applies, run};
+const Pass kAssignBf16 = {"assign_bf16", "weights of products and convolutions become bfloat16", false,
+                          applies_assign_bf16, run_assign_bf16};
 
 }  // namespace kpt

@@ -9,7 +9,7 @@
 namespace kpt {
 namespace {
 
-bool is_view(const ir::Node& node) {
+bool is_head_view(const ir::Node& node) {
   return is_any(node, {"aten.view.default", "aten.reshape.default", "aten._unsafe_view.default"});
 }
 
@@ -19,9 +19,9 @@ struct Product {
   ir::ValueId right = ir::kNoValue;
 };
 
-class Matcher {
+class AttentionMatcher {
  public:
-  explicit Matcher(const GraphEdit& edit) : edit_(edit) {}
+  explicit AttentionMatcher(const GraphEdit& edit) : edit_(edit) {}
 
   std::optional<AttentionCall> match(NodeIndex index, NodeIndex& end) const {
     const Product last = product_at(edit_.node(index));
@@ -29,7 +29,7 @@ class Matcher {
     end = index;
     if (edit_.node(index).target == "aten.bmm.default") end = edit_.only_user(only_result(edit_.node(index)));
     if (end == kNoNode) return std::nullopt;
-    if (end != index && !is_view(edit_.node(end))) return std::nullopt;
+    if (end != index && !is_head_view(edit_.node(end))) return std::nullopt;
     const ir::ValueId result = only_result(edit_.node(end));
     if (!edit_.is_tensor(result) || rank(result) != 4) return std::nullopt;
 
@@ -61,7 +61,7 @@ class Matcher {
       const NodeIndex made = edit_.producer(id);
       const bool passes =
           made != kNoNode &&
-          (is_view(edit_.node(made)) ||
+          (is_head_view(edit_.node(made)) ||
            is_any(edit_.node(made), {"aten.expand.default", "aten.clone.default", "aten.contiguous.default"}));
       if (!passes) break;
       const ir::ValueId self = value_argument(edit_.node(made), "self");
@@ -151,7 +151,7 @@ class Matcher {
   bool match_product(ir::ValueId id, AttentionCall& call) const {
     id = unscale(id, call.scale);
     // Between bmm and the rest stands the view that gives the heads back.
-    if (const NodeIndex made = edit_.producer(id); made != kNoNode && is_view(edit_.node(made)) && rank(id) == 4) {
+    if (const NodeIndex made = edit_.producer(id); made != kNoNode && is_head_view(edit_.node(made)) && rank(id) == 4) {
       if (!edit_.has_one_use(id)) return false;
       id = value_argument(edit_.node(made), "self");
     }
@@ -248,7 +248,7 @@ std::optional<AttentionCall> match_fused_attention(const GraphEdit& edit, const 
 }
 
 std::optional<AttentionCall> match_written_attention(const GraphEdit& edit, NodeIndex index, NodeIndex& end) {
-  return Matcher(edit).match(index, end);
+  return AttentionMatcher(edit).match(index, end);
 }
 
 ir::ValueId without_repeated_heads(const GraphEdit& edit, ir::ValueId id) {

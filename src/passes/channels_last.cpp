@@ -101,12 +101,15 @@ class Layout {
   PassStats stats_;
 };
 
-Result<PassStats> run(ir::Graph& graph, PassContext& context) { return Layout(graph, context).run(); }
+Result<PassStats> run_channels_last(ir::Graph& graph, PassContext& context) { return Layout(graph, context).run(); }
 
-Support applies(const Capabilities& capabilities) { return needs_own_operators(capabilities, {kConv2dTarget}); }
+Support applies_channels_last(const Capabilities& capabilities) {
+  return needs_own_operators(capabilities, {kConv2dTarget});
+}
 
 }  // namespace
 
-const Pass kChannelsLast = {"channels_last", "images between convolutions lie channels-last", false, applies, run};
+const Pass kChannelsLast = {"channels_last", "images between convolutions lie channels-last", false,
+                            applies_channels_last, run_channels_last};
 
 }  // namespace kpt

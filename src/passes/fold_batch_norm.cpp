@@ -26,9 +26,9 @@ bool is_norm(const ir::Node& node) {
          bool_argument(node, "training") == false;
 }
 
-class Folding {
+class BatchNormFolding {
  public:
-  Folding(ir::Graph& graph, PassContext& context) : edit_(graph, context.weights) {}
+  BatchNormFolding(ir::Graph& graph, PassContext& context) : edit_(graph, context.weights) {}
 
   Result<PassStats> run() {
     for (NodeIndex index = 0; index < edit_.size(); ++index) {
@@ -132,13 +132,15 @@ class Folding {
   PassStats stats_;
 };
 
-Result<PassStats> run(ir::Graph& graph, PassContext& context) { return Folding(graph, context).run(); }
+Result<PassStats> run_fold_batch_norm(ir::Graph& graph, PassContext& context) {
+  return BatchNormFolding(graph, context).run();
+}
 
-Support applies(const Capabilities& /*capabilities*/) { return {}; }
+Support applies_fold_batch_norm(const Capabilities& /*capabilities*/) { return {}; }
 
 }  // namespace
 
 const Pass kFoldBatchNorm = {"fold_batch_norm", "batch normalisation goes into the weights in front of it", false,
-                             applies, run};
+                             applies_fold_batch_norm, run_fold_batch_norm};
 
 }  // namespace kpt

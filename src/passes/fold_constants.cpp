@@ -35,9 +35,9 @@ std::optional<std::uint64_t> bytes_of(const ir::TensorType& type) {
   return bytes;
 }
 
-class Folding {
+class ConstantFolding {
  public:
-  Folding(ir::Graph& graph, PassContext& context) : context_(context), edit_(graph, context.weights) {}
+  ConstantFolding(ir::Graph& graph, PassContext& context) : context_(context), edit_(graph, context.weights) {}
 
   Result<PassStats> run() {
     fixed_.resize(edit_.graph().values.size());
@@ -170,15 +170,16 @@ class Folding {
   std::vector<ir::ValueId> results_;  // what the rest of the graph uses
 };
 
-Result<PassStats> run(ir::Graph& graph, PassContext& context) {
+Result<PassStats> run_fold_constants(ir::Graph& graph, PassContext& context) {
   if (!context.evaluator) return PassStats{0, {"nothing folded: there is no evaluator"}};
-  return Folding(graph, context).run();
+  return ConstantFolding(graph, context).run();
 }
 
-Support applies(const Capabilities& /*capabilities*/) { return {}; }
+Support applies_fold_constants(const Capabilities& /*capabilities*/) { return {}; }
 
 }  // namespace
 
-const Pass kFoldConstants = {"fold_constants", "what depends on no input is computed once, now", true, applies, run};
+const Pass kFoldConstants = {"fold_constants", "what depends on no input is computed once, now", true,
+                             applies_fold_constants, run_fold_constants};
 
 }  // namespace kpt

@@ -10,9 +10,9 @@
 namespace kpt {
 namespace {
 
-class Fusion {
+class AttentionFusion {
  public:
-  Fusion(ir::Graph& graph, PassContext& context) : edit_(graph, context.weights) {}
+  AttentionFusion(ir::Graph& graph, PassContext& context) : edit_(graph, context.weights) {}
 
   PassStats run() {
     const std::size_t count = edit_.size();
@@ -180,13 +180,17 @@ class Fusion {
   PassStats stats_;
 };
 
-Result<PassStats> run(ir::Graph& graph, PassContext& context) { return Fusion(graph, context).run(); }
+Result<PassStats> run_fuse_attention(ir::Graph& graph, PassContext& context) {
+  return AttentionFusion(graph, context).run();
+}
 
-Support applies(const Capabilities& capabilities) { return needs_own_operators(capabilities, {kAttentionTarget}); }
+Support applies_fuse_attention(const Capabilities& capabilities) {
+  return needs_own_operators(capabilities, {kAttentionTarget});
+}
 
 }  // namespace
 
-const Pass kFuseAttention = {"fuse_attention", "attention, fused or written out, becomes one node", false, applies,
-                             run};
+const Pass kFuseAttention = {"fuse_attention", "attention, fused or written out, becomes one node", false,
+                             applies_fuse_attention, run_fuse_attention};
 
 }  // namespace kpt

@@ -21,9 +21,9 @@ struct ConvCall {
   ir::Activation activation = ir::Activation::kNone;
 };
 
-class Fusion {
+class ConvFusion {
  public:
-  Fusion(ir::Graph& graph, PassContext& context) : edit_(graph, context.weights) {}
+  ConvFusion(ir::Graph& graph, PassContext& context) : edit_(graph, context.weights) {}
 
   PassStats run() {
     for (NodeIndex index = 0; index < edit_.size(); ++index) {
@@ -138,13 +138,15 @@ class Fusion {
   PassStats stats_;
 };
 
-Result<PassStats> run(ir::Graph& graph, PassContext& context) { return Fusion(graph, context).run(); }
+Result<PassStats> run_fuse_conv(ir::Graph& graph, PassContext& context) { return ConvFusion(graph, context).run(); }
 
-Support applies(const Capabilities& capabilities) { return needs_own_operators(capabilities, {kConv2dTarget}); }
+Support applies_fuse_conv(const Capabilities& capabilities) {
+  return needs_own_operators(capabilities, {kConv2dTarget});
+}
 
 }  // namespace
 
-const Pass kFuseConv = {"fuse_conv", "convolutions take padding, bias, residual and activation in", false, applies,
-                        run};
+const Pass kFuseConv = {"fuse_conv", "convolutions take padding, bias, residual and activation in", false,
+                        applies_fuse_conv, run_fuse_conv};
 
 }  // namespace kpt

@@ -13,13 +13,13 @@ struct Matrix {
   bool transpose = false;  // the constant is [K, N]
 };
 
-bool is_view(const ir::Node& node) {
+bool is_row_view(const ir::Node& node) {
   return is_any(node, {"aten.view.default", "aten.reshape.default", "aten._unsafe_view.default"});
 }
 
-class Fusion {
+class LinearFusion {
  public:
-  Fusion(ir::Graph& graph, PassContext& context)
+  LinearFusion(ir::Graph& graph, PassContext& context)
       : edit_(graph, context.weights), takes_residual_(context.capabilities.product_takes_residual) {}
 
   Result<PassStats> run() {
@@ -136,7 +136,7 @@ class Fusion {
     const ir::ValueId result = only_result(edit_.node(index));
     const NodeIndex inner = edit_.producer(call.input);
     const NodeIndex outer = edit_.only_user(result);
-    if (inner == kNoNode || outer == kNoNode || !is_view(edit_.node(inner)) || !is_view(edit_.node(outer))) {
+    if (inner == kNoNode || outer == kNoNode || !is_row_view(edit_.node(inner)) || !is_row_view(edit_.node(outer))) {
       return index;
     }
     const ir::ValueId source = value_argument(edit_.node(inner), "self");
@@ -186,13 +186,15 @@ class Fusion {
   PassStats stats_;
 };
 
-Result<PassStats> run(ir::Graph& graph, PassContext& context) { return Fusion(graph, context).run(); }
+Result<PassStats> run_fuse_linear(ir::Graph& graph, PassContext& context) { return LinearFusion(graph, context).run(); }
 
-Support applies(const Capabilities& capabilities) { return needs_own_operators(capabilities, {kLinearTarget}); }
+Support applies_fuse_linear(const Capabilities& capabilities) {
+  return needs_own_operators(capabilities, {kLinearTarget});
+}
 
 }  // namespace
 
 const Pass kFuseLinear = {"fuse_linear", "products with a weight become one node with bias, residual and activation",
-                          false, applies, run};
+                          false, applies_fuse_linear, run_fuse_linear};
 
 }  // namespace kpt

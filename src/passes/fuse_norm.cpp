@@ -17,13 +17,13 @@ struct NormCall {
   NodeIndex first_reader = kNoNode;  // the first of the matched nodes that reads the input
 };
 
-bool is_cast(const ir::Node& node) {
+bool is_type_change(const ir::Node& node) {
   return is_any(node, {"aten.to.dtype", "aten._to_copy.default", "aten.type_as.default"});
 }
 
-class Fusion {
+class NormFusion {
  public:
-  Fusion(ir::Graph& graph, PassContext& context) : edit_(graph, context.weights) {}
+  NormFusion(ir::Graph& graph, PassContext& context) : edit_(graph, context.weights) {}
 
   PassStats run() {
     const std::size_t count = edit_.size();
@@ -87,7 +87,7 @@ class Fusion {
   // What the cast is of; the value itself when it is none. What stands between must have no other use.
   ir::ValueId before_cast(ir::ValueId id) const {
     const NodeIndex made = edit_.producer(id);
-    if (made == kNoNode || !is_cast(edit_.node(made)) || !edit_.has_one_use(id)) return id;
+    if (made == kNoNode || !is_type_change(edit_.node(made)) || !edit_.has_one_use(id)) return id;
     return value_argument(edit_.node(made), "self");
   }
 
@@ -107,7 +107,7 @@ class Fusion {
       return fits(call, result);
     }
     ir::ValueId product = result;
-    if (is_cast(node)) product = value_argument(node, "self");
+    if (is_type_change(node)) product = value_argument(node, "self");
     if (product != result && !edit_.has_one_use(product)) return false;
     const ir::Node* scaled = edit_.made_by(product, {"aten.mul.Tensor"});
     if (scaled == nullptr) return false;
@@ -168,7 +168,7 @@ class Fusion {
   bool take_uncast_input(NormCall& call, ir::ValueId result) const {
     if (edit_.type(call.input).dtype != edit_.type(result).dtype) {
       const NodeIndex made = edit_.producer(call.input);
-      if (made == kNoNode || !is_cast(edit_.node(made)) || edit_.type(call.input).dtype != DType::kFloat32)
+      if (made == kNoNode || !is_type_change(edit_.node(made)) || edit_.type(call.input).dtype != DType::kFloat32)
         return false;
       call.first_reader = made;
       call.input = value_argument(edit_.node(made), "self");
@@ -250,14 +250,16 @@ class Fusion {
   PassStats stats_;
 };
 
-Result<PassStats> run(ir::Graph& graph, PassContext& context) { return Fusion(graph, context).run(); }
+Result<PassStats> run_fuse_norm(ir::Graph& graph, PassContext& context) { return NormFusion(graph, context).run(); }
 
-Support applies(const Capabilities& capabilities) { return needs_own_operators(capabilities, {kAddNormTarget}); }
+Support applies_fuse_norm(const Capabilities& capabilities) {
+  return needs_own_operators(capabilities, {kAddNormTarget});
+}
 
 }  // namespace
 
 const Pass kFuseNorm = {"fuse_norm",
                         "norms take the addition in front of them in; written-out RMS norms become one node", false,
-                        applies, run};
+                        applies_fuse_norm, run_fuse_norm};
 
 }  // namespace kpt

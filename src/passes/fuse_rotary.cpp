@@ -12,9 +12,9 @@ struct RotaryCall {
   ir::ValueId sin = ir::kNoValue;
 };
 
-class Matcher {
+class RotaryMatcher {
  public:
-  explicit Matcher(const GraphEdit& edit) : edit_(edit) {}
+  explicit RotaryMatcher(const GraphEdit& edit) : edit_(edit) {}
 
   bool match(const ir::Node& node, RotaryCall& call) const {
     if (node.target != "aten.add.Tensor" || number_argument(node, "alpha", 1.0) != 1.0) return false;
@@ -112,12 +112,12 @@ class Matcher {
   const GraphEdit& edit_;
 };
 
-Result<PassStats> run(ir::Graph& graph, PassContext& context) {
+Result<PassStats> run_fuse_rotary(ir::Graph& graph, PassContext& context) {
   PassStats stats;
   GraphEdit edit(graph, context.weights);
   for (NodeIndex index = 0; index < edit.size(); ++index) {
     RotaryCall call;
-    if (!edit.is_alive(index) || !Matcher(edit).match(edit.node(index), call)) continue;
+    if (!edit.is_alive(index) || !RotaryMatcher(edit).match(edit.node(index), call)) continue;
     if (edit.facts().is_written(call.input) || edit.facts().is_written(call.cos) || edit.facts().is_written(call.sin)) {
       continue;
     }
@@ -131,10 +131,13 @@ Result<PassStats> run(ir::Graph& graph, PassContext& context) {
   return stats;
 }
 
-Support applies(const Capabilities& capabilities) { return needs_own_operators(capabilities, {kRotaryTarget}); }
+Support applies_fuse_rotary(const Capabilities& capabilities) {
+  return needs_own_operators(capabilities, {kRotaryTarget});
+}
 
 }  // namespace
 
-const Pass kFuseRotary = {"fuse_rotary", "rotary positions become one node", false, applies, run};
+const Pass kFuseRotary = {"fuse_rotary", "rotary positions become one node", false, applies_fuse_rotary,
+                          run_fuse_rotary};
 
 }  // namespace kpt

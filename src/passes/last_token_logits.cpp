@@ -17,7 +17,7 @@ bool is_projection(const GraphEdit& edit, NodeIndex index) {
          edit.type(input).dims[1] != ir::Expr(1) && is_absent(node, "residual");
 }
 
-Result<PassStats> run(ir::Graph& graph, PassContext& context) {
+Result<PassStats> run_last_token_logits(ir::Graph& graph, PassContext& context) {
   PassStats stats;
   GraphEdit edit(graph, context.weights);
   const std::size_t count = edit.size();
@@ -48,11 +48,11 @@ Result<PassStats> run(ir::Graph& graph, PassContext& context) {
   return stats;
 }
 
-Support applies(const Capabilities& /*capabilities*/) { return {}; }
+Support applies_last_token_logits(const Capabilities& /*capabilities*/) { return {}; }
 
 }  // namespace
 
 const Pass kLastTokenLogits = {"last_token_logits", "the final projection is computed for the last position only",
-                               false, applies, run};
+                               false, applies_last_token_logits, run_last_token_logits};
 
 }  // namespace kpt

@@ -195,16 +195,18 @@ class Merging {
   PassStats stats_;
 };
 
-Result<PassStats> run(ir::Graph& graph, PassContext& context) {
+Result<PassStats> run_merge_linear(ir::Graph& graph, PassContext& context) {
   const bool gates = needs_own_operators(context.capabilities, {kGluTarget}).supported;
   return Merging(graph, context, gates).run();
 }
 
-Support applies(const Capabilities& capabilities) { return needs_own_operators(capabilities, {kLinearTarget}); }
+Support applies_merge_linear(const Capabilities& capabilities) {
+  return needs_own_operators(capabilities, {kLinearTarget});
+}
 
 }  // namespace
 
 const Pass kMergeLinear = {"merge_linear", "products of one input (query, key and value; gate and up) become one",
-                           false, applies, run};
+                           false, applies_merge_linear, run_merge_linear};
 
 }  // namespace kpt

@@ -155,14 +155,14 @@ class Narrowing {
   PassStats stats_;
 };
 
-Support applies(const Capabilities& capabilities) {
+Support applies_narrow_results(const Capabilities& capabilities) {
   if (!has_matrix_dtype(capabilities, DType::kBFloat16) || !capabilities.products_give_either_type) {
     return {false, "the target's products give results of their input's type"};
   }
   return needs_own_operators(capabilities, {kLinearTarget, kAttentionTarget});
 }
 
-Result<PassStats> run(ir::Graph& graph, PassContext& context) { return Narrowing(graph, context).run(); }
+Result<PassStats> run_narrow_results(ir::Graph& graph, PassContext& context) { return Narrowing(graph, context).run(); }
 
 }  // namespace
 
@@ -170,6 +170,6 @@ bool only_moves_elements(std::string_view target) { return std::ranges::find(kMo
 
 const Pass kNarrowResults = {"narrow_results",
                              "what goes from one bfloat16 product to the next becomes bfloat16, attention too", false,
-                             applies, run};
+                             applies_narrow_results, run_narrow_results};
 
 }  // namespace kpt

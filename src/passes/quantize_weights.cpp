@@ -183,7 +183,7 @@ class Quantization {
 };
 
 template <Form form>
-Result<PassStats> run(ir::Graph& graph, PassContext& context) {
+Result<PassStats> run_quantization(ir::Graph& graph, PassContext& context) {
   return Quantization(graph, context, form).run();
 }
 
@@ -217,16 +217,16 @@ Support applies_int4(const Capabilities& capabilities) {
 }  // namespace
 
 const Pass kQuantizeInt8 = {"quantize_int8", "products in int8: a scale per row of the weight and of the input", false,
-                            applies_int8, run<Form::kInt8>};
+                            applies_int8, run_quantization<Form::kInt8>};
 const Pass kQuantizeConvsInt8 = {"quantize_convs_int8",
                                  "convolutions in int8: a scale per filter and per image or place of the input", false,
-                                 applies_conv_int8, run<Form::kConvInt8>};
+                                 applies_conv_int8, run_quantization<Form::kConvInt8>};
 const Pass kQuantizeWeightsInt8 = {"quantize_weights_int8",
                                    "weights of products in int8, a scale per row; inputs stay as they are", false,
-                                   applies_weights_int8, run<Form::kWeightInt8>};
+                                   applies_weights_int8, run_quantization<Form::kWeightInt8>};
 const Pass kQuantizeFp8 = {"quantize_fp8", "products in FP8 (E4M3): a scale per row of the weight and of the input",
-                           false, applies_fp8, run<Form::kFp8>};
+                           false, applies_fp8, run_quantization<Form::kFp8>};
 const Pass kQuantizeInt4 = {"quantize_int4", "weights of products in 4 bits, a scale per group of a row", false,
-                            applies_int4, run<Form::kInt4>};
+                            applies_int4, run_quantization<Form::kInt4>};
 
 }  // namespace kpt

@@ -17,9 +17,9 @@ struct Scaled {
   double factor = 1;
 };
 
-class Matcher {
+class ActivationMatcher {
  public:
-  explicit Matcher(const GraphEdit& edit) : edit_(edit) {}
+  explicit ActivationMatcher(const GraphEdit& edit) : edit_(edit) {}
 
   // The target and, if it has one, `approximate` of the activation that ends here, and what it is of.
   struct Found {
@@ -140,12 +140,12 @@ class Matcher {
   const GraphEdit& edit_;
 };
 
-Result<PassStats> run(ir::Graph& graph, PassContext& context) {
+Result<PassStats> run_recognize_activations(ir::Graph& graph, PassContext& context) {
   PassStats stats;
   GraphEdit edit(graph, context.weights);
   for (NodeIndex index = 0; index < edit.size(); ++index) {
     if (!edit.is_alive(index)) continue;
-    const Matcher::Found found = Matcher(edit).match(edit.node(index));
+    const ActivationMatcher::Found found = ActivationMatcher(edit).match(edit.node(index));
     const ir::ValueId result = only_result(edit.node(index));
     if (found.input == ir::kNoValue || edit.facts().is_written(found.input)) continue;
     if (edit.type(found.input).dims != edit.type(result).dims ||
@@ -161,11 +161,11 @@ Result<PassStats> run(ir::Graph& graph, PassContext& context) {
   return stats;
 }
 
-Support applies(const Capabilities& /*capabilities*/) { return {}; }
+Support applies_recognize_activations(const Capabilities& /*capabilities*/) { return {}; }
 
 }  // namespace
 
 const Pass kRecognizeActivations = {"recognize_activations", "GELU and SiLU that were written out become one node",
-                                    true, applies, run};
+                                    true, applies_recognize_activations, run_recognize_activations};
 
 }  // namespace kpt

@@ -87,7 +87,7 @@ NoOp find_no_op(const GraphEdit& edit, const ir::Node& node, ir::ValueId result)
   return is_arithmetic_no_op(edit, node, result) ? NoOp{self, false} : NoOp{};
 }
 
-Result<PassStats> run(ir::Graph& graph, PassContext& context) {
+Result<PassStats> run_remove_dead_code(ir::Graph& graph, PassContext& context) {
   PassStats stats;
   {
     GraphEdit edit(graph, context.weights);
@@ -114,11 +114,11 @@ Result<PassStats> run(ir::Graph& graph, PassContext& context) {
   return stats;
 }
 
-Support applies(const Capabilities& /*capabilities*/) { return {}; }
+Support applies_remove_dead_code(const Capabilities& /*capabilities*/) { return {}; }
 
 }  // namespace
 
 const Pass kRemoveDeadCode = {"remove_dead_code", "nodes that change nothing or that nobody uses are taken out", true,
-                              applies, run};
+                              applies_remove_dead_code, run_remove_dead_code};
 
 }  // namespace kpt

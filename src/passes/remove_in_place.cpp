@@ -43,7 +43,7 @@ bool is_private(const GraphEdit& edit, NodeIndex index) {
   return std::count(edit.users(*id).begin(), edit.users(*id).end(), index) == 1;
 }
 
-Result<PassStats> run(ir::Graph& graph, PassContext& context) {
+Result<PassStats> run_remove_in_place(ir::Graph& graph, PassContext& context) {
   PassStats stats;
   GraphEdit edit(graph, context.weights);
   for (NodeIndex index = 0; index < edit.size(); ++index) {
@@ -61,11 +61,11 @@ Result<PassStats> run(ir::Graph& graph, PassContext& context) {
   return stats;
 }
 
-Support applies(const Capabilities& /*capabilities*/) { return {}; }
+Support applies_remove_in_place(const Capabilities& /*capabilities*/) { return {}; }
 
 }  // namespace
 
 const Pass kRemoveInPlace = {"remove_in_place", "operators that write their argument become ones that do not", true,
-                             applies, run};
+                             applies_remove_in_place, run_remove_in_place};
 
 }  // namespace kpt

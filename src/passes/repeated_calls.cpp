@@ -52,7 +52,7 @@ bool has_same_results(const GraphEdit& edit, const ir::Node& a, const ir::Node& 
   return true;
 }
 
-Result<PassStats> run(ir::Graph& graph, PassContext& context) {
+Result<PassStats> run_repeated_calls(ir::Graph& graph, PassContext& context) {
   PassStats stats;
   GraphEdit edit(graph, context.weights);
   std::unordered_map<std::string, NodeIndex> seen;
@@ -76,11 +76,11 @@ Result<PassStats> run(ir::Graph& graph, PassContext& context) {
   return stats;
 }
 
-Support applies(const Capabilities& /*capabilities*/) { return {}; }
+Support applies_repeated_calls(const Capabilities& /*capabilities*/) { return {}; }
 
 }  // namespace
 
 const Pass kCommonSubexpressions = {"common_subexpressions", "the same call with the same arguments is made once", true,
-                                    applies, run};
+                                    applies_repeated_calls, run_repeated_calls};
 
 }  // namespace kpt

@@ -204,13 +204,13 @@ Status lower_own_attention(PlanBuilder& plan, const ir::Node& node) {
   return add_attention(plan, step);
 }
 
-constexpr RuleRow kRules[] = {
+constexpr RuleRow kAttentionRules[] = {
     {"aten.scaled_dot_product_attention.default", lower_sdpa},
     {"kpt.attention.default", lower_own_attention},
 };
 
 }  // namespace
 
-std::span<const RuleRow> attention_rules() { return kRules; }
+std::span<const RuleRow> attention_rules() { return kAttentionRules; }
 
 }  // namespace kpt::native

@@ -114,7 +114,7 @@ Status lower_convolution(PlanBuilder& plan, const ir::Node& node) {
   return add_convolution(plan, step);
 }
 
-constexpr RuleRow kRules[] = {
+constexpr RuleRow kConvolutionsRules[] = {
     {"aten.conv1d.default", lower_convolution},
     {"aten.conv2d.default", lower_convolution},
     {"aten.convolution.default", lower_convolution},
@@ -122,6 +122,6 @@ constexpr RuleRow kRules[] = {
 
 }  // namespace
 
-std::span<const RuleRow> convolution_rules() { return kRules; }
+std::span<const RuleRow> convolution_rules() { return kConvolutionsRules; }
 
 }  // namespace kpt::native

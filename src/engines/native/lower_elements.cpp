@@ -297,7 +297,7 @@ Status lower_cumsum(PlanBuilder& plan, const ir::Node& node) {
   return copy_into(plan, sums, output);
 }
 
-constexpr RuleRow kRules[] = {
+constexpr RuleRow kElementsRules[] = {
     {"aten.__and__.Tensor", lower_binary<ElementOp::kBitAnd>},
     {"aten.__or__.Tensor", lower_binary<ElementOp::kBitOr>},
     {"aten._to_copy.default", lower_cast},
@@ -385,6 +385,6 @@ constexpr RuleRow kRules[] = {
 
 }  // namespace
 
-std::span<const RuleRow> element_rules() { return kRules; }
+std::span<const RuleRow> element_rules() { return kElementsRules; }
 
 }  // namespace kpt::native

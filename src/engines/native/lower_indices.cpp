@@ -228,7 +228,7 @@ Status lower_index_put(PlanBuilder& plan, const ir::Node& node) {
   return add_scatter(plan, choice, values, output);
 }
 
-constexpr RuleRow kRules[] = {
+constexpr RuleRow kIndicesRules[] = {
     {"aten.gather.default", lower_gather},
     {"aten.index.Tensor", lower_index},
     {"aten.index_copy.default", lower_index_copy},
@@ -238,6 +238,6 @@ constexpr RuleRow kRules[] = {
 
 }  // namespace
 
-std::span<const RuleRow> index_rules() { return kRules; }
+std::span<const RuleRow> index_rules() { return kIndicesRules; }
 
 }  // namespace kpt::native

@@ -255,7 +255,7 @@ Status lower_matmul(PlanBuilder& plan, const ir::Node& node) {
   return {};
 }
 
-constexpr RuleRow kRules[] = {
+constexpr RuleRow kProductsRules[] = {
     {"aten.addmm.default", lower_addmm},
     {"aten.bmm.default", lower_matmul},
     {"aten.linear.default", lower_linear},
@@ -268,6 +268,6 @@ constexpr RuleRow kRules[] = {
 
 }  // namespace
 
-std::span<const RuleRow> product_rules() { return kRules; }
+std::span<const RuleRow> product_rules() { return kProductsRules; }
 
 }  // namespace kpt::native

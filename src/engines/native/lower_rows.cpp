@@ -329,7 +329,7 @@ Status lower_rotary(PlanBuilder& plan, const ir::Node& node) {
 
 using gpu::ReduceOp;
 
-constexpr RuleRow kRules[] = {
+constexpr RuleRow kRowsRules[] = {
     {"aten._safe_softmax.default", lower_softmax<false>},
     {"aten._softmax.default", lower_softmax<true>},
     {"aten.all.default", lower_reduction<ReduceOp::kAll>},
@@ -358,6 +358,6 @@ constexpr RuleRow kRules[] = {
 
 }  // namespace
 
-std::span<const RuleRow> row_rules() { return kRules; }
+std::span<const RuleRow> row_rules() { return kRowsRules; }
 
 }  // namespace kpt::native

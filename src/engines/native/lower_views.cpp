@@ -155,7 +155,7 @@ Status lower_dropout(PlanBuilder& plan, const ir::Node& node) {
 // What it asserts of types and sizes is what the plan was made from.
 Status lower_nothing(PlanBuilder& /*plan*/, const ir::Node& /*node*/) { return {}; }
 
-constexpr RuleRow kRules[] = {
+constexpr RuleRow kViewsRules[] = {
     {"aten._assert_tensor_metadata.default", lower_nothing},
     {"aten._unsafe_view.default", lower_reshape},
     {"aten.alias.default", lower_same},
@@ -186,6 +186,6 @@ constexpr RuleRow kRules[] = {
 
 }  // namespace
 
-std::span<const RuleRow> view_rules() { return kRules; }
+std::span<const RuleRow> view_rules() { return kViewsRules; }
 
 }  // namespace kpt::native

@@ -100,7 +100,7 @@ Status lower_adaptive_mean(PlanBuilder& plan, const ir::Node& node) {
   return add_reduction(plan, gpu::ReduceOp::kMean, windowed(input, windows, wanted), {rank, rank + 1}, output);
 }
 
-constexpr RuleRow kRules[] = {
+constexpr RuleRow kWindowsRules[] = {
     {"aten.adaptive_avg_pool2d.default", lower_adaptive_mean},
     {"aten.constant_pad_nd.default", lower_pad},
     {"aten.max_pool2d.default", lower_max_pool},
@@ -109,6 +109,6 @@ constexpr RuleRow kRules[] = {
 
 }  // namespace
 
-std::span<const RuleRow> window_rules() { return kRules; }
+std::span<const RuleRow> window_rules() { return kWindowsRules; }
 
 }  // namespace kpt::native

@@ -28,7 +28,7 @@ Result<std::vector<BoundLaunch>> bind_nowhere(const GraphPlan& plan, const gpu::
 }
 
 // "own kernels: norm_block4_f32, 2 x copy_f32".
-std::string describe(const std::vector<std::string>& kernels) {
+std::string describe_launches(const std::vector<std::string>& kernels) {
   if (kernels.empty()) return "no launch";
   std::vector<std::string> words;
   for (std::size_t at = 0; at < kernels.size();) {
@@ -37,7 +37,7 @@ std::string describe(const std::vector<std::string>& kernels) {
     words.push_back(next - at == 1 ? kernels[at] : fmt::format("{} x {}", next - at, kernels[at]));
     at = next;
   }
-  return "own kernels: " + join(words, ", ");
+  return "own kernels: " + kpt::join(words, ", ");
 }
 
 std::vector<NodePlan> describe_nodes(const ir::Graph& graph, const std::vector<BoundLaunch>& launches) {
@@ -45,7 +45,7 @@ std::vector<NodePlan> describe_nodes(const ir::Graph& graph, const std::vector<B
   for (const BoundLaunch& launch : launches) by_node[launch.node].push_back(launch.launch.kernel);
   std::vector<NodePlan> nodes;
   for (std::size_t index = 0; index < graph.nodes.size(); ++index) {
-    nodes.push_back({graph.nodes[index].name, graph.nodes[index].target, describe(by_node[index])});
+    nodes.push_back({graph.nodes[index].name, graph.nodes[index].target, describe_launches(by_node[index])});
   }
   return nodes;
 }

@@ -7,7 +7,7 @@ namespace {
 
 Dims dims_of(const std::vector<std::int64_t>& values) { return Dims(std::span<const std::int64_t>(values)); }
 
-std::vector<std::int64_t> list_of(const Dims& dims) { return {dims.begin(), dims.end()}; }
+std::vector<std::int64_t> values_of(const Dims& dims) { return {dims.begin(), dims.end()}; }
 
 // Axes that lie behind one another joined, those of one element left out.
 void join(const View& view, std::vector<std::int64_t>& extents, std::vector<std::int64_t>& strides) {
@@ -95,8 +95,8 @@ View sliced(const View& view, std::size_t axis, std::int64_t start, std::int64_t
 }
 
 View without_axis(const View& view, std::size_t axis) {
-  std::vector<std::int64_t> dims = list_of(view.dims);
-  std::vector<std::int64_t> strides = list_of(view.strides);
+  std::vector<std::int64_t> dims = values_of(view.dims);
+  std::vector<std::int64_t> strides = values_of(view.strides);
   dims.erase(dims.begin() + static_cast<std::ptrdiff_t>(axis));
   strides.erase(strides.begin() + static_cast<std::ptrdiff_t>(axis));
   View result = view;
@@ -106,8 +106,8 @@ View without_axis(const View& view, std::size_t axis) {
 }
 
 View with_axis(const View& view, std::size_t axis) {
-  std::vector<std::int64_t> dims = list_of(view.dims);
-  std::vector<std::int64_t> strides = list_of(view.strides);
+  std::vector<std::int64_t> dims = values_of(view.dims);
+  std::vector<std::int64_t> strides = values_of(view.strides);
   const std::int64_t stride = axis < dims.size() ? dims[axis] * strides[axis] : 1;
   dims.insert(dims.begin() + static_cast<std::ptrdiff_t>(axis), 1);
   strides.insert(strides.begin() + static_cast<std::ptrdiff_t>(axis), stride);

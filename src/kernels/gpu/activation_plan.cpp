@@ -27,12 +27,12 @@ Status check(std::string_view kernel, DType dtype, Activation activation, std::i
 }  // namespace
 
 Result<Plan> plan_gated(const GatedCall& call, const DeviceShape& /*device*/) {
-  constexpr std::string_view kName = "gated";
+  constexpr std::string_view kActivationName = "gated";
   KPT_RETURN_IF_ERROR(
-      check(kName, call.dtype, call.activation, call.rows, call.width, {call.gate_stride, call.up_stride}));
+      check(kActivationName, call.dtype, call.activation, call.rows, call.width, {call.gate_stride, call.up_stride}));
   if (call.rows == 0 || call.width == 0) return Plan{};
   if (call.gate == nullptr || call.up == nullptr || call.output == nullptr) {
-    return invalid_call(kName, "gate, up and output must be given");
+    return invalid_call(kActivationName, "gate, up and output must be given");
   }
   const std::int64_t each = vector_elements(call.dtype);
   GatedArgs args{};
@@ -48,19 +48,20 @@ Result<Plan> plan_gated(const GatedCall& call, const DeviceShape& /*device*/) {
                        are_aligned({call.gate, call.up, call.output});
   args.vectors = vectors ? 1 : 0;
   const std::int64_t blocks = divide_up(call.rows * call.width / (vectors ? each : 1), kItemThreads);
-  KPT_RETURN_IF_ERROR(check_blocks(kName, blocks));
+  KPT_RETURN_IF_ERROR(check_blocks(kActivationName, blocks));
   return Plan{make_launch("gated_" + std::string(type_suffix(call.dtype)), blocks, args, kItemThreads)};
 }
 
 Result<Plan> plan_bias_activation(const BiasCall& call, const DeviceShape& /*device*/) {
-  constexpr std::string_view kName = "bias_activation";
-  KPT_RETURN_IF_ERROR(
-      check(kName, call.dtype, call.activation, call.rows, call.width, {call.input_stride, call.residual_stride}));
+  constexpr std::string_view kActivationName = "bias_activation";
+  KPT_RETURN_IF_ERROR(check(kActivationName, call.dtype, call.activation, call.rows, call.width,
+                            {call.input_stride, call.residual_stride}));
   if (call.bias_dtype != call.dtype && call.bias_dtype != DType::kFloat32) {
-    return invalid_call(kName, "the bias must be of the input's type or float32");
+    return invalid_call(kActivationName, "the bias must be of the input's type or float32");
   }
   if (call.rows == 0 || call.width == 0) return Plan{};
-  if (call.input == nullptr || call.output == nullptr) return invalid_call(kName, "input and output must be given");
+  if (call.input == nullptr || call.output == nullptr)
+    return invalid_call(kActivationName, "input and output must be given");
   const std::int64_t each = vector_elements(call.dtype);
   BiasArgs args{};
   args.input = call.input;
@@ -77,7 +78,7 @@ Result<Plan> plan_bias_activation(const BiasCall& call, const DeviceShape& /*dev
                        are_aligned({call.input, call.bias, call.residual, call.output});
   args.vectors = vectors ? 1 : 0;
   const std::int64_t blocks = divide_up(call.rows * call.width / (vectors ? each : 1), kItemThreads);
-  KPT_RETURN_IF_ERROR(check_blocks(kName, blocks));
+  KPT_RETURN_IF_ERROR(check_blocks(kActivationName, blocks));
   return Plan{make_launch("bias_activation_" + std::string(type_suffix(call.dtype)), blocks, args, kItemThreads)};
 }
 

@@ -7,32 +7,34 @@
 namespace kpt::gpu {
 namespace {
 
-constexpr std::string_view kName = "attention";
+constexpr std::string_view kAttentionName = "attention";
 
 Result<MaskKind> mask_kind(const AttentionCall& call) {
   if (call.mask == nullptr) return MaskKind::kNone;
   if (call.mask_dtype == DType::kBool) return MaskKind::kKept;
   if (call.mask_dtype == DType::kFloat32) return MaskKind::kAddedFloat;
   if (call.mask_dtype == call.dtype) return MaskKind::kAdded;
-  return invalid_call(kName, "the mask must be bool, float32 or of the query's type");
+  return invalid_call(kAttentionName, "the mask must be bool, float32 or of the query's type");
 }
 
 Status check(const AttentionCall& call) {
-  KPT_RETURN_IF_ERROR(check_sizes(kName, {call.batches, call.heads, call.queries, std::max(call.keys, call.width)}));
-  KPT_RETURN_IF_ERROR(check_sizes(kName, {call.batches, call.groups, call.keys, call.width}));
+  KPT_RETURN_IF_ERROR(
+      check_sizes(kAttentionName, {call.batches, call.heads, call.queries, std::max(call.keys, call.width)}));
+  KPT_RETURN_IF_ERROR(check_sizes(kAttentionName, {call.batches, call.groups, call.keys, call.width}));
   if (call.groups == 0 || call.heads % call.groups != 0) {
-    return invalid_call(kName, "the heads of the queries are no multiple of those of the keys");
+    return invalid_call(kAttentionName, "the heads of the queries are no multiple of those of the keys");
   }
-  if (call.keys >= (std::int64_t{1} << 30)) return invalid_call(kName, "there are more keys than 30 bits can count");
+  if (call.keys >= (std::int64_t{1} << 30))
+    return invalid_call(kAttentionName, "there are more keys than 30 bits can count");
   const std::int64_t most = std::max({call.batches, call.heads, call.queries, call.keys});
   for (const RowStrides& strides :
        {call.query_strides, call.key_strides, call.value_strides, call.output_strides, call.mask_strides}) {
-    for (const std::int64_t stride : strides) KPT_RETURN_IF_ERROR(check_sizes(kName, {stride, most}));
+    for (const std::int64_t stride : strides) KPT_RETURN_IF_ERROR(check_sizes(kAttentionName, {stride, most}));
   }
   const bool some_keys = call.keys > 0;
   if (call.output == nullptr || call.query == nullptr ||
       (some_keys && (call.key == nullptr || call.value == nullptr))) {
-    return invalid_call(kName, "query, key, value and output must be given");
+    return invalid_call(kAttentionName, "query, key, value and output must be given");
   }
   return {};
 }
@@ -79,7 +81,7 @@ Result<Plan> plan_attention(const AttentionCall& call, const DeviceShape& device
   args.scale = call.scale;
   args.causal = call.causal ? 1 : 0;
   const std::int64_t blocks = call.batches * call.heads * args.query_tiles;
-  KPT_RETURN_IF_ERROR(check_blocks(kName, blocks));
+  KPT_RETURN_IF_ERROR(check_blocks(kAttentionName, blocks));
   return Plan{
       make_launch(fmt::format("attention_{}_{}_{}", unit_name(device.matrix), type_suffix(call.dtype), call.width),
                   blocks, args, kAttentionThreads)};

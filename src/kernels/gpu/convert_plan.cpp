@@ -58,14 +58,14 @@ Result<Plan> plan_convert(const ConvertCall& call, const DeviceShape& /*device*/
 }
 
 Result<Plan> plan_quantize_rows(const QuantizeRowsCall& call, const DeviceShape& device) {
-  constexpr std::string_view kName = "quantize_rows";
-  if (!is_kernel_type(call.from) || !is_quantized_type(call.to)) return no_kernel(kName, call.from, call.to);
-  KPT_RETURN_IF_ERROR(check_sizes(kName, {call.rows, std::max(call.width, call.input_stride)}));
-  KPT_RETURN_IF_ERROR(check_sizes(kName, {call.width, call.input_stride}));
+  constexpr std::string_view kConvertName = "quantize_rows";
+  if (!is_kernel_type(call.from) || !is_quantized_type(call.to)) return no_kernel(kConvertName, call.from, call.to);
+  KPT_RETURN_IF_ERROR(check_sizes(kConvertName, {call.rows, std::max(call.width, call.input_stride)}));
+  KPT_RETURN_IF_ERROR(check_sizes(kConvertName, {call.width, call.input_stride}));
   if (call.rows == 0) return Plan{};
-  KPT_RETURN_IF_ERROR(check_blocks(kName, call.rows));
+  KPT_RETURN_IF_ERROR(check_blocks(kConvertName, call.rows));
   if (call.scale == nullptr || (call.width > 0 && (call.input == nullptr || call.output == nullptr))) {
-    return invalid_call(kName, "input, output and scale must be given");
+    return invalid_call(kConvertName, "input, output and scale must be given");
   }
   QuantizeRowsArgs args{};
   args.input = call.input;
@@ -85,13 +85,13 @@ std::size_t tensor_scale_workspace(const TensorScaleCall& call, const DeviceShap
 }
 
 Result<Plan> plan_tensor_scale(const TensorScaleCall& call, const DeviceShape& device) {
-  constexpr std::string_view kName = "tensor_scale";
+  constexpr std::string_view kConvertName = "tensor_scale";
   if (!is_kernel_type(call.from) || !is_quantized_type(call.to) || call.to == DType::kInt8) {
-    return no_kernel(kName, call.from, call.to);
+    return no_kernel(kConvertName, call.from, call.to);
   }
-  KPT_RETURN_IF_ERROR(check_sizes(kName, {call.count}));
+  KPT_RETURN_IF_ERROR(check_sizes(kConvertName, {call.count}));
   if ((call.count > 0 && call.input == nullptr) || call.workspace == nullptr || !is_aligned(call.workspace, 16)) {
-    return invalid_call(kName, "input and a workspace aligned to 16 bytes must be given");
+    return invalid_call(kConvertName, "input and a workspace aligned to 16 bytes must be given");
   }
   LargestArgs args{};
   args.input = call.input;
@@ -130,24 +130,26 @@ bool fits_pairs(const void* address, DType dtype, std::int64_t width, std::int64
 }  // namespace
 
 Result<Plan> plan_transpose(const TransposeCall& call, const DeviceShape& /*device*/) {
-  constexpr std::string_view kName = "transpose";
+  constexpr std::string_view kConvertName = "transpose";
   const std::string kernel = transpose_kernel(call);
-  if (kernel.empty()) return no_kernel(kName, call.from, call.to);
+  if (kernel.empty()) return no_kernel(kConvertName, call.from, call.to);
   const bool scales = is_quantized_type(call.to) && call.from != call.to;
   if (scales == (call.scale == nullptr)) {
-    return invalid_call(kName, scales ? "a scale must be given" : "a transpose between these types takes no scale");
+    return invalid_call(kConvertName,
+                        scales ? "a scale must be given" : "a transpose between these types takes no scale");
   }
   for (const std::int64_t stride : {call.input_stride, call.input_batch_stride}) {
-    KPT_RETURN_IF_ERROR(check_sizes(kName, {std::max(call.batches, call.rows), std::max(stride, call.columns)}));
-    KPT_RETURN_IF_ERROR(check_sizes(kName, {stride}));
+    KPT_RETURN_IF_ERROR(check_sizes(kConvertName, {std::max(call.batches, call.rows), std::max(stride, call.columns)}));
+    KPT_RETURN_IF_ERROR(check_sizes(kConvertName, {stride}));
   }
   for (const std::int64_t stride : {call.output_stride, call.output_batch_stride}) {
-    KPT_RETURN_IF_ERROR(check_sizes(kName, {std::max(call.batches, call.columns), std::max(stride, call.rows)}));
-    KPT_RETURN_IF_ERROR(check_sizes(kName, {stride}));
+    KPT_RETURN_IF_ERROR(check_sizes(kConvertName, {std::max(call.batches, call.columns), std::max(stride, call.rows)}));
+    KPT_RETURN_IF_ERROR(check_sizes(kConvertName, {stride}));
   }
-  KPT_RETURN_IF_ERROR(check_sizes(kName, {call.batches, call.rows, call.columns}));
+  KPT_RETURN_IF_ERROR(check_sizes(kConvertName, {call.batches, call.rows, call.columns}));
   if (call.batches == 0 || call.rows == 0 || call.columns == 0) return Plan{};
-  if (call.input == nullptr || call.output == nullptr) return invalid_call(kName, "input and output must be given");
+  if (call.input == nullptr || call.output == nullptr)
+    return invalid_call(kConvertName, "input and output must be given");
   TransposeArgs args{};
   args.input = call.input;
   args.output = call.output;
@@ -164,7 +166,7 @@ Result<Plan> plan_transpose(const TransposeCall& call, const DeviceShape& /*devi
       fits_pairs(call.input, call.from, call.columns, call.input_stride, call.input_batch_stride) ? 1 : 0;
   args.output_pairs = fits_pairs(call.output, call.to, call.rows, call.output_stride, call.output_batch_stride) ? 1 : 0;
   const std::int64_t blocks = call.batches * args.row_tiles * args.column_tiles;
-  KPT_RETURN_IF_ERROR(check_blocks(kName, blocks));
+  KPT_RETURN_IF_ERROR(check_blocks(kConvertName, blocks));
   return Plan{make_launch(kernel, blocks, args, kItemThreads)};
 }
 

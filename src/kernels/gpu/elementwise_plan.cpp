@@ -8,7 +8,7 @@
 namespace kpt::gpu {
 namespace {
 
-constexpr std::string_view kName = "elementwise";
+constexpr std::string_view kElementwiseName = "elementwise";
 constexpr std::size_t kTensors = 4;  // a, b, c, output
 
 std::optional<ElementType> element_type(DType dtype) {
@@ -55,38 +55,41 @@ std::vector<Axis> join_axes(const ElementwiseCall& call) {
 Status check_input(const ElementInput& input, const ElementwiseCall& call) {
   if (input.data == nullptr) return {};
   if (!is_element_type(input.dtype))
-    return invalid_call(kName, fmt::format("no kernel for {}", to_string(input.dtype)));
+    return invalid_call(kElementwiseName, fmt::format("no kernel for {}", to_string(input.dtype)));
   if (call.in_integers && is_floating(input.dtype)) {
-    return invalid_call(kName, "a floating-point input in a call that computes in integers");
+    return invalid_call(kElementwiseName, "a floating-point input in a call that computes in integers");
   }
-  if (input.strides.size() != call.dims.size()) return invalid_call(kName, "strides and extents differ in number");
+  if (input.strides.size() != call.dims.size())
+    return invalid_call(kElementwiseName, "strides and extents differ in number");
   return {};
 }
 
 Status check(const ElementwiseCall& call) {
-  if (call.op < ElementOp::kCopy || call.op > ElementOp::kRange) return invalid_call(kName, "no such operation");
+  if (call.op < ElementOp::kCopy || call.op > ElementOp::kRange)
+    return invalid_call(kElementwiseName, "no such operation");
   if (call.activation < Activation::kNone || call.activation > Activation::kRelu6) {
-    return invalid_call(kName, "no such activation");
+    return invalid_call(kElementwiseName, "no such activation");
   }
   const bool integer_only = call.op >= ElementOp::kBitAnd && call.op <= ElementOp::kBitNot;
   const bool float_only =
       call.op == ElementOp::kDivide || (call.op >= ElementOp::kExponential && call.op <= ElementOp::kActivate);
   if (call.in_integers ? float_only : integer_only) {
-    return invalid_call(kName, fmt::format("no such operation on {}", call.in_integers ? "integers" : "numbers"));
+    return invalid_call(kElementwiseName,
+                        fmt::format("no such operation on {}", call.in_integers ? "integers" : "numbers"));
   }
   if (!is_element_type(call.output_dtype)) {
-    return invalid_call(kName, fmt::format("no kernel for {}", to_string(call.output_dtype)));
+    return invalid_call(kElementwiseName, fmt::format("no kernel for {}", to_string(call.output_dtype)));
   }
   for (const ElementInput* input : {&call.a, &call.b, &call.c}) KPT_RETURN_IF_ERROR(check_input(*input, call));
   if (call.output_strides.size() != call.dims.size()) {
-    return invalid_call(kName, "strides and extents differ in number");
+    return invalid_call(kElementwiseName, "strides and extents differ in number");
   }
   std::int64_t count = 1;
   for (const std::int64_t extent : call.dims) {
-    KPT_RETURN_IF_ERROR(check_sizes(kName, {count, extent}));
+    KPT_RETURN_IF_ERROR(check_sizes(kElementwiseName, {count, extent}));
     count *= extent;
   }
-  if (count > 0 && call.output == nullptr) return invalid_call(kName, "the output must be given");
+  if (count > 0 && call.output == nullptr) return invalid_call(kElementwiseName, "the output must be given");
   return {};
 }
 
@@ -111,7 +114,8 @@ Result<Plan> plan_elementwise(const ElementwiseCall& call, const DeviceShape& /*
   if (args.count == 0) return Plan{};
   const std::vector<Axis> axes = join_axes(call);
   if (axes.size() > kElementAxes) {
-    return invalid_call(kName, fmt::format("{} axes that cannot be joined, at most {}", axes.size(), kElementAxes));
+    return invalid_call(kElementwiseName,
+                        fmt::format("{} axes that cannot be joined, at most {}", axes.size(), kElementAxes));
   }
   args.a = operand_of(call.a);
   args.b = operand_of(call.b);
@@ -133,7 +137,7 @@ Result<Plan> plan_elementwise(const ElementwiseCall& call, const DeviceShape& /*
   args.factor_integer = call.factor_integer;
   args.output_type = *element_type(call.output_dtype);
   const std::int64_t blocks = divide_up(args.count, kItemThreads);
-  KPT_RETURN_IF_ERROR(check_blocks(kName, blocks));
+  KPT_RETURN_IF_ERROR(check_blocks(kElementwiseName, blocks));
   return Plan{make_launch(call.in_integers ? "elementwise_i64" : "elementwise_f32", blocks, args, kItemThreads)};
 }
 

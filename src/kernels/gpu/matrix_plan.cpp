@@ -8,7 +8,7 @@
 namespace kpt::gpu {
 namespace {
 
-constexpr std::string_view kName = "matrix";
+constexpr std::string_view kMatrixName = "matrix";
 
 constexpr std::array kWithoutFp8 = {DType::kFloat16, DType::kBFloat16, DType::kInt8};
 constexpr std::array kWithFnuz = {DType::kFloat16, DType::kBFloat16, DType::kInt8, DType::kFloat8E4M3FNUZ};
@@ -16,20 +16,20 @@ constexpr std::array kWithOcp = {DType::kFloat16, DType::kBFloat16, DType::kInt8
 
 Status check(const MatrixCall& call) {
   if (!is_kernel_type(call.bias_dtype) || !is_kernel_type(call.output_dtype)) {
-    return invalid_call(kName, "bias and output must be float16, bfloat16 or float32");
+    return invalid_call(kMatrixName, "bias and output must be float16, bfloat16 or float32");
   }
   if (call.activation < Activation::kNone || call.activation > Activation::kRelu6) {
-    return invalid_call(kName, "no such activation");
+    return invalid_call(kMatrixName, "no such activation");
   }
-  KPT_RETURN_IF_ERROR(check_sizes(kName, {call.rows, call.columns}));
+  KPT_RETURN_IF_ERROR(check_sizes(kMatrixName, {call.rows, call.columns}));
   for (const std::int64_t rows : {call.rows, call.columns}) {
     for (const std::int64_t width : {call.depth, call.input_stride, call.weight_stride}) {
-      KPT_RETURN_IF_ERROR(check_sizes(kName, {rows, width}));
+      KPT_RETURN_IF_ERROR(check_sizes(kMatrixName, {rows, width}));
     }
   }
   if (call.rows == 0 || call.columns == 0) return {};
   if (call.output == nullptr || (call.depth > 0 && (call.input == nullptr || call.weight == nullptr))) {
-    return invalid_call(kName, "input, weight and output must be given");
+    return invalid_call(kMatrixName, "input, weight and output must be given");
   }
   return {};
 }
@@ -89,7 +89,7 @@ Result<Plan> plan_matrix(const MatrixCall& call, const DeviceShape& device) {
       are_aligned({call.input, call.weight});
   args.vectors = vectors ? 1 : 0;
   const std::int64_t blocks = divide_up(call.rows, kMatrixTile) * args.column_tiles;
-  KPT_RETURN_IF_ERROR(check_blocks(kName, blocks));
+  KPT_RETURN_IF_ERROR(check_blocks(kMatrixName, blocks));
   return Plan{
       make_launch(fmt::format("matrix_{}_{}", unit_name(device.matrix), type_suffix(call.dtype)), blocks, args, 256)};
 }

@@ -145,20 +145,21 @@ bool fits(const NormLayout& layout, const NormBackwardCall& call, const DeviceSh
 }
 
 Status check(const NormBackwardCall& call, const DeviceShape& device, const NormLayout& layout) {
-  constexpr std::string_view kName = "norm_backward";
-  if (!is_kernel_type(call.dtype)) return invalid_call(kName, fmt::format("no kernel for {}", to_string(call.dtype)));
+  constexpr std::string_view kNormName = "norm_backward";
+  if (!is_kernel_type(call.dtype))
+    return invalid_call(kNormName, fmt::format("no kernel for {}", to_string(call.dtype)));
   if (!is_parameter_type(call.weight_dtype, call.dtype)) {
-    return invalid_call(kName, "the weight must be of the input's type or float32");
+    return invalid_call(kNormName, "the weight must be of the input's type or float32");
   }
-  KPT_RETURN_IF_ERROR(check_sizes(kName, {call.rows, call.width}));
+  KPT_RETURN_IF_ERROR(check_sizes(kNormName, {call.rows, call.width}));
   if (call.rows == 0 || call.width == 0) return {};
   if (call.gradient == nullptr || call.input == nullptr || call.scale == nullptr || call.input_gradient == nullptr ||
       (call.kind == NormKind::kLayer && call.mean == nullptr)) {
-    return invalid_call(kName, "gradient, input, statistics and the input's gradient must be given");
+    return invalid_call(kNormName, "gradient, input, statistics and the input's gradient must be given");
   }
   if (norm_backward_workspace(call, device, layout) > 0 &&
       (call.workspace == nullptr || !is_aligned(call.workspace, 16))) {
-    return invalid_call(kName, "the workspace is missing or not aligned to 16 bytes");
+    return invalid_call(kNormName, "the workspace is missing or not aligned to 16 bytes");
   }
   return {};
 }

@@ -8,7 +8,7 @@
 namespace kpt::gpu {
 namespace {
 
-constexpr std::string_view kName = "product";
+constexpr std::string_view kProductName = "product";
 
 // The one type beside float32 that the tensors have; float32 when there is none.
 Result<DType> kernel_type(const ProductCall& call) {
@@ -17,9 +17,9 @@ Result<DType> kernel_type(const ProductCall& call) {
        {std::pair(call.left.data, call.left.dtype), std::pair(call.right.data, call.right.dtype),
         std::pair(call.bias, call.bias_dtype), std::pair(static_cast<const void*>(call.output), call.output_dtype)}) {
     if (data == nullptr || dtype == DType::kFloat32) continue;
-    if (!is_kernel_type(dtype)) return invalid_call(kName, fmt::format("no kernel for {}", to_string(dtype)));
+    if (!is_kernel_type(dtype)) return invalid_call(kProductName, fmt::format("no kernel for {}", to_string(dtype)));
     if (type != DType::kFloat32 && type != dtype) {
-      return invalid_call(kName, "the tensors are of more than one type beside float32");
+      return invalid_call(kProductName, "the tensors are of more than one type beside float32");
     }
     type = dtype;
   }
@@ -28,13 +28,14 @@ Result<DType> kernel_type(const ProductCall& call) {
 
 Status check(const ProductCall& call) {
   if (call.activation < Activation::kNone || call.activation > Activation::kRelu6) {
-    return invalid_call(kName, "no such activation");
+    return invalid_call(kProductName, "no such activation");
   }
   const std::int64_t widest = std::max({call.depth, call.columns, std::int64_t{1}});
-  KPT_RETURN_IF_ERROR(check_sizes(kName, {call.batches[0], call.batches[1], call.batches[2], call.rows, widest}));
-  KPT_RETURN_IF_ERROR(check_sizes(kName, {call.columns, call.depth}));
+  KPT_RETURN_IF_ERROR(
+      check_sizes(kProductName, {call.batches[0], call.batches[1], call.batches[2], call.rows, widest}));
+  KPT_RETURN_IF_ERROR(check_sizes(kProductName, {call.columns, call.depth}));
   if (call.output == nullptr || (call.depth > 0 && (call.left.data == nullptr || call.right.data == nullptr))) {
-    return invalid_call(kName, "left, right and output must be given");
+    return invalid_call(kProductName, "left, right and output must be given");
   }
   return {};
 }
@@ -75,9 +76,9 @@ Result<Plan> plan_product(const ProductCall& call, const DeviceShape& /*device*/
   args.right_is_float = is_float(call.right.dtype);
   args.bias_is_float = is_float(call.bias_dtype);
   args.output_is_float = is_float(call.output_dtype);
-  KPT_RETURN_IF_ERROR(check_sizes(kName, {batches, args.row_tiles, args.column_tiles}));
+  KPT_RETURN_IF_ERROR(check_sizes(kProductName, {batches, args.row_tiles, args.column_tiles}));
   const std::int64_t blocks = batches * args.row_tiles * args.column_tiles;
-  KPT_RETURN_IF_ERROR(check_blocks(kName, blocks));
+  KPT_RETURN_IF_ERROR(check_blocks(kProductName, blocks));
   return Plan{make_launch("product_" + std::string(type_suffix(type)), blocks, args, kProductThreads)};
 }
 

@@ -9,21 +9,22 @@ namespace kpt::gpu {
 namespace {
 
 Status check(const RotaryCall& call) {
-  constexpr std::string_view kName = "rotary";
-  if (!is_kernel_type(call.dtype)) return invalid_call(kName, fmt::format("no kernel for {}", to_string(call.dtype)));
+  constexpr std::string_view kRotaryName = "rotary";
+  if (!is_kernel_type(call.dtype))
+    return invalid_call(kRotaryName, fmt::format("no kernel for {}", to_string(call.dtype)));
   if (call.table_dtype != call.dtype && call.table_dtype != DType::kFloat32) {
-    return invalid_call(kName, "cosines and sines must be of the input's type or float32");
+    return invalid_call(kRotaryName, "cosines and sines must be of the input's type or float32");
   }
-  if (call.width % 2 != 0) return invalid_call(kName, fmt::format("the width is {}, which is odd", call.width));
-  KPT_RETURN_IF_ERROR(check_sizes(kName, {call.sizes[0], call.sizes[1], call.sizes[2], call.width}));
+  if (call.width % 2 != 0) return invalid_call(kRotaryName, fmt::format("the width is {}, which is odd", call.width));
+  KPT_RETURN_IF_ERROR(check_sizes(kRotaryName, {call.sizes[0], call.sizes[1], call.sizes[2], call.width}));
   for (const auto& strides : {call.input_strides, call.cosine_strides, call.sine_strides}) {
     for (std::size_t axis = 0; axis < 3; ++axis) {
-      KPT_RETURN_IF_ERROR(check_sizes(kName, {call.sizes[axis], strides[axis]}));
+      KPT_RETURN_IF_ERROR(check_sizes(kRotaryName, {call.sizes[axis], strides[axis]}));
     }
   }
   const bool empty = std::ranges::find(call.sizes, 0) != call.sizes.end() || call.width == 0;
   if (!empty && (call.input == nullptr || call.cosines == nullptr || call.sines == nullptr || call.result == nullptr)) {
-    return invalid_call(kName, "input, cosines, sines and result must be given");
+    return invalid_call(kRotaryName, "input, cosines, sines and result must be given");
   }
   return {};
 }

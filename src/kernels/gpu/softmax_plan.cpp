@@ -7,8 +7,8 @@
 namespace kpt::gpu {
 namespace {
 
-constexpr int kPasses = 4;         // accesses that a lane keeps in registers
-constexpr int kWaveThreads = 128;  // of blocks whose waves have a row each
+constexpr int kPasses = 4;                // accesses that a lane keeps in registers
+constexpr int kSoftmaxWaveThreads = 128;  // of blocks whose waves have a row each
 
 Result<MaskKind> mask_kind(const SoftmaxCall& call) {
   if (call.mask == nullptr) return MaskKind::kNone;
@@ -19,16 +19,17 @@ Result<MaskKind> mask_kind(const SoftmaxCall& call) {
 }
 
 Status check(const SoftmaxCall& call) {
-  constexpr std::string_view kName = "softmax";
-  if (!is_kernel_type(call.dtype)) return invalid_call(kName, fmt::format("no kernel for {}", to_string(call.dtype)));
+  constexpr std::string_view kSoftmaxName = "softmax";
+  if (!is_kernel_type(call.dtype))
+    return invalid_call(kSoftmaxName, fmt::format("no kernel for {}", to_string(call.dtype)));
   KPT_RETURN_IF_ERROR(
-      check_sizes(kName, {call.batches, call.heads, call.queries, std::max(call.width, call.input_stride)}));
-  KPT_RETURN_IF_ERROR(check_sizes(kName, {call.width, call.input_stride}));
+      check_sizes(kSoftmaxName, {call.batches, call.heads, call.queries, std::max(call.width, call.input_stride)}));
+  KPT_RETURN_IF_ERROR(check_sizes(kSoftmaxName, {call.width, call.input_stride}));
   for (const std::int64_t stride : {call.mask_batch_stride, call.mask_head_stride, call.mask_query_stride}) {
-    KPT_RETURN_IF_ERROR(check_sizes(kName, {stride, std::max({call.batches, call.heads, call.queries})}));
+    KPT_RETURN_IF_ERROR(check_sizes(kSoftmaxName, {stride, std::max({call.batches, call.heads, call.queries})}));
   }
   if (call.batches * call.heads * call.queries * call.width > 0 && (call.input == nullptr || call.output == nullptr)) {
-    return invalid_call(kName, "input and output must be given");
+    return invalid_call(kSoftmaxName, "input and output must be given");
   }
   return {};
 }
@@ -69,8 +70,8 @@ Result<Plan> plan_softmax(const SoftmaxCall& call, const DeviceShape& device) {
   const std::string type(type_suffix(call.dtype));
   const std::int64_t accesses = call.width / vector_elements(call.dtype);
   if (fits_vectors(call) && accesses <= kPasses * device.wave) {
-    const std::int64_t blocks = divide_up(args.rows, kWaveThreads / device.wave);
-    return Plan{make_launch("softmax_wave_" + type, blocks, args, kWaveThreads)};
+    const std::int64_t blocks = divide_up(args.rows, kSoftmaxWaveThreads / device.wave);
+    return Plan{make_launch("softmax_wave_" + type, blocks, args, kSoftmaxWaveThreads)};
   }
   if (fits_vectors(call) && accesses <= kPasses * kMaxThreads) {
     const int threads = row_threads(accesses, 2, device.wave, kMaxThreads);

@@ -136,7 +136,7 @@ void lower_relu(Call& call) {
   call.set(b.binary("maximum", self, b.splat(std::int64_t{0}, self.dtype, self.dims)));
 }
 
-constexpr Rule kRules[] = {
+constexpr Rule kActivationsRules[] = {
     {"aten.celu.default", lower_celu},
     {"aten.dropout.default", lower_dropout},
     {"aten.elu.default", lower_elu},
@@ -177,6 +177,6 @@ Value apply_activation(Builder& b, ir::Activation activation, const Value& x) {
   throw Refusal{"an unknown activation"};
 }
 
-std::span<const Rule> activation_rules() { return kRules; }
+std::span<const Rule> activation_rules() { return kActivationsRules; }
 
 }  // namespace kpt::xla

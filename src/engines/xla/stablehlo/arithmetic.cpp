@@ -199,7 +199,7 @@ void lower_addc(Call& call, std::string_view operation) {
 void lower_addcmul(Call& call) { lower_addc(call, "multiply"); }
 void lower_addcdiv(Call& call) { lower_addc(call, "divide"); }
 
-constexpr Rule kRules[] = {
+constexpr Rule kArithmeticRules[] = {
     {"aten.add.Scalar", lower_add},
     {"aten.add.Tensor", lower_add},
     {"aten.addcdiv.default", lower_addcdiv},
@@ -234,6 +234,6 @@ constexpr Rule kRules[] = {
 
 }  // namespace
 
-std::span<const Rule> arithmetic_rules() { return kRules; }
+std::span<const Rule> arithmetic_rules() { return kArithmeticRules; }
 
 }  // namespace kpt::xla

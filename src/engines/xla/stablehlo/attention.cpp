@@ -62,7 +62,7 @@ void lower_attention(Call& call) {
   }
 }
 
-constexpr Rule kRules[] = {
+constexpr Rule kAttentionRules[] = {
     {"aten._scaled_dot_product_flash_attention_for_cpu.default", lower_attention},
     {"aten.scaled_dot_product_attention.default", lower_attention},
 };
@@ -99,6 +99,6 @@ Value attend(Builder& b, const Attention& attention) {
   return b.reshape(mixed, {batch, heads, rows, attention.value.dims[3]});
 }
 
-std::span<const Rule> attention_rules() { return kRules; }
+std::span<const Rule> attention_rules() { return kAttentionRules; }
 
 }  // namespace kpt::xla

@@ -6,7 +6,7 @@
 namespace kpt::xla {
 namespace {
 
-constexpr std::string_view kIndent = "    ";
+constexpr std::string_view kRegionIndent = "    ";
 
 }  // namespace
 
@@ -14,14 +14,14 @@ std::string Builder::write_region(std::string_view operation, DType dtype) {
   const std::string type = type_name(dtype, {});
   const std::string left = next_name();
   const std::string right = next_name();
-  std::string text = fmt::format("({{\n{0}^bb0({1}: {3}, {2}: {3}):\n", kIndent, left, right, type);
+  std::string text = fmt::format("({{\n{0}^bb0({1}: {3}, {2}: {3}):\n", kRegionIndent, left, right, type);
   std::string result = right;
   if (!operation.empty()) {
     result = next_name();
-    text += fmt::format("{0}  {1} = \"stablehlo.{2}\"({3}, {4}) : ({5}, {5}) -> {5}\n", kIndent, result, operation,
-                        left, right, type);
+    text += fmt::format("{0}  {1} = \"stablehlo.{2}\"({3}, {4}) : ({5}, {5}) -> {5}\n", kRegionIndent, result,
+                        operation, left, right, type);
   }
-  return text + fmt::format("{0}  \"stablehlo.return\"({1}) : ({2}) -> ()\n{0}}})", kIndent, result, type);
+  return text + fmt::format("{0}  \"stablehlo.return\"({1}) : ({2}) -> ()\n{0}}})", kRegionIndent, result, type);
 }
 
 Value Builder::reduce(std::string_view operation, const Value& x, const Value& init, const Extents& axes) {
@@ -34,7 +34,7 @@ Value Builder::reduce(std::string_view operation, const Value& x, const Value& i
   }
   const std::string region = write_region(operation, x.dtype);
   Value result{next_name(), x.dtype, dims};
-  text_ += fmt::format("{}{} = \"stablehlo.reduce\"({}, {}) <{{dimensions = {}}}> {} : ({}, {}) -> {}\n", kIndent,
+  text_ += fmt::format("{}{} = \"stablehlo.reduce\"({}, {}) <{{dimensions = {}}}> {} : ({}, {}) -> {}\n", kRegionIndent,
                        result.name, x.name, init.name, array_text(axes), region, type_name(x.dtype, x.dims),
                        type_name(init.dtype, {}), type_name(x.dtype, dims));
   return result;
@@ -57,7 +57,7 @@ Value Builder::reduce_window(std::string_view operation, const Value& x, const V
       array_text(window.dilations), fmt::join(padding, ", "), x.rank());
   const std::string region = write_region(operation, x.dtype);
   Value result{next_name(), x.dtype, dims};
-  text_ += fmt::format("{}{} = \"stablehlo.reduce_window\"({}, {}) <{{{}}}> {} : ({}, {}) -> {}\n", kIndent,
+  text_ += fmt::format("{}{} = \"stablehlo.reduce_window\"({}, {}) <{{{}}}> {} : ({}, {}) -> {}\n", kRegionIndent,
                        result.name, x.name, init.name, attributes, region, type_name(x.dtype, x.dims),
                        type_name(init.dtype, {}), type_name(x.dtype, dims));
   return result;
@@ -106,7 +106,7 @@ Value Builder::scatter(std::string_view operation, const Value& x, const Value& 
       "{}{} = \"stablehlo.scatter\"({}, {}, {}) <{{indices_are_sorted = false, scatter_dimension_numbers = "
       "#stablehlo.scatter<update_window_dims = {}, inserted_window_dims = {}, scatter_dims_to_operand_dims = {}, "
       "index_vector_dim = {}>, unique_indices = false}}> {} : ({}, {}, {}) -> {}\n",
-      kIndent, result.name, x.name, indices.name, updates.name, list_text(dims.update_window_dims),
+      kRegionIndent, result.name, x.name, indices.name, updates.name, list_text(dims.update_window_dims),
       list_text(dims.inserted), list_text(dims.to_operand_dims), dims.index_vector_dim, region, type,
       type_name(indices.dtype, indices.dims), type_name(updates.dtype, updates.dims), type);
   return result;
@@ -123,12 +123,12 @@ std::pair<Value, Value> Builder::sort(const Value& keys, const Value& values, st
   const std::string value = type_name(values.dtype, {});
   std::vector<std::string> names;
   for (int count = 0; count < 4; ++count) names.push_back(next_name());
-  std::string region = fmt::format("({{\n{0}^bb0({1}: {5}, {2}: {5}, {3}: {6}, {4}: {6}):\n", kIndent, names[0],
+  std::string region = fmt::format("({{\n{0}^bb0({1}: {5}, {2}: {5}, {3}: {6}, {4}: {6}):\n", kRegionIndent, names[0],
                                    names[1], names[2], names[3], key, value);
   const auto line = [&](std::string_view operation, std::string_view a, std::string_view b, std::string_view type,
                         std::string_view attributes) {
     const std::string name = next_name();
-    region += fmt::format("{0}  {1} = \"stablehlo.{2}\"({3}, {4}){5} : ({6}, {6}) -> tensor<i1>\n", kIndent, name,
+    region += fmt::format("{0}  {1} = \"stablehlo.{2}\"({3}, {4}){5} : ({6}, {6}) -> tensor<i1>\n", kRegionIndent, name,
                           operation, a, b, attributes, type);
     return name;
   };
@@ -145,13 +145,13 @@ std::pair<Value, Value> Builder::sort(const Value& keys, const Value& values, st
     const std::string ahead = line("and", is_nan, is_number, "tensor<i1>", "");
     before = line("or", before, ahead, "tensor<i1>", "");
   }
-  region += fmt::format("{0}  \"stablehlo.return\"({1}) : (tensor<i1>) -> ()\n{0}}})", kIndent, before);
+  region += fmt::format("{0}  \"stablehlo.return\"({1}) : (tensor<i1>) -> ()\n{0}}})", kRegionIndent, before);
   const std::string result = next_name();
   const std::string types =
       fmt::format("{}, {}", type_name(keys.dtype, keys.dims), type_name(values.dtype, values.dims));
   text_ += fmt::format(
-      "{}{}:2 = \"stablehlo.sort\"({}, {}) <{{dimension = {} : i64, is_stable = true}}> {} : ({}) -> ({})\n", kIndent,
-      result, keys.name, values.name, axis, region, types, types);
+      "{}{}:2 = \"stablehlo.sort\"({}, {}) <{{dimension = {} : i64, is_stable = true}}> {} : ({}) -> ({})\n",
+      kRegionIndent, result, keys.name, values.name, axis, region, types, types);
   return {{result + "#0", keys.dtype, keys.dims}, {result + "#1", values.dtype, values.dims}};
 }
 

@@ -104,7 +104,7 @@ void lower_minimum(Call& call) { pick_extreme(call, false, false); }
 void lower_fmax(Call& call) { pick_extreme(call, true, true); }
 void lower_fmin(Call& call) { pick_extreme(call, false, true); }
 
-constexpr Rule kRules[] = {
+constexpr Rule kComparisonRules[] = {
     {"aten.__and__.Scalar", lower_and},
     {"aten.__and__.Tensor", lower_and},
     {"aten.__lshift__.Scalar", lower_shift_left},
@@ -164,6 +164,6 @@ constexpr Rule kRules[] = {
 
 }  // namespace
 
-std::span<const Rule> comparison_rules() { return kRules; }
+std::span<const Rule> comparison_rules() { return kComparisonRules; }
 
 }  // namespace kpt::xla

@@ -106,7 +106,7 @@ void lower_convolution(Call& call) {
   finish(call, batched, convolve(call.builder(), batched.input, weight, call.find_tensor("bias"), shape));
 }
 
-constexpr Rule kRules[] = {
+constexpr Rule kConvolutionRules[] = {
     {"aten.conv1d.default", lower_convolution},    {"aten.conv1d.padding", lower_convolution},
     {"aten.conv2d.default", lower_convolution},    {"aten.conv2d.padding", lower_convolution},
     {"aten.conv3d.default", lower_convolution},    {"aten.conv3d.padding", lower_convolution},
@@ -154,6 +154,6 @@ Value convolve(Builder& b, const Value& input, const Value& weight, const std::o
   return b.binary("add", value, b.broadcast_in_dim(b.convert(*bias, value.dtype), dims, {1}));
 }
 
-std::span<const Rule> convolution_rules() { return kRules; }
+std::span<const Rule> convolution_rules() { return kConvolutionRules; }
 
 }  // namespace kpt::xla

@@ -86,7 +86,7 @@ void lower_one_hot(Call& call) {
   call.set(b.compare("EQ", wanted, b.iota(self.dtype, dims, dims.size() - 1)));
 }
 
-constexpr Rule kRules[] = {
+constexpr Rule kCreationRules[] = {
     {"aten.arange.default", lower_arange},
     {"aten.arange.start", lower_arange},
     {"aten.arange.start_step", lower_arange},
@@ -118,6 +118,6 @@ constexpr Rule kRules[] = {
 
 }  // namespace
 
-std::span<const Rule> creation_rules() { return kRules; }
+std::span<const Rule> creation_rules() { return kCreationRules; }
 
 }  // namespace kpt::xla

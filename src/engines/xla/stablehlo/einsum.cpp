@@ -124,10 +124,10 @@ void lower_einsum(Call& call) {
   call.set(b.transpose(result.value, permutation));
 }
 
-constexpr Rule kRules[] = {{"aten.einsum.default", lower_einsum}};
+constexpr Rule kEinsumRules[] = {{"aten.einsum.default", lower_einsum}};
 
 }  // namespace
 
-std::span<const Rule> einsum_rules() { return kRules; }
+std::span<const Rule> einsum_rules() { return kEinsumRules; }
 
 }  // namespace kpt::xla

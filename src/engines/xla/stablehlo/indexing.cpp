@@ -335,7 +335,7 @@ void lower_scatter_reduce(Call& call) {
   refuse("it scatters a mean");
 }
 
-constexpr Rule kRules[] = {
+constexpr Rule kIndexingRules[] = {
     {"aten.embedding.default", lower_embedding},
     {"aten.gather.default", lower_gather},
     {"aten.index.Tensor", lower_index},
@@ -355,6 +355,6 @@ constexpr Rule kRules[] = {
 
 }  // namespace
 
-std::span<const Rule> indexing_rules() { return kRules; }
+std::span<const Rule> indexing_rules() { return kIndexingRules; }
 
 }  // namespace kpt::xla

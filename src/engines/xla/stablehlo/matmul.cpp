@@ -79,7 +79,7 @@ void add_product(Call& call, std::string_view first, std::string_view second) {
 void lower_addmm(Call& call) { add_product(call, "mat1", "mat2"); }
 void lower_baddbmm(Call& call) { add_product(call, "batch1", "batch2"); }
 
-constexpr Rule kRules[] = {
+constexpr Rule kMatmulRules[] = {
     {"aten.addmm.default", lower_addmm}, {"aten.baddbmm.default", lower_baddbmm}, {"aten.bmm.default", lower_matmul},
     {"aten.dot.default", lower_dot},     {"aten.linear.default", lower_linear},   {"aten.matmul.default", lower_matmul},
     {"aten.mm.default", lower_matmul},   {"aten.mv.default", lower_mv},           {"aten.outer.default", lower_outer},
@@ -121,6 +121,6 @@ Value linear(Builder& b, const Value& input, const Value& weight, const std::opt
   return bias ? b.binary("add", value, b.broadcast_to(b.convert(*bias, value.dtype), value.dims)) : value;
 }
 
-std::span<const Rule> matmul_rules() { return kRules; }
+std::span<const Rule> matmul_rules() { return kMatmulRules; }
 
 }  // namespace kpt::xla

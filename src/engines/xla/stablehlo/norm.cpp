@@ -117,7 +117,7 @@ void lower_instance_norm(Call& call) {
   finish_groups(call, x, x.dims[1], call.real("eps", 1e-5));
 }
 
-constexpr Rule kRules[] = {
+constexpr Rule kNormRules[] = {
     {"aten._native_batch_norm_legit_no_training.default", lower_batch_norm},
     {"aten.batch_norm.default", lower_batch_norm},
     {"aten.group_norm.default", lower_group_norm},
@@ -150,6 +150,6 @@ Normed rms_norm(Builder& b, const Value& x, std::size_t axes, const std::optiona
   return normed;
 }
 
-std::span<const Rule> norm_rules() { return kRules; }
+std::span<const Rule> norm_rules() { return kNormRules; }
 
 }  // namespace kpt::xla

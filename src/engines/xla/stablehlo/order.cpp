@@ -73,7 +73,7 @@ void lower_diff(Call& call) {
   call.set(x);
 }
 
-constexpr Rule kRules[] = {
+constexpr Rule kOrderRules[] = {
     {"aten.argsort.default", lower_argsort}, {"aten.argsort.stable", lower_argsort},
     {"aten.cumprod.default", lower_cumprod}, {"aten.cumsum.default", lower_cumsum},
     {"aten.diff.default", lower_diff},       {"aten.sort.default", lower_sort},
@@ -82,6 +82,6 @@ constexpr Rule kRules[] = {
 
 }  // namespace
 
-std::span<const Rule> order_rules() { return kRules; }
+std::span<const Rule> order_rules() { return kOrderRules; }
 
 }  // namespace kpt::xla

@@ -25,7 +25,7 @@ void finish(Call& call, Value value) {
 }
 
 // Products are in the weight's type.
-void lower_linear(Call& call) {
+void lower_own_linear(Call& call) {
   Builder& b = call.builder();
   const Value weight = call.tensor("weight");
   finish(call, linear(b, b.convert(call.tensor("input"), weight.dtype), weight, call.find_tensor("bias")));
@@ -51,7 +51,7 @@ void lower_conv2d(Call& call) {
   finish(call, convolve(b, input, weight, call.find_tensor("bias"), shape));
 }
 
-void lower_attention(Call& call) {
+void lower_own_attention(Call& call) {
   Builder& b = call.builder();
   Attention attention;
   attention.query = call.tensor("query");
@@ -90,7 +90,7 @@ void lower_add_norm(Call& call) {
   call.set(sum, 1);
 }
 
-void lower_glu(Call& call) {
+void lower_own_glu(Call& call) {
   Builder& b = call.builder();
   const Value input = call.tensor("input");
   if (input.rank() == 0 || input.dims.back() % 2 != 0) refuse("its last axis has no two halves");
@@ -116,14 +116,14 @@ void lower_rotary(Call& call) {
   call.set(b.binary("add", {times(x, "cos"), times(b.concatenate(parts, axis), "sin")}));
 }
 
-constexpr Rule kRules[] = {
-    {"kpt.add_norm.default", lower_add_norm}, {"kpt.attention.default", lower_attention},
-    {"kpt.conv2d.default", lower_conv2d},     {"kpt.glu.default", lower_glu},
-    {"kpt.linear.default", lower_linear},     {"kpt.rotary.default", lower_rotary},
+constexpr Rule kOwnRules[] = {
+    {"kpt.add_norm.default", lower_add_norm}, {"kpt.attention.default", lower_own_attention},
+    {"kpt.conv2d.default", lower_conv2d},     {"kpt.glu.default", lower_own_glu},
+    {"kpt.linear.default", lower_own_linear}, {"kpt.rotary.default", lower_rotary},
 };
 
 }  // namespace
 
-std::span<const Rule> own_rules() { return kRules; }
+std::span<const Rule> own_rules() { return kOwnRules; }
 
 }  // namespace kpt::xla

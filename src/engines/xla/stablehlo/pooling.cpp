@@ -140,7 +140,7 @@ void lower_adaptive1d(Call& call) { adaptive_average(call, 1); }
 void lower_adaptive2d(Call& call) { adaptive_average(call, 2); }
 void lower_adaptive3d(Call& call) { adaptive_average(call, 3); }
 
-constexpr Rule kRules[] = {
+constexpr Rule kPoolingRules[] = {
     {"aten._adaptive_avg_pool2d.default", lower_adaptive2d},
     {"aten._adaptive_avg_pool3d.default", lower_adaptive3d},
     {"aten.adaptive_avg_pool1d.default", lower_adaptive1d},
@@ -157,6 +157,6 @@ constexpr Rule kRules[] = {
 
 }  // namespace
 
-std::span<const Rule> pooling_rules() { return kRules; }
+std::span<const Rule> pooling_rules() { return kPoolingRules; }
 
 }  // namespace kpt::xla

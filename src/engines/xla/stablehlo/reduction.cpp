@@ -180,7 +180,7 @@ void lower_softmax(Call& call) { along_axis(call, softmax); }
 void lower_safe_softmax(Call& call) { along_axis(call, safe_softmax); }
 void lower_log_softmax(Call& call) { along_axis(call, log_softmax); }
 
-constexpr Rule kRules[] = {
+constexpr Rule kReductionRules[] = {
     {"aten._log_softmax.default", lower_log_softmax},
     {"aten._safe_softmax.default", lower_safe_softmax},
     {"aten._softmax.default", lower_softmax},
@@ -225,6 +225,6 @@ constexpr Rule kRules[] = {
 
 }  // namespace
 
-std::span<const Rule> reduction_rules() { return kRules; }
+std::span<const Rule> reduction_rules() { return kReductionRules; }
 
 }  // namespace kpt::xla

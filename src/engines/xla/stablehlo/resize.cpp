@@ -106,7 +106,7 @@ void lower_bilinear(Call& call) {
   call.set(x);
 }
 
-constexpr Rule kRules[] = {
+constexpr Rule kResizeRules[] = {
     {"aten.upsample_bilinear2d.default", lower_bilinear},
     {"aten.upsample_bilinear2d.vec", lower_bilinear},
     {"aten.upsample_nearest2d.default", lower_nearest},
@@ -115,6 +115,6 @@ constexpr Rule kRules[] = {
 
 }  // namespace
 
-std::span<const Rule> resize_rules() { return kRules; }
+std::span<const Rule> resize_rules() { return kResizeRules; }
 
 }  // namespace kpt::xla

@@ -241,7 +241,7 @@ void lower_unfold(Call& call) {
   call.set(b.concatenate(parts, self.rank()));
 }
 
-constexpr Rule kRules[] = {
+constexpr Rule kShapeRules[] = {
     {"aten._to_copy.default", lower_clone},
     {"aten._unsafe_view.default", lower_copied_reshape},
     {"aten.cat.default", lower_cat},
@@ -278,6 +278,6 @@ constexpr Rule kRules[] = {
 
 }  // namespace
 
-std::span<const Rule> shape_rules() { return kRules; }
+std::span<const Rule> shape_rules() { return kShapeRules; }
 
 }  // namespace kpt::xla

@@ -172,7 +172,7 @@ void lower_nan_to_num(Call& call) {
   call.set(replace(b.compare("EQ", self, splat_like(b, -infinity, self)), "neginf", -greatest, value));
 }
 
-constexpr Rule kRules[] = {
+constexpr Rule kUnaryRules[] = {
     {"aten.abs.default", lower_abs},
     {"aten.acos.default", named<kAcos>},
     {"aten.acosh.default", named<kAcosh>},
@@ -218,6 +218,6 @@ constexpr Rule kRules[] = {
 
 }  // namespace
 
-std::span<const Rule> unary_rules() { return kRules; }
+std::span<const Rule> unary_rules() { return kUnaryRules; }
 
 }  // namespace kpt::xla

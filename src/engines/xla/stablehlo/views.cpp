@@ -26,7 +26,7 @@ Extents identity_permutation(std::size_t rank) {
 }
 
 // view, squeeze, unsqueeze, flatten: the recorded dims say all.
-void lower_reshape(Call& call) {
+void lower_view(Call& call) {
   const ViewStep step = reshape_to(call.type().dims);
   call.set_view("self", {&step, 1});
 }
@@ -233,7 +233,7 @@ void lower_diagonal_scatter(Call& call) {
                            call.integer("offset", 0)));
 }
 
-constexpr Rule kRules[] = {
+constexpr Rule kViewsRules[] = {
     {"aten.alias.default", lower_same},
     {"aten.broadcast_to.default", lower_expand},
     {"aten.chunk.default", lower_split},
@@ -256,9 +256,9 @@ constexpr Rule kRules[] = {
     {"aten.split.Tensor", lower_split},
     {"aten.split.sizes", lower_split},
     {"aten.split_with_sizes.default", lower_split},
-    {"aten.squeeze.default", lower_reshape},
-    {"aten.squeeze.dim", lower_reshape},
-    {"aten.squeeze.dims", lower_reshape},
+    {"aten.squeeze.default", lower_view},
+    {"aten.squeeze.dim", lower_view},
+    {"aten.squeeze.dims", lower_view},
     {"aten.swapaxes.default", lower_transpose},
     {"aten.swapdims.default", lower_transpose},
     {"aten.t.default", lower_t},
@@ -266,16 +266,16 @@ constexpr Rule kRules[] = {
     {"aten.tensor_split.sections", lower_split},
     {"aten.transpose.int", lower_transpose},
     {"aten.unbind.int", lower_unbind},
-    {"aten.unflatten.int", lower_reshape},
+    {"aten.unflatten.int", lower_view},
     {"aten.unsafe_chunk.default", lower_split},
     {"aten.unsafe_split.Tensor", lower_split},
-    {"aten.unsqueeze.default", lower_reshape},
-    {"aten.view.default", lower_reshape},
-    {"aten.view_as.default", lower_reshape},
+    {"aten.unsqueeze.default", lower_view},
+    {"aten.view.default", lower_view},
+    {"aten.view_as.default", lower_view},
 };
 
 }  // namespace
 
-std::span<const Rule> view_rules() { return kRules; }
+std::span<const Rule> view_rules() { return kViewsRules; }
 
 }  // namespace kpt::xla
