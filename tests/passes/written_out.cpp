@@ -112,7 +112,7 @@ class Writer {
       for (const char* name : {"stride", "padding", "dilation"}) {
         arguments.push_back({name, *find_argument(node, name)});
       }
-      arguments.push_back({"groups", {int_argument(node, "groups", 1)}});
+      arguments.push_back({"groups", {int_argument(node, "groups").value_or(1)}});
       if (const std::vector<std::int64_t> padding = ints_argument(node, "padding").value(); padding.size() == 4) {
         ir::TensorType padded = edit_.type(input);
         padded.dims[2] = *constant_dim(padded, 2) + padding[0] + padding[2];
