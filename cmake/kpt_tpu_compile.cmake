@@ -4,6 +4,7 @@
 add_executable(kpt-tpu-compile tpu_compile_main.cpp "${PROJECT_SOURCE_DIR}/src/engines/xla/pjrt/topology_compile.cpp")
 target_include_directories(kpt-tpu-compile PRIVATE "${PROJECT_SOURCE_DIR}/src")
 target_link_libraries(kpt-tpu-compile PRIVATE kpt_compiler_settings ${CMAKE_DL_LIBS})
+kpt_declares_foreign_functions(kpt-tpu-compile)
 set_target_properties(kpt-tpu-compile PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${KPT_HELPER_OUTPUT_DIRECTORY}")
 add_custom_target(kpt_tpu_compile_programs DEPENDS kpt-tpu-compile)
 install(TARGETS kpt-tpu-compile RUNTIME DESTINATION libexec/kpt)
