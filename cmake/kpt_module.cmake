@@ -88,7 +88,7 @@ function(kpt_test program)
   # Looking for leaks at the end of a process takes seconds (4 s with g++ 12 on aarch64): one process for all cases.
   if(NOT KPT_SANITIZE STREQUAL "none")
     add_test(NAME ${program} COMMAND ${program})
-    set_tests_properties(${program} PROPERTIES TIMEOUT 1200 LABELS "${ARG_LABELS}")
+    set_tests_properties(${program} PROPERTIES TIMEOUT 2400 LABELS "${ARG_LABELS}")
     return()
   endif()
   # PRE_TEST: cases are listed when ctest runs, not during the build, so that a sanitizer's start-up cost and a program

@@ -40,6 +40,10 @@ def compile_command(entry):
     return words[:1] + flags
 
 
+def count_includes(command):
+    return sum(word.startswith(("-I", "-isystem")) for word in command)
+
+
 def flags_by_folder(build):
     """For each source folder the command of the file that sees most include folders."""
     folders = {}
@@ -49,7 +53,7 @@ def flags_by_folder(build):
             continue
         folder = str(Path(sources[0]).parent)
         command = compile_command(entry)
-        if len(command) > len(folders.get(folder, [])):
+        if folder not in folders or count_includes(command) > count_includes(folders[folder]):
             folders[folder] = command
     for folder, flags in EXPECTED.items():
         folders[folder] = folders[folder] + flags
