@@ -105,7 +105,7 @@ void NormBackward::check_case(DType dtype, std::int64_t rows, std::int64_t width
 }
 
 TEST_P(NormBackward, RandomShapesAndTypes) {
-  for (int round = 0; round < 25; ++round) {
+  for (int round = 0; round < rounds(25); ++round) {
     check_case(draw_type(), draw(1, 24), draw_width(), draw(0, 3) == 0 ? 1 : 0);
     if (HasFatalFailure()) return;
   }

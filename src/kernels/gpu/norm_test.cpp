@@ -117,7 +117,7 @@ NormLayout Norm::draw_layout(const NormCall& call) {
 }
 
 TEST_P(Norm, RandomShapesTypesAndStrides) {
-  for (int round = 0; round < 40; ++round) {
+  for (int round = 0; round < rounds(40); ++round) {
     check_random_case();
     if (HasFatalFailure()) return;
   }

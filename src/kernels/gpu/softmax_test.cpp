@@ -86,7 +86,7 @@ void Softmax::check_random_case() {
 }
 
 TEST_P(Softmax, RandomShapesMasksAndCausality) {
-  for (int round = 0; round < 50; ++round) {
+  for (int round = 0; round < rounds(50); ++round) {
     check_random_case();
     if (HasFatalFailure()) return;
   }
