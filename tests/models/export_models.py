@@ -4,6 +4,8 @@
   export_models.py --out build/models                     all, small: what the tests use
   export_models.py --out build/models --only 'llama*'     some, by pattern
   export_models.py --out build/full --size full           sizes that benchmarks use (25 GB of disk)
+  export_models.py --out build/rows --size full --only bert_bf16_static:32x128 vit_bf16_static:32
+                                                          rows of compare.py: see benchmark_rows.py
   export_models.py --list
 
 README.md beside this file describes what is written. Models that this version of PyTorch or transformers cannot export
@@ -23,7 +25,7 @@ import time
 import traceback
 import warnings
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
@@ -32,12 +34,13 @@ import blas_setting  # noqa: E402, F401  before torch
 import torch  # noqa: E402
 import transformers
 
+import benchmark_rows
 import case_files
 import model_list
 import references
 
 HERE = Path(__file__).resolve().parent
-SCRIPTS = ["../../tools/decode_step.py", "case_files.py", "export_models.py", "model_list.py", "own_modules.py",
+SCRIPTS = ["../../tools/decode_step.py", "benchmark_rows.py", "case_files.py", "export_models.py", "model_list.py", "own_modules.py",
            "references.py", "weight_values.py"]
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 # Architectures that are also exported in decomposed form, and with gradients enabled (which leaves regions with
@@ -58,12 +61,14 @@ class Variant:
     dynamic: bool
     form: str = "training"  # inference: functional, operators kept; core: Core ATen
     gradients: bool = False
+    shape: tuple = ()  # extents of a row of the benchmarks
 
     @property
     def name(self):
         parts = [self.model, self.dtype, "dynamic" if self.dynamic else "static"]
         parts += [self.form] if self.form != "training" else []
-        return "_".join(parts + (["grad"] if self.gradients else []))
+        parts += ["grad"] if self.gradients else []
+        return "_".join(parts + (["x".join(map(str, self.shape))] if self.shape else []))
 
 
 class Refused(Exception):
@@ -81,6 +86,24 @@ def list_variants(models, size):
                 yield Variant(model.name, "fp32", bool(model.attempts), form)
         if size == "small" and model.name in WITH_GRADIENTS:
             yield Variant(model.name, "fp32", False, gradients=True)
+
+
+def choose_variants(variants, patterns):
+    """Those that a pattern names, in the order of the list; `NAME:32x128` asks for a row of that shape."""
+    variants = list(variants)
+    plain = [pattern for pattern in patterns if ":" not in pattern]
+    chosen = [variant for variant in variants if is_named(variant, plain)]
+    for pattern in patterns:
+        name, _, text = pattern.partition(":")
+        if text:
+            shape = benchmark_rows.parse_shape(text)
+            chosen += [replace(variant, shape=shape) for variant in variants
+                       if not variant.dynamic and is_named(variant, [name])]
+    return list(dict.fromkeys(chosen))
+
+
+def is_named(variant, patterns):
+    return any(fnmatch.fnmatch(variant.name, pattern) or variant.model == pattern for pattern in patterns)
 
 
 def make_dynamic_shapes(model, varying):
@@ -178,7 +201,7 @@ def keep_floats(named, like):
 
 def compute_steps(model, module, exported, generator, dtype):
     """Steps of decoding: with the cache in eager, and all tokens at once without a cache, in the type and in double."""
-    inputs = [model.make_inputs({"position": step}, generator, dtype) for step in range(model.steps)]
+    inputs = [model.make_inputs({**model.static, "position": step}, generator, dtype) for step in range(model.steps)]
     cached = run_steps(module, inputs)
     replayed = run_steps(exported.module(), inputs)
     tokens = torch.cat([step["input_ids"] for step in inputs], dim=1)
@@ -231,6 +254,26 @@ def make_model(model, variant, seed, out):
     return {**entry, "cases": writer.count, "outputs": output_names(writer)}
 
 
+def make_row(model, variant, seed, out):
+    """One row of the benchmarks: the program, one case and what it gives in double; nothing that only tests need."""
+    benchmark_rows.set_shape(model, variant.shape)
+    dtype = DTYPES[variant.dtype]
+    module = benchmark_rows.build(model, dtype, model_list.weight_seed(model, seed))
+    generator = torch.Generator().manual_seed(zlib.crc32(variant.name.encode()) ^ seed)
+    inputs = model.make_inputs(model.static, generator, dtype)
+    benchmark_rows.fill_cache(module, generator)
+    exported = export(module, inputs, None, variant)
+    torch.export.save(exported, out / f"{variant.name}.pt2")
+    entry = describe(variant, model, exported, [], inputs)
+    del exported
+    outputs = benchmark_rows.compute_fp64(module, inputs)
+    writer = case_files.CaseWriter()
+    writer.add(inputs, fp64={name: value for name, value in outputs.items() if value.is_floating_point()})
+    writer.write(out / entry["cases_file"])
+    return {**entry, "dynamic": [], "deferred_checks": False, "refused_dynamic": [], "shape": list(variant.shape),
+            "cases": 1, "outputs": list(outputs)}
+
+
 def output_names(writer):
     return [key.split("/", 2)[2] for key in writer.tensors if key.startswith("case0/eager/")]
 
@@ -258,7 +301,7 @@ def run_variant(variant, size, seed, key, out, threads):
     stem = out / variant.name
     try:
         model = next(m for m in model_list.list_models(size) if m.name == variant.model)
-        entry = make_model(model, variant, seed, out)
+        entry = (make_row if variant.shape else make_model)(model, variant, seed, out)
     except Exception as error:
         if os.environ.get("KPT_TRACE_EXPORT"):
             traceback.print_exc()
@@ -267,6 +310,8 @@ def run_variant(variant, size, seed, key, out, threads):
         reason = str(error) if isinstance(error, (Refused, model_list.Unavailable)) else shorten(error)
         entry = {"name": variant.name, "skipped": reason}
     gc.collect()
+    if variant.shape and torch.cuda.is_available():
+        torch.cuda.empty_cache()
     entry = {**entry, "key": key, "seconds": round(time.monotonic() - start, 2)}
     case_files.write_json(Path(f"{stem}.json"), entry)
     return entry
@@ -296,22 +341,30 @@ def choose_seed(arguments, out):
     return secrets.randbelow(1 << 31)
 
 
+def make_each(variants, arguments_of, jobs):
+    """Yields the entries as they are made. Rows are made in this process: a forked one could not use the GPU."""
+    for variant in variants:
+        if variant.shape:
+            yield run_variant(*arguments_of(variant))
+    # The children inherit the imported packages, which take longer to import than most models to export.
+    context = multiprocessing.get_context("fork")
+    with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=context) as pool:
+        pending = [pool.submit(run_variant, *arguments_of(variant)) for variant in variants if not variant.shape]
+        for future in concurrent.futures.as_completed(pending):
+            yield future.result()
+
+
 def export_all(variants, arguments, seed, out):
     key = make_key(arguments.size, seed)
     entries = [find_made(out, variant, key) for variant in variants]
     todo = [variant for variant, entry in zip(variants, entries) if entry is None]
     made = [entry for entry in entries if entry is not None]
     print(f"{len(variants)} variants, {len(made)} of them made already, seed {seed}", flush=True)
-    # The children inherit the imported packages, which take longer to import than most models to export.
-    context = multiprocessing.get_context("fork")
-    with concurrent.futures.ProcessPoolExecutor(arguments.jobs, mp_context=context) as pool:
-        threads = max(1, os.cpu_count() // arguments.jobs)
-        pending = [pool.submit(run_variant, variant, arguments.size, seed, key, out, threads) for variant in todo]
-        for future in concurrent.futures.as_completed(pending):
-            entry = future.result()
-            made.append(entry)
-            state = f"skipped: {entry['skipped']}" if "skipped" in entry else f"{entry['cases']} cases"
-            print(f"{entry['seconds']:7.1f} s  {entry['name']}: {state}", flush=True)
+    threads = max(1, os.cpu_count() // arguments.jobs)
+    for entry in make_each(todo, lambda variant: (variant, arguments.size, seed, key, out, threads), arguments.jobs):
+        made.append(entry)
+        state = f"skipped: {entry['skipped']}" if "skipped" in entry else f"{entry['cases']} cases"
+        print(f"{entry['seconds']:7.1f} s  {entry['name']}: {state}", flush=True)
     return key, made
 
 
@@ -355,7 +408,7 @@ def print_exceptions(index):
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the files")
-    parser.add_argument("--only", nargs="+", default=["*"], metavar="NAME", help="names or patterns, as --list prints")
+    parser.add_argument("--only", nargs="+", default=["*"], metavar="NAME", help="names or patterns, as --list prints; NAME:32x128 for a row of the benchmarks")
     parser.add_argument("--size", choices=("small", "full"), default="small")
     parser.add_argument("--list", action="store_true", help="print the names and stop")
     parser.add_argument("--jobs", type=int, help="processes (default: 2 for small, 1 for full)")
@@ -374,9 +427,11 @@ def parse_arguments():
 def main():
     arguments = parse_arguments()
     models = model_list.list_models(arguments.size)
-    variants = [variant for variant in list_variants(models, arguments.size)
-                if any(fnmatch.fnmatch(variant.name, pattern) or variant.model == pattern
-                       for pattern in arguments.only)]
+    try:
+        variants = choose_variants(list_variants(models, arguments.size), arguments.only)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
     if arguments.list:
         print("\n".join(variant.name for variant in variants))
         return 0

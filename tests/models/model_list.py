@@ -185,15 +185,18 @@ def gemma_config(full):
 
 
 def decode_model(name, config, capacity, with_position):
+    static = {"sequences": 2, "capacity": capacity, "position": 0}
+
     def build(dtype, seed):
-        return DecodeStep(from_config(LlamaForCausalLM, config, dtype, seed), 2, capacity, with_position)
+        module = from_config(LlamaForCausalLM, config, dtype, seed)
+        return DecodeStep(module, static["sequences"], static["capacity"], with_position)
 
     def make_inputs(shape, generator, dtype):
-        inputs = {"input_ids": integers(generator, 3, config.vocab_size, 2, 1)}
+        inputs = {"input_ids": integers(generator, 3, config.vocab_size, shape["sequences"], 1)}
         if with_position:
             inputs["cache_position"] = torch.tensor([shape["position"]])
         return inputs
-    return Model(name, build, make_inputs, {"position": 0}, steps=min(capacity, 8))
+    return Model(name, build, make_inputs, static, steps=min(capacity, 8))
 
 
 def vision_models(size):

@@ -19,6 +19,17 @@ class SentenceEmbedding(nn.Module):
         return {"token_embeddings": tokens, "sentence_embedding": functional.normalize(mean, p=2, dim=1)}
 
 
+class NextToken(nn.Module):
+    """Logits of the last place alone, as a service asks for them: those of all places are hundreds of megabytes."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids, attention_mask):
+        return self.model(input_ids=input_ids, attention_mask=attention_mask, logits_to_keep=1).logits
+
+
 class NestedOutputs(nn.Module):
     """Dictionaries, lists and tuples in each other, one tensor twice, an input and a weight as output, and a None."""
 
