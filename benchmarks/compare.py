@@ -18,62 +18,26 @@ import fnmatch
 import json
 import math
 import os
-import platform
-import signal
 import statistics
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import compare_rows
 import compare_table
+import earlier_peers
+import machine_description
+from runtime_process import Lost, Server, first_answer_ms, run_bounded
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parent
 LEVELS = ("conservative", "balanced", "aggressive")
 PEERS = ("eager", "compile", "compile_best", "onnxruntime", "openvino", "onnxruntime_int8")
-GPU_PEERS = ("eager", "compile", "compile_graphs", "compile_best")
+GPU_PEERS = ("eager", "compile", "compile_graphs", "compile_best", "aoti")
+STARTUP_PEERS = ("eager", "compile", "compile_graphs", "aoti")
+TUNING = ("compile_best",)  # measures while it compiles: nothing else may run then
 OURS = ("ours_plain",) + tuple(f"ours_{level}" for level in LEVELS)
-
-
-class Lost(Exception):
-    """A runtime that cannot take part; the text says why."""
-
-
-class Server:
-    """A process that obeys load, run and outputs."""
-
-    def __init__(self, command, environment, log, limit_s):
-        self.log = open(log, "w")
-        self.limit_s = limit_s
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log,
-                                        text=True, env=environment)
-
-    def ask(self, line):
-        def too_late(_signal, _frame):
-            raise Lost(f"no answer within {self.limit_s} s")
-        previous = signal.signal(signal.SIGALRM, too_late)
-        signal.alarm(self.limit_s)
-        try:
-            self.process.stdin.write(line + "\n")
-            self.process.stdin.flush()
-            answer = self.process.stdout.readline()
-        except BrokenPipeError:
-            answer = ""
-        finally:
-            signal.alarm(0)
-            signal.signal(signal.SIGALRM, previous)
-        if not answer:
-            raise Lost(f"the process ended with status {self.process.wait()}; see {self.log.name}")
-        answer = json.loads(answer)
-        if "error" in answer:
-            raise Lost(answer["error"])
-        return answer
-
-    def stop(self):
-        self.process.kill()
-        self.process.wait()
-        self.log.close()
 
 
 def environment_of(arguments):
@@ -99,9 +63,9 @@ def file_of(runtime, entry, arguments):
     if target.exists() and target.stat().st_mtime > (arguments.build / "bin" / "kpt").stat().st_mtime:
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run([str(arguments.build / "bin" / "kpt"), "optimize", str(plain), "--level", level, "--device",
-                           arguments.device, "-o", str(target)],
-                          env=environment_of(arguments), capture_output=True, text=True)
+    done = run_bounded([str(arguments.build / "bin" / "kpt"), "optimize", str(plain), "--level", level, "--device",
+                        arguments.device, "-o", str(target), *arguments.optimize.split()],
+                       environment_of(arguments), arguments.limit_s)
     if done.returncode != 0:
         lines = (done.stderr.strip() or done.stdout.strip() or "no word").splitlines()
         word = "refused by the gate" if done.returncode == 3 else f"kpt optimize ended with {done.returncode}"
@@ -109,20 +73,65 @@ def file_of(runtime, entry, arguments):
     return target
 
 
-def start(runtime, entry, arguments):
-    """A server with the model loaded and warm."""
-    path = file_of(runtime, entry, arguments)
+def begin(runtime, path, entry, arguments):
+    """A server that loads the model."""
     logs = arguments.out / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     server = Server(command_of(runtime, arguments), environment_of(arguments), logs / f"{entry['name']}.{runtime}.txt",
                     arguments.limit_s)
-    try:
-        server.load_seconds = server.ask(f"load {path} {arguments.models / entry['cases_file']}")["load_seconds"]
-        server.ask(f"run {arguments.warmup}")
-    except Lost:
-        server.stop()
-        raise
+    server.send(f"load {path} {arguments.models / entry['cases_file']}")
     return server
+
+
+def finish(server, arguments, row, runtime):
+    """Waits until the model is loaded and warm, and notes what that took."""
+    answer = server.receive()
+    server.ask("run 1")
+    row["first_answer_s"][runtime] = time.monotonic() - server.started
+    row["load_s"][runtime] = answer["load_seconds"]
+    if "package_load_seconds" in answer:
+        row["package"] = {key: answer[key] for key in ("compiled", "package_load_seconds")}
+    server.ask(f"run {arguments.warmup}")
+
+
+class Starting:
+    """Servers of one row by name. What is lost on the way is stopped, and the row says why."""
+
+    def __init__(self, entry, arguments, row):
+        self.entry, self.arguments, self.row = entry, arguments, row
+        self.servers = {}
+
+    def attempt(self, runtime, action):
+        try:
+            return action()
+        except Lost as reason:
+            self.row["absent"][runtime] = str(reason)
+            if runtime in self.servers:
+                self.servers.pop(runtime).stop()
+            return None
+
+    def start_all(self, runtimes):
+        """With --start-together they load at the same time, those that tune apart."""
+        entry, arguments = self.entry, self.arguments
+        files = {name: self.attempt(name, lambda: file_of(name, entry, arguments)) for name in runtimes}
+        ready = [name for name in runtimes if files[name] is not None]
+        together = [name for name in ready if arguments.start_together and name not in TUNING]
+        for group in [together, *([name] for name in ready if name not in together)]:
+            for name in group:
+                self.servers[name] = begin(name, files[name], entry, arguments)
+            for name in group:
+                self.attempt(name, lambda: finish(self.servers[name], arguments, self.row, name))
+        self.servers = {name: self.servers[name] for name in runtimes if name in self.servers}
+
+    def check_all(self):
+        for name in list(self.servers):
+            found = self.attempt(name, lambda: check_outputs(self.servers[name], self.entry, self.arguments, name))
+            if found is not None:
+                self.row["checks"][name] = found
+
+    def stop_all(self):
+        for server in self.servers.values():
+            server.stop()
 
 
 def check_outputs(server, entry, arguments, runtime):
@@ -176,57 +185,47 @@ def available_bytes():
 
 
 def measure_group(runtimes, entry, arguments, row):
-    servers = {}
+    starting = Starting(entry, arguments, row)
     try:
-        for runtime in runtimes:
-            try:
-                servers[runtime] = start(runtime, entry, arguments)
-                row["checks"][runtime] = check_outputs(servers[runtime], entry, arguments, runtime)
-                row["load_s"][runtime] = servers[runtime].load_seconds
-            except Lost as reason:
-                row["absent"][runtime] = str(reason)
-                if runtime in servers:
-                    servers.pop(runtime).stop()
-        if "eager" not in servers:
-            raise Lost("eager itself does not run")
-        return take_turns(servers, arguments)
+        starting.start_all(runtimes)
+        starting.check_all()
+        if "eager" not in starting.servers:
+            raise Lost("eager itself does not run: " + row["absent"].get("eager", "no word"))
+        return take_turns(starting.servers, arguments)
     finally:
-        for server in servers.values():
-            server.stop()
+        starting.stop_all()
+
+
+def batch_of(entry):
+    """First extent of the first input."""
+    return entry["inputs"][0]["dims"][0]
 
 
 def measure_model(entry, arguments):
     row = {"name": entry["name"], "architecture": entry["architecture"], "dtype": entry["dtype"],
            "weight_bytes": entry["parameter_bytes"],
-           "checks": {}, "load_s": {}, "absent": {}, "rounds": []}
-    need = (2 * len(arguments.runtimes) * entry["parameter_bytes"]) + (len(arguments.runtimes) * 600e6)
+           "batch": batch_of(entry), "checks": {}, "load_s": {}, "first_answer_s": {}, "absent": {}, "rounds": []}
+    runtimes = arguments.runtimes
+    if arguments.earlier:
+        runtimes = earlier_peers.take(arguments.earlier, str(arguments.peers_from), row, runtimes, OURS)
+    need = (2 * len(runtimes) * entry["parameter_bytes"]) + (len(runtimes) * 600e6)
     if need < 0.8 * available_bytes():
-        row["rounds"].append(measure_group(arguments.runtimes, entry, arguments, row))
+        row["rounds"].append(measure_group(runtimes, entry, arguments, row))
     else:
-        for runtime in arguments.runtimes:
+        for runtime in runtimes:
             if runtime != "eager":
                 row["rounds"].append(measure_group(("eager", runtime), entry, arguments, row))
+    row["gpu"] = machine_description.read_gpu(arguments.device)
     return row
 
 
-def first_answer_ms(command, environment, limit_s):
-    """From the start of a process to the line that says that its answer is there."""
-    begin = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
-    line = process.stdout.readline()
-    took = 1e3 * (time.perf_counter() - begin)
-    process.stdout.read()
-    if process.wait(timeout=limit_s) != 0 or not line.strip():
-        raise Lost(f"ended with status {process.returncode}")
-    return took
-
-
 def measure_startup(entry, arguments):
-    """torch.compile with a warm cache, eager, and ours; alternating. The first start of each fills its cache."""
+    """Peers with warm caches, and ours; alternating. The first start of each fills its cache."""
     plain, cases = arguments.models / entry["file"], arguments.models / entry["cases_file"]
     commands = {}
     row = {"name": entry["name"], "times_ms": {}, "first_ms": {}, "absent": {}}
-    for runtime in ("eager", "compile"):
+    peers = [name for name in STARTUP_PEERS if name in arguments.runtimes or name in ("eager", "compile")]
+    for runtime in peers:
         commands[runtime] = command_of(runtime, arguments) + ["--first-answer", str(plain), str(cases)]
     for runtime in ("ours_plain", "ours_balanced"):
         try:
@@ -251,8 +250,10 @@ def measure_startup(entry, arguments):
 
 def export_models(arguments):
     """The full-size models of --dtype with fixed sizes, unless --models is given."""
-    kind = {"float32": "fp32", "bfloat16": "bf16"}[arguments.dtype]
+    kind = compare_rows.KINDS[arguments.dtype]
     patterns = [pattern if kind in pattern else f"{pattern}{kind}_static" for pattern in arguments.only]
+    if arguments.rows:
+        patterns = [compare_rows.export_pattern(row, arguments.dtype) for row in arguments.rows]
     command = [sys.executable, str(SOURCE / "tests/models/export_models.py"), "--out", str(arguments.models), "--size",
                "full", "--reuse", "--only", *patterns]
     if subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": str(arguments.threads)}).returncode != 0:
@@ -261,28 +262,19 @@ def export_models(arguments):
 
 def choose_entries(arguments):
     entries = json.loads((arguments.models / "index.json").read_text())["models"]
+    if arguments.rows:
+        known = {entry["name"]: entry for entry in entries}
+        names = [compare_rows.entry_name(row, arguments.dtype) for row in arguments.rows]
+        missing = [name for name in names if name not in known]
+        if missing:
+            raise SystemExit(f"compare: {arguments.models} lacks {', '.join(missing)}")
+        return [known[name] for name in names]
     chosen = [entry for entry in entries if any(fnmatch.fnmatch(entry["name"], p) for p in arguments.only)
-              and entry["dtype"] == arguments.dtype and not entry["dynamic"] and not entry["stateful_steps"]]
+              and entry["dtype"] == arguments.dtype and not entry["dynamic"] and not entry["stateful_steps"]
+              and not entry.get("shape")]
     if not chosen:
         raise SystemExit(f"compare: no model of {arguments.models} fits {arguments.only}")
     return chosen
-
-
-def describe_machine(arguments):
-    versions = {}
-    for package in ("torch", "onnxruntime", "openvino", "transformers"):
-        try:
-            from importlib.metadata import version
-            versions[package] = version(package)
-        except Exception:
-            versions[package] = None
-    kpt = subprocess.run([str(arguments.build / "bin" / "kpt"), "--version"], capture_output=True, text=True)
-    doctor = subprocess.run([str(arguments.build / "bin" / "kpt"), "doctor", "--json"], capture_output=True, text=True)
-    cpu = next((line["message"] for line in json.loads(doctor.stdout or "{}").get("diagnostics", [])
-                if line.get("category") == "cpu"), platform.processor() or platform.machine())
-    return {"cpu": cpu, "machine": platform.machine(), "threads": arguments.threads, "versions": versions,
-            "kpt": kpt.stdout.strip().splitlines(), "load_average": os.getloadavg()[0],
-            "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "rounds": arguments.rounds}
 
 
 def parse_arguments():
@@ -291,6 +283,9 @@ def parse_arguments():
     parser.add_argument("--models", type=Path, metavar="DIR", help="exported models (default: exported to OUT/models)")
     parser.add_argument("--build", type=Path, default=SOURCE / "build/cpu-release", metavar="DIR")
     parser.add_argument("--only", nargs="+", default=["*"], metavar="NAME", help="names or patterns of models")
+    parser.add_argument("--rows", nargs="+", default=None, metavar="ROW",
+                        help="models with a shape instead, as bert:32x128 or vit:1 (batch, batch x sequence; of "
+                             "llama_decode sequences x places in the cache), or gpu for " + " ".join(compare_rows.GPU_ROWS))
     parser.add_argument("--runtimes", nargs="+", default=None, choices=tuple(dict.fromkeys(PEERS + GPU_PEERS + OURS)),
                         metavar="NAME", help=f"of {', '.join(PEERS + OURS)}, on a GPU of {', '.join(GPU_PEERS + OURS)}; "
                                              "eager always takes part")
@@ -301,7 +296,15 @@ def parse_arguments():
     parser.add_argument("--round-ms", type=float, default=500)
     parser.add_argument("--pause-ms", type=float, default=100)
     parser.add_argument("--warmup", type=int, default=3)
-    parser.add_argument("--limit-s", type=int, default=1800, help="for one answer of a runtime")
+    parser.add_argument("--limit-s", type=int, default=1800, help="for one answer of a runtime, and for kpt optimize")
+    parser.add_argument("--optimize", default="", metavar="'ARGUMENTS'", help="for kpt optimize, as '--draws 1'")
+    parser.add_argument("--start-together", action="store_true",
+                        help="runtimes of a row load at the same time, compile_best apart: quicker, but the times of "
+                             "loading are then those of a busy machine")
+    parser.add_argument("--peers-from", type=Path, metavar="RESULTS.JSON",
+                        help="take the peers' figures of an earlier run on the same GPU, driver and torch; eager and ours "
+                             "are measured")
+    parser.add_argument("--export-only", action="store_true", help="export the models and stop")
     parser.add_argument("--startup", action="store_true", help="measure start-up instead")
     parser.add_argument("--startup-runs", type=int, default=7)
     arguments = parser.parse_args()
@@ -312,8 +315,12 @@ def parse_arguments():
     if arguments.runtimes is None:
         arguments.runtimes = (PEERS if arguments.device == "cpu" else GPU_PEERS) + OURS
     arguments.runtimes = tuple(dict.fromkeys(("eager", *arguments.runtimes)))
+    try:
+        arguments.rows = compare_rows.expand_rows(arguments.rows or ())
+    except ValueError as error:
+        parser.error(str(error))
     for program in ("kpt", "kpt_serve_models"):
-        if not (arguments.build / "bin" / program).exists():
+        if not arguments.export_only and not (arguments.build / "bin" / program).exists():
             parser.error(f"{arguments.build}/bin/{program} is missing; configure with -DKPT_BENCHMARKS=ON and build it")
     if arguments.models is None:
         arguments.models = arguments.out / "models"
@@ -322,24 +329,36 @@ def parse_arguments():
     return arguments
 
 
+def write_results(results, arguments):
+    """After every model: a run of hours that is interrupted keeps what it has."""
+    name = "startup" if arguments.startup else "results"
+    make = compare_table.startup_table if arguments.startup else compare_table.full_table
+    text, results["summary"] = make(results)
+    (arguments.out / f"{name}.json").write_text(json.dumps(results, indent=1))
+    (arguments.out / f"{name}.md").write_text(text)
+    return text
+
+
 def main():
     arguments = parse_arguments()
-    results = {"machine": describe_machine(arguments), "models": []}
+    if arguments.export_only:
+        return 0
+    results = {"machine": machine_description.describe(arguments), "models": []}
+    arguments.earlier = None
+    if arguments.peers_from:
+        arguments.earlier = json.loads(arguments.peers_from.read_text())
+        differences = earlier_peers.find_differences(arguments.earlier["machine"], results["machine"])
+        if differences:
+            raise SystemExit(f"compare: {arguments.peers_from} cannot be used: {'; '.join(differences)}")
     measure = measure_startup if arguments.startup else measure_model
-    name = "startup" if arguments.startup else "results"
+    text = ""
     for entry in choose_entries(arguments):
         print(f"{entry['name']} …", file=sys.stderr, flush=True)
         try:
             results["models"].append(measure(entry, arguments))
         except Lost as reason:
             results["models"].append({"name": entry["name"], "failed": str(reason)})
-        # After every model: a run of hours that is interrupted keeps what it has.
-        (arguments.out / f"{name}.json").write_text(json.dumps(results, indent=1))
-    make = compare_table.startup_table if arguments.startup else compare_table.full_table
-    text, summary = make(results)
-    results["summary"] = summary
-    (arguments.out / f"{name}.json").write_text(json.dumps(results, indent=1))
-    (arguments.out / f"{name}.md").write_text(text)
+        text = write_results(results, arguments)
     print(text)
     return 0
 

@@ -8,11 +8,11 @@ import math
 import statistics
 import sys
 
-FP32_PEERS = ("eager", "compile", "compile_graphs", "compile_best", "onnxruntime", "openvino")
-TORCH = ("eager", "compile", "compile_graphs", "compile_best")
+FP32_PEERS = ("eager", "compile", "compile_graphs", "compile_best", "aoti", "onnxruntime", "openvino")
+TORCH = ("eager", "compile", "compile_graphs", "compile_best", "aoti")
 CONVOLUTIONAL = ("resnet50", "resnet18", "mobilenet_v2", "convnext")
 TITLES = {"eager": "eager", "compile": "torch.compile", "compile_best": "torch.compile best", "compile_graphs": "torch.compile graphs",
-          "onnxruntime": "ONNX Runtime",
+          "aoti": "AOTInductor", "onnxruntime": "ONNX Runtime",
           "openvino": "OpenVINO", "onnxruntime_int8": "ONNX Runtime INT8", "ours_plain": "ours, plain",
           "ours_conservative": "ours, conservative", "ours_balanced": "ours, balanced",
           "ours_aggressive": "ours, aggressive"}

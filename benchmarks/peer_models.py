@@ -14,7 +14,9 @@
 Runtimes: eager, compile, compile_best (max-autotune; on the CPU with weights frozen into the code), onnxruntime,
 onnxruntime_int8 (its dynamic quantization), openvino (fp32); with --device cuda those of PyTorch alone, and also
 compile_graphs (its mode reduce-overhead, which captures CUDA graphs). There, inputs come from the host's memory and
-answers go there in every run. ONNX files are made once from the exported program and kept in --work.
+answers go there in every run. aoti is AOTInductor; its answer to load also says how long a package takes that exists
+("package_load_seconds") and whether it was compiled now ("compiled"). A model that writes buffers keeps them from run
+to run. ONNX files and packages are made once from the exported program and kept in --work.
 """
 
 import argparse
@@ -27,7 +29,8 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tools"))
 import blas_setting  # noqa: E402, F401  before torch
 
-RUNTIMES = ("eager", "compile", "compile_graphs", "compile_best", "onnxruntime", "onnxruntime_int8", "openvino")
+RUNTIMES = ("eager", "compile", "compile_graphs", "compile_best", "aoti", "onnxruntime", "onnxruntime_int8",
+            "openvino")
 
 
 def read_inputs(cases_file):
@@ -39,30 +42,48 @@ def read_inputs(cases_file):
     return inputs
 
 
-def load_program(path):
-    import torch
-    try:  # programs of Hugging Face models return their dataclasses, which must be registered before loading
+def register_outputs():
+    """Programs of Hugging Face models return their dataclasses, which must be registered before loading."""
+    try:
         import transformers.models.clip.modeling_clip  # noqa: F401
         import transformers.modeling_outputs  # noqa: F401
     except ImportError:
         pass
+
+
+def load_program(path):
+    import torch
+    register_outputs()
     return torch.export.load(path)
+
+
+def load_program_to(path, device):
+    program = load_program(path)
+    if device == "cpu":
+        return program
+    from torch.export.passes import move_to_device_pass
+    return move_to_device_pass(program, device)
 
 
 class TorchRun:
     """Eager, or compiled by Inductor."""
 
+    notes = {}
+
     def __init__(self, runtime, threads, path, cases_file, work, device):
         import torch
-        import torch._inductor.config
         torch.set_num_threads(threads)
         self.inputs = read_inputs(cases_file)
         self.device = device
-        program = load_program(path)
-        if device != "cpu":
-            from torch.export.passes import move_to_device_pass
-            program = move_to_device_pass(program, device)
-        self.module = program.module()
+        self.guard = torch.no_grad  # freezing asks for it; inference_mode gains nothing measurable beside it
+        self.prepare(runtime, path, work)
+        self.run()
+
+    def prepare(self, runtime, path, work):
+        import torch
+        import torch._inductor.config
+        device = self.device
+        self.module = load_program_to(path, device).module()
         if runtime == "compile":
             self.module = torch.compile(self.module)
         elif runtime == "compile_graphs":
@@ -72,8 +93,6 @@ class TorchRun:
         elif runtime == "compile_best":
             torch._inductor.config.freezing = True
             self.module = torch.compile(self.module, mode="max-autotune-no-cudagraphs")
-        self.guard = torch.no_grad  # freezing asks for it; inference_mode gains nothing measurable beside it
-        self.run()
 
     def run(self):
         import torch
@@ -89,6 +108,34 @@ class TorchRun:
         import torch
         return [leaf.detach().contiguous().clone() for leaf in torch.utils._pytree.tree_leaves(self.answer)
                 if isinstance(leaf, torch.Tensor)]
+
+
+class AotInductorRun(TorchRun):
+    """A package that AOTInductor made: compiled once, then only loaded."""
+
+    def prepare(self, runtime, path, work):
+        import torch
+        work.mkdir(parents=True, exist_ok=True)
+        package = work / f"{path.stem}.{self.device.replace(':', '_')}.aoti.pt2"
+        compiled = not (package.exists() and package.stat().st_mtime > path.stat().st_mtime)
+        if compiled:
+            part = work / ("part_" + package.name)
+            with torch.no_grad():
+                torch._inductor.aoti_compile_and_package(load_program_to(path, self.device), package_path=str(part))
+            os.replace(part, package)
+        start = time.perf_counter()
+        index = torch.device(self.device).index
+        loaded = torch._inductor.aoti_load_package(str(package), device_index=-1 if index is None else index)
+        # Called directly it would read its call specification anew in every run, and ask for the classes of outputs.
+        order = self.input_order(loaded.loader)
+        self.module = lambda **inputs: loaded.loader.boxed_run([inputs[name] for name in order])
+        self.run()
+        self.notes = {"compiled": compiled, "package_load_seconds": time.perf_counter() - start}
+
+    def input_order(self, loader):
+        import torch
+        from torch.export._tree_utils import reorder_kwargs
+        return list(reorder_kwargs(self.inputs, torch.utils._pytree.treespec_loads(loader.get_call_spec()[0])))
 
 
 def onnx_file(path, work):
@@ -182,8 +229,9 @@ class OpenVinoRun:
 
 
 def make_run(runtime, threads, path, cases_file, work, device):
-    kind = OnnxRuntimeRun if runtime.startswith("onnxruntime") else OpenVinoRun if runtime == "openvino" else TorchRun
-    return kind(runtime, threads, path, cases_file, work, device)
+    kinds = {"onnxruntime": OnnxRuntimeRun, "onnxruntime_int8": OnnxRuntimeRun, "openvino": OpenVinoRun,
+             "aoti": AotInductorRun}
+    return kinds.get(runtime, TorchRun)(runtime, threads, path, cases_file, work, device)
 
 
 def obey(words, loaded, arguments):
@@ -191,7 +239,7 @@ def obey(words, loaded, arguments):
         start = time.perf_counter()
         loaded = make_run(arguments.runtime, arguments.threads, Path(words[1]), Path(words[2]), arguments.work,
                           arguments.device)
-        return {"load_seconds": time.perf_counter() - start}, loaded
+        return {"load_seconds": time.perf_counter() - start, **getattr(loaded, "notes", {})}, loaded
     if words[:1] == ["run"] and len(words) == 2 and loaded is not None:
         times = []
         for _ in range(int(words[1])):

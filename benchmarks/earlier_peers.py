@@ -1,0 +1,50 @@
+"""Figures of other runtimes taken from an earlier run of compare.py. Pure functions."""
+
+import statistics
+
+NOTES = ("load_s", "first_answer_s")
+
+
+def find_differences(earlier, now):
+    """Why figures of one machine's description do not hold on the other's; an empty list where they do."""
+    def facts(machine):
+        gpu = machine.get("gpu") or {}
+        return {"GPU": gpu.get("name"), "driver": gpu.get("driver"), "torch": machine["versions"].get("torch"),
+                "processor": machine["cpu"], "device": machine.get("device"), "threads": machine["threads"]}
+    before, after = facts(earlier), facts(now)
+    return [f"its {name} is {before[name]}, here it is {after[name]}" for name in before if before[name] != after[name]]
+
+
+def find_median(row, runtime):
+    for group in row.get("rounds", []):
+        if runtime in group:
+            return statistics.median(group[runtime])
+    return row.get("taken", {}).get(runtime, {}).get("median_ms")
+
+
+def take(earlier, source, row, runtimes, ours):
+    """Notes in `row` what the earlier run found of the peers among `runtimes`; returns those that must be measured.
+
+    Eager is always measured again: it pairs with ours. A peer that could not take part then is not tried again.
+    """
+    known = next((found for found in earlier["models"] if found["name"] == row["name"] and "failed" not in found), None)
+    if known is None:
+        return runtimes
+    row["taken"] = {}
+    left = []
+    for name in runtimes:
+        median = find_median(known, name)
+        if name == "eager" or name in ours or (median is None and name not in known["absent"]):
+            left.append(name)
+        elif median is None:
+            row["absent"][name] = f"{known['absent'][name]} (in {source})"
+        else:
+            row["taken"][name] = {"median_ms": median, "source": source}
+            if name in known["checks"]:
+                row["checks"][name] = known["checks"][name]
+            for note in NOTES:
+                if name in known.get(note, {}):
+                    row.setdefault(note, {})[name] = known[note][name]
+    if "package" in known and "aoti" in row["taken"]:
+        row["package"] = known["package"]
+    return tuple(left)
