@@ -1,6 +1,7 @@
 """The tables of compare.py: ratios with their 95 % intervals, geometric means, rows lost. Pure functions.
 
-  compare_table.py results.json      prints the table of a finished run again
+  compare_table.py results.json […]   prints the table of a finished run again; of several files the rows together, where
+                                       a model is in more than one as the last of them has it
 """
 
 import json
@@ -54,8 +55,24 @@ def times_of(row, runtime):
     return None
 
 
+def median_of(row, runtime):
+    """Of this run, or of the earlier one that the figure was taken from; None when there is none."""
+    times = times_of(row, runtime)
+    return statistics.median(times) if times is not None else row.get("taken", {}).get(runtime, {}).get("median_ms")
+
+
+def is_taken(row, runtime):
+    return times_of(row, runtime) is None and runtime in row.get("taken", {})
+
+
 def ratio(row, base, runtime):
-    """(median, low, high) of base's time over runtime's, paired by round; None when one is missing."""
+    """(median, low, high) of base's time over runtime's, paired by round; None when one is missing.
+
+    Without low and high when one of them was taken from an earlier run: then it is that of the medians.
+    """
+    if is_taken(row, base) or is_taken(row, runtime):
+        first, second = median_of(row, base), median_of(row, runtime)
+        return None if first is None or second is None else (first / second, None, None)
     for group in row["rounds"]:
         if base in group and runtime in group:
             values = [b / r for b, r in zip(group[base], group[runtime])]
@@ -77,8 +94,8 @@ def ratio_to_eager(row, runtime):
 
 def best_of(row, runtimes):
     """The fastest of them whose outputs are right."""
-    medians = {name: statistics.median(times_of(row, name)) for name in runtimes
-               if times_of(row, name) is not None and is_right(row, name)}
+    medians = {name: median_of(row, name) for name in runtimes
+               if median_of(row, name) is not None and is_right(row, name)}
     return min(medians, key=medians.get) if medians else None
 
 
@@ -87,11 +104,13 @@ def geometric_mean(values):
 
 
 def format_ratio(value):
-    return "–" if value is None else f"{value[0]:.2f} ({value[1]:.2f}–{value[2]:.2f})"
+    if value is None:
+        return "–"
+    return f"{value[0]:.2f}*" if value[1] is None else f"{value[0]:.2f} ({value[1]:.2f}–{value[2]:.2f})"
 
 
 def runtimes_of(rows):
-    found = {name for row in rows for group in row["rounds"] for name in group}
+    found = {name for row in rows for group in [*row["rounds"], row.get("taken", {})] for name in group}
     return [name for name in TITLES if name in found]
 
 
@@ -100,16 +119,20 @@ def time_table(rows, runtimes):
     for row in rows:
         cells = []
         for name in runtimes:
-            times = times_of(row, name)
-            text = "–" if times is None else f"{statistics.median(times):.2f}"
-            cells.append(text if times is None or is_right(row, name) else text + " (wrong)")
+            median = median_of(row, name)
+            text = "–" if median is None else f"{median:.2f}{'*' if is_taken(row, name) else ''}"
+            cells.append(text if median is None or is_right(row, name) else text + " (wrong)")
         lines.append(f"| {row['name']} | " + " | ".join(cells) + " |")
     return lines
 
 
+def best_peer(rows):
+    return "best fp32 peer" if all(row.get("dtype", "float32") == "float32" for row in rows) else "best peer"
+
+
 def ratio_table(rows, runtimes):
     compared = [name for name in runtimes if name != "eager"]
-    lines = ["| model | " + " | ".join(TITLES[name] for name in compared) + " | best fp32 peer |", "|" + "---|" * (len(compared) + 2)]
+    lines = ["| model | " + " | ".join(TITLES[name] for name in compared) + f" | {best_peer(rows)} |", "|" + "---|" * (len(compared) + 2)]
     for row in rows:
         best = best_of(row, FP32_PEERS)
         cells = [format_ratio(ratio(row, "eager", name)) if is_right(row, name) else "–" for name in compared]
@@ -144,7 +167,7 @@ def judge(rows, runtime, peers, chosen=lambda row: True):
         if found is None:
             continue
         values.append(found[0])
-        if found[2] < 1:
+        if (found[0] if found[2] is None else found[2]) < 1:
             lost.append(f"{row['name']} {format_ratio(found)} against {TITLES[best]}")
     return {"mean": geometric_mean(values), "models": len(values), "lost": lost}
 
@@ -164,22 +187,101 @@ GOALS = (
 )
 
 
+# On a GPU: balanced against the best peer, one sequence or image against eager, and the first answer from an artifact.
+GPU_LEAST_MEAN = 1.2
+GPU_LEAST_ROW = 0.97
+GPU_LEAST_OVER_EAGER = 4.0
+GPU_MOST_START_S = 2.0
+GPU_COMPARISONS = (
+    ("ours_plain", ("eager",), "eager", None, None),
+    ("ours_conservative", ("eager",), "eager", None, None),
+    ("ours_balanced", ("eager",), "eager", None, None),
+    ("ours_balanced", FP32_PEERS, "the best peer", GPU_LEAST_MEAN, None),
+    ("ours_aggressive", FP32_PEERS, "the best peer", None, None),
+)
+
+
+def check_goal(values, least, words):
+    """A line and its summary: `values` holds (name, ratio) of each row."""
+    below = [f"{name} {format_ratio(value)}" for name, value in values if value[0] < least]
+    verdict = "no row" if not values else "met" if not below else "missed"
+    return (f"- goal: {words} at least {least:g}: {verdict} ({len(values) - len(below)} of {len(values)} rows)"
+            + "".join(f"; {text}" for text in below),
+            {"goal": words, "least": least, "rows": len(values), "below": below})
+
+
+def gpu_goals(rows):
+    """Lines and summaries of the goals that hold for single rows."""
+    against_best, against_eager = [], []
+    for row in rows:
+        best = best_of(row, FP32_PEERS)
+        if not is_right(row, "ours_balanced") or best is None:
+            continue
+        found = ratio(row, best, "ours_balanced"), ratio(row, "eager", "ours_balanced")
+        if found[0]:
+            against_best.append((row["name"], found[0]))
+        if found[1] and row.get("batch") == 1:
+            against_eager.append((row["name"], found[1]))
+    return [check_goal(against_best, GPU_LEAST_ROW, "ours, balanced against the best peer, each row"),
+            check_goal(against_eager, GPU_LEAST_OVER_EAGER, "ours, balanced against eager, each row of batch 1")]
+
+
+def describe_gpu(gpu):
+    return (f"{gpu['name']}, driver {gpu['driver']}, {gpu['sm_mhz']} MHz of {gpu['most_sm_mhz']}, memory "
+            f"{gpu['memory_mhz']} MHz, {gpu['celsius']} °C, {gpu['watt']} W of {gpu['most_watt']}")
+
+
+def machine_lines(results):
+    machine = results["machine"]
+    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items() if version)
+    lines = [f"{machine['cpu']}, {machine['threads']} threads, {versions}, {machine['date']}, {machine['rounds']} rounds, "
+             f"load average at the start {machine['load_average']:.2f}"]
+    if machine.get("gpu"):
+        lines += ["", f"{describe_gpu(machine['gpu'])} before the first row."]
+        after = [row for row in results["models"] if row.get("gpu")]
+        if after:
+            lines[-1] += (" Behind the rounds of each: "
+                          + ", ".join(f"{row['name']} {row['gpu']['sm_mhz']} MHz, {row['gpu']['celsius']} °C" for row in after))
+    if machine.get("optimize"):
+        lines += ["", f"kpt optimize was given {machine['optimize']}."]
+    return lines + [""]
+
+
+def start_table(rows, runtimes, together):
+    """From the start of a process to its first answer, as it happened on the way to the measurement."""
+    lines = ["Seconds from the start of the process to its first answer, once each"
+             + (", while the others of the row started too" if together else "")
+             + "; compilers fill their caches here, unless they were filled:", "",
+             "| model | " + " | ".join(TITLES[name] for name in runtimes) + " | AOTInductor, package loaded again |",
+             "|" + "---|" * (len(runtimes) + 2)]
+    for row in rows:
+        seconds = [row.get("first_answer_s", {}).get(name) for name in runtimes]
+        package = row.get("package", {}).get("package_load_seconds")
+        lines.append(f"| {row['name']} | " + " | ".join("–" if s is None else f"{s:.1f}" for s in [*seconds, package]) + " |")
+    return lines
+
+
 def full_table(results):
     """Markdown and the summary for results.json."""
     rows = [row for row in results["models"] if "failed" not in row]
     failed = [f"{row['name']}: {row['failed']}" for row in results["models"] if "failed" in row]
     machine = results["machine"]
-    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items() if version)
-    lines = [f"{machine['cpu']}, {machine['threads']} threads, {versions}, {machine['date']}, {machine['rounds']} rounds, "
-             f"load average at the start {machine['load_average']:.2f}", ""]
+    on_gpu = machine.get("device", "cpu") != "cpu"
+    lines = machine_lines(results)
     if not rows:
         return "\n".join(lines + failed) + "\n", {}
     runtimes = runtimes_of(rows)
     lines += ["Medians:", "", *time_table(rows, runtimes), "", "Eager's time over the runtime's (above 1: faster than eager), "
               "paired by round, with the 95 % interval of the median:", "", *ratio_table(rows, runtimes), "",
               "Largest error of an output against fp64, relative to its root mean square:", "", *error_table(rows, runtimes), ""]
+    sources = sorted({taken["source"] for row in rows for taken in row.get("taken", {}).values()})
+    if sources:
+        lines += [f"\\* not measured in this run but taken from {', '.join(sources)} (same GPU, driver and torch); a ratio "
+                  "with it is that of the medians of two runs, not paired, and has no interval.", ""]
+    if on_gpu and any(row.get("first_answer_s") for row in rows):
+        lines += [*start_table(rows, runtimes, machine.get("start_together")), ""]
     summary = []
-    for runtime, peers, words, goal, chosen in GOALS:
+    for runtime, peers, words, goal, chosen in GPU_COMPARISONS if on_gpu else GOALS:
         verdict = judge(rows, runtime, peers, chosen or (lambda row: True))
         if verdict["models"] == 0:
             continue
@@ -188,6 +290,9 @@ def full_table(results):
                      f"{verdict['models']} models, rows lost: {len(verdict['lost'])}"
                      + "".join(f"; {text}" for text in verdict["lost"]))
         summary.append({"runtime": runtime, "against": words, "goal": goal, **verdict})
+    for line, found in gpu_goals(rows) if on_gpu else ():
+        lines.append(line)
+        summary.append(found)
     absent = [f"- {row['name']}, {TITLES[name]}: {reason}" for row in rows for name, reason in row["absent"].items()]
     if absent or failed:
         lines += ["", "Not measured:", "", *absent, *[f"- {text}" for text in failed]]
@@ -195,14 +300,20 @@ def full_table(results):
 
 
 def startup_table(results):
+    machine = results["machine"]
+    on_gpu = machine.get("device", "cpu") != "cpu"
     lines = [f"Process start to first answer, ms: median of the later starts (95 % interval; first start of all). "
-             f"{results['machine']['cpu']}, {results['machine']['threads']} threads", ""]
-    names = ["eager", "compile", "ours_plain", "ours_balanced"]
-    lines += ["| model | " + " | ".join(TITLES[name] for name in names) + " | torch.compile over ours |", "|" + "---|" * 6]
-    summary = []
+             f"{machine['cpu']}, {machine['threads']} threads", ""]
+    if machine.get("gpu"):
+        lines[1:1] = ["", describe_gpu(machine["gpu"])]
+    found = {name for row in results["models"] for name in row.get("times_ms", {})}
+    names = [name for name in TITLES if name in found or name in ("eager", "compile", "ours_plain", "ours_balanced")]
+    lines += ["| model | " + " | ".join(TITLES[name] for name in names) + " | torch.compile over ours |",
+              "|" + "---|" * (len(names) + 2)]
+    summary, late = [], []
     for row in results["models"]:
         if "failed" in row:
-            lines.append(f"| {row['name']} | {row['failed']} |")
+            lines.append(f"| {row['name']} | {row['failed']} |" + " |" * len(names))
             continue
         cells = []
         for name in names:
@@ -213,13 +324,35 @@ def startup_table(results):
         pair = [row["times_ms"].get("compile"), row["times_ms"].get(ours)]
         factor = statistics.median(pair[0]) / statistics.median(pair[1]) if all(pair) else None
         lines.append(f"| {row['name']} | " + " | ".join(cells) + (f" | {factor:.1f} |" if factor else " | – |"))
-        summary.append({"name": row["name"], "ours": ours, "compile_over_ours": factor})
+        seconds = statistics.median(pair[1]) / 1e3 if pair[1] else None
+        summary.append({"name": row["name"], "ours": ours, "compile_over_ours": factor, "ours_s": seconds})
+        if seconds is None or ours == "ours_plain" or seconds > GPU_MOST_START_S:
+            late.append(f"{row['name']} {'–' if seconds is None else f'{seconds:.2f} s'}")
+    if on_gpu and summary:
+        lines += ["", f"- goal: ours, balanced, at most {GPU_MOST_START_S:g} s: {'missed' if late else 'met'} "
+                  f"({len(summary) - len(late)} of {len(summary)} rows)" + "".join(f"; {text}" for text in late)]
     for row in results["models"]:
         lines += [f"- {row['name']}, {TITLES[name]}: {reason}" for name, reason in row.get("absent", {}).items()]
     return "\n".join(lines) + "\n", summary
 
 
+def join_results(files):
+    """One result of several: the machine of the last, each model as the last that holds it."""
+    models = {}
+    for results in files:
+        models.update({row["name"]: row for row in results["models"]})
+    return {"machine": files[-1]["machine"], "models": list(models.values())}
+
+
+def main(paths):
+    files = []
+    for path in paths:
+        with open(path) as file:
+            files.append(json.load(file))
+    saved = join_results(files)
+    starts = any("first_ms" in row for row in saved["models"])
+    print((startup_table if starts else full_table)(saved)[0])
+
+
 if __name__ == "__main__":
-    with open(sys.argv[1]) as file:
-        saved = json.load(file)
-    print((startup_table if saved["models"] and "first_ms" in saved["models"][0] else full_table)(saved)[0])
+    main(sys.argv[1:])

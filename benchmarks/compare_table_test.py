@@ -88,6 +88,81 @@ class CompareTable(unittest.TestCase):
         for make in (compare_table.time_table, compare_table.ratio_table, compare_table.error_table):
             self.assertEqual(len({line.count("|") for line in make(rows, runtimes)}), 1)
 
+    def make_gpu_results(self, rows):
+        gpu = {"name": "GPU", "driver": "1.2", "sm_mhz": "345", "memory_mhz": "6", "most_sm_mhz": "1980", "celsius": "30",
+               "watt": "70", "most_watt": "700", "state": "P0"}
+        return {"machine": {"cpu": "cpu", "threads": 2, "versions": {"torch": "2.11"}, "date": "", "rounds": 15,
+                            "load_average": 0.0, "device": "nvidia:0", "gpu": gpu},
+                "models": [{**row, "gpu": {**gpu, "sm_mhz": "1755"}} for row in rows]}
+
+    def test_goals_on_a_gpu_are_those_of_rows_and_of_their_mean(self):
+        fast = {"eager": 1.0, "compile_graphs": 5.0, "ours_balanced": 7.0}
+        rows = [{**make_row(self.generator, "one", factors=fast), "batch": 1},
+                {**make_row(self.generator, "many", factors={**fast, "ours_balanced": 3.0}), "batch": 32},
+                {**make_row(self.generator, "late", factors={"eager": 1.0, "ours_balanced": 2.0}), "batch": 1}]
+        text, summary = compare_table.full_table(self.make_gpu_results(rows))
+        each, single = summary[-2:]
+        self.assertEqual([name.split()[0] for name in each["below"]], ["many"], text)
+        self.assertEqual((each["rows"], each["least"]), (3, 0.97))
+        self.assertEqual([name.split()[0] for name in single["below"]], ["late"], text)
+        self.assertEqual((single["rows"], single["least"]), (2, 4.0))
+        best = next(found for found in summary if found.get("against") == "the best peer")
+        self.assertEqual(best["goal"], 1.2)
+        self.assertAlmostEqual(best["mean"], (7 / 5 * 3 / 5 * 2) ** (1 / 3), delta=0.05)
+        for word in ("driver 1.2", "345 MHz of 1980", "one 1755 MHz", "missed (2 of 3 rows)", "missed (1 of 2 rows)"):
+            self.assertIn(word, text)
+
+    def test_goals_that_hold_are_met(self):
+        rows = [{**make_row(self.generator, factors={"eager": 1.0, "compile": 2.0, "ours_balanced": 6.0}), "batch": 1}]
+        text, summary = compare_table.full_table(self.make_gpu_results(rows))
+        self.assertIn("met (1 of 1 rows)", text)
+        self.assertEqual([found["below"] for found in summary[-2:]], [[], []])
+
+    def test_figures_of_an_earlier_run_are_marked_and_have_no_interval(self):
+        row = make_row(self.generator, factors={"eager": 1.0, "ours_balanced": 8.0})
+        ours = compare_table.median_of(row, "ours_balanced")
+        row["taken"] = {"compile_best": {"median_ms": 2 * ours, "source": "old.json"}}
+        row["checks"]["compile_best"] = {"error": 1e-7, "cosine": 1.0}
+        self.assertEqual(compare_table.best_of(row, compare_table.FP32_PEERS), "compile_best")
+        value = compare_table.ratio(row, "compile_best", "ours_balanced")
+        self.assertEqual(value[1:], (None, None))
+        self.assertAlmostEqual(value[0], 2.0)
+        self.assertIsNotNone(compare_table.ratio(row, "eager", "ours_balanced")[1])
+        text, _ = compare_table.full_table(self.make_gpu_results([row]))
+        self.assertIn(f"{2 * ours:.2f}*", text)
+        self.assertIn("taken from old.json", text)
+        verdict = compare_table.judge([row], "ours_balanced", ("compile_best",))
+        self.assertEqual(verdict["lost"], [])
+        row["taken"]["compile_best"]["median_ms"] = 0.5 * ours
+        verdict = compare_table.judge([row], "ours_balanced", ("compile_best",))
+        self.assertIn("0.50*", verdict["lost"][0])
+
+    def test_seconds_to_the_first_answer_stand_beside_those_of_the_peers(self):
+        row = make_row(self.generator, factors={"eager": 1.0, "aoti": 2.0, "ours_balanced": 3.0})
+        row.update(first_answer_s={"eager": 12.34, "ours_balanced": 0.78}, package={"package_load_seconds": 0.56})
+        text, _ = compare_table.full_table(self.make_gpu_results([row]))
+        self.assertIn("| m | 12.3 | – | 0.8 | 0.6 |", text)
+
+    def test_rows_of_several_files_are_joined(self):
+        first, second = (self.make_gpu_results([make_row(self.generator, name) for name in names])
+                         for names in (("a", "b"), ("b", "c")))
+        joined = compare_table.join_results([first, second])
+        self.assertEqual([row["name"] for row in joined["models"]], ["a", "b", "c"])
+        self.assertIs(joined["models"][1], second["models"][0])
+
+    def test_start_up_on_a_gpu_has_a_goal_in_seconds(self):
+        def row(name, ours):
+            return {"name": name, "absent": {}, "first_ms": {"aoti": 9e4, "ours_balanced": 900},
+                    "times_ms": {"aoti": [7000.0] * 3, "ours_balanced": [ours] * 3}}
+        results = self.make_gpu_results([])
+        results["models"] = [row("quick", 900.0), row("slow", 2400.0), {"name": "x", "failed": "why"}]
+        text, summary = compare_table.startup_table(results)
+        self.assertIn("at most 2 s: missed (1 of 2 rows); slow 2.40 s", text)
+        self.assertIn("AOTInductor", text)
+        self.assertEqual([found["ours_s"] for found in summary], [0.9, 2.4])
+        table = [line for line in text.splitlines() if line.startswith("|")]
+        self.assertEqual(len({line.count("|") for line in table}), 1, text)
+
     def test_start_up_compares_with_a_warm_cache(self):
         row = {"name": "m", "absent": {}, "first_ms": {"compile": 9000, "ours_plain": 500, "eager": 5000},
                "times_ms": {"compile": [4000, 4100, 4050], "ours_plain": [400, 405, 410], "eager": [3000] * 3}}

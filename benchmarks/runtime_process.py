@@ -1,7 +1,9 @@
 """The processes that compare.py measures, each bounded in time."""
 
 import json
+import os
 import select
+import signal
 import subprocess
 import time
 
@@ -18,7 +20,7 @@ class Server:
         self.limit_s = limit_s
         self.started = time.monotonic()
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log,
-                                        text=True, env=environment)
+                                        text=True, env=environment, start_new_session=True)
 
     def send(self, line):
         self.deadline = time.monotonic() + self.limit_s
@@ -45,23 +47,44 @@ class Server:
         return self.receive()
 
     def stop(self):
-        self.process.kill()
-        self.process.wait()
+        """Ends it with all that it has started: a compiler that goes on would disturb the others."""
+        end_group(self.process)
+        try:
+            self.process.stdin.close()
+        except BrokenPipeError:
+            pass
+        self.process.stdout.close()
         self.log.close()
+
+
+def end_group(process):
+    """Kills a process that leads a group of its own, and that group."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
 
 
 def run_bounded(command, environment, limit_s):
     """subprocess.run with the output kept; Lost when it takes longer than allowed."""
-    try:
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=limit_s)
-    except subprocess.TimeoutExpired:
-        raise Lost(f"{' '.join(map(str, command[:2]))} did not end within {limit_s} s") from None
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+                               start_new_session=True)
+    with process:
+        try:
+            out, errors = process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            raise Lost(f"{' '.join(map(str, command[:2]))} did not end within {limit_s} s") from None
+        finally:
+            end_group(process)
+    return subprocess.CompletedProcess(command, process.returncode, out, errors)
 
 
 def first_answer_ms(command, environment, limit_s):
     """From the start of a process to the line that says that its answer is there."""
     begin = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment,
+                               start_new_session=True)
     try:
         if not select.select([process.stdout], [], [], limit_s)[0]:
             raise Lost(f"no answer within {limit_s} s")
@@ -75,5 +98,5 @@ def first_answer_ms(command, environment, limit_s):
             raise Lost(f"ended with status {process.returncode}")
         return took
     finally:
-        process.kill()
-        process.wait()
+        end_group(process)
+        process.stdout.close()

@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""Tests of what compare.py is made of beside its tables: rows, earlier figures, the machine, bounded processes."""
+
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+import compare_rows
+import earlier_peers
+import machine_description
+import runtime_process
+
+
+class Rows(unittest.TestCase):
+    def test_a_row_names_a_model_and_a_shape(self):
+        self.assertEqual(compare_rows.export_pattern("bert:32x128", "bfloat16"), "bert_bf16_static:32x128")
+        self.assertEqual(compare_rows.entry_name("bert:32x128", "bfloat16"), "bert_bf16_static_32x128")
+        self.assertEqual(compare_rows.entry_name("vit:1", "float32"), "vit_fp32_static_1")
+
+    def test_gpu_stands_for_all_and_nothing_is_measured_twice(self):
+        self.assertEqual(compare_rows.expand_rows(["gpu"]), compare_rows.GPU_ROWS)
+        self.assertEqual(compare_rows.expand_rows(["vit:1", "gpu"])[0], "vit:1")
+        self.assertEqual(len(compare_rows.expand_rows(["vit:1", "gpu"])), len(compare_rows.GPU_ROWS))
+        self.assertEqual(compare_rows.expand_rows([]), ())
+
+    def test_what_is_no_row_is_refused(self):
+        for text in ("bert", "bert:", ":1x2", "bert:0x128", "bert:1x", "bert:1X128", "bert:-1", "bert:axb", "GPU"):
+            with self.assertRaisesRegex(ValueError, "no row"):
+                compare_rows.expand_rows([text])
+
+
+def make_machine(**changes):
+    machine = {"cpu": "c", "threads": 16, "device": "nvidia:0", "versions": {"torch": "2.11.0", "transformers": "5"},
+               "gpu": {"name": "H200", "driver": "580.1", "sm_mhz": "345"}}
+    return {**machine, **changes}
+
+
+class EarlierPeers(unittest.TestCase):
+    OURS = ("ours_plain", "ours_balanced")
+
+    def take(self, runtimes, **changes):
+        known = {"name": "m", "rounds": [{"eager": [9.0, 9.0], "compile": [3.0, 1.0, 2.0], "ours_plain": [1.0]}],
+                 "absent": {"compile_best": "no answer within 9 s"}, "checks": {"compile": {"error": 0.1, "cosine": 1.0}},
+                 "load_s": {"compile": 30.0}, "first_answer_s": {"compile": 40.0}, **changes}
+        row = {"name": "m", "rounds": [], "absent": {}, "checks": {}, "load_s": {}}
+        return earlier_peers.take({"models": [known]}, "old.json", row, runtimes, self.OURS), row
+
+    def test_only_the_machine_and_torch_must_be_the_same(self):
+        self.assertEqual(earlier_peers.find_differences(make_machine(), make_machine(rounds=3)), [])
+        hot = make_machine(gpu={"name": "H200", "driver": "580.1", "sm_mhz": "1980"})
+        self.assertEqual(earlier_peers.find_differences(make_machine(), hot), [])
+        for changes, word in (({"versions": {"torch": "2.15.0"}}, "its torch is 2.11.0, here it is 2.15.0"),
+                              ({"gpu": {"name": "H100", "driver": "580.1"}}, "GPU"), ({"gpu": None}, "GPU"),
+                              ({"gpu": {"name": "H200", "driver": "590.0"}}, "driver"), ({"threads": 2}, "threads"),
+                              ({"device": "cpu"}, "device")):
+            found = earlier_peers.find_differences(make_machine(), make_machine(**changes))
+            self.assertIn(word, " ".join(found))
+
+    def test_peers_are_taken_and_eager_and_ours_are_measured(self):
+        left, row = self.take(("eager", "compile", "aoti", "ours_plain", "ours_balanced"))
+        self.assertEqual(left, ("eager", "aoti", "ours_plain", "ours_balanced"))
+        self.assertEqual(row["taken"], {"compile": {"median_ms": 2.0, "source": "old.json"}})
+        self.assertEqual(row["checks"], {"compile": {"error": 0.1, "cosine": 1.0}})
+        self.assertEqual((row["load_s"], row["first_answer_s"]), ({"compile": 30.0}, {"compile": 40.0}))
+
+    def test_a_peer_that_failed_is_not_tried_again(self):
+        left, row = self.take(("eager", "compile_best"))
+        self.assertEqual(left, ("eager",))
+        self.assertEqual(row["absent"], {"compile_best": "no answer within 9 s (in old.json)"})
+
+    def test_figures_that_were_taken_before_can_be_taken_again(self):
+        _, row = self.take(("eager", "aoti"), taken={"aoti": {"median_ms": 4.0, "source": "older.json"}})
+        self.assertEqual(row["taken"]["aoti"]["median_ms"], 4.0)
+
+    def test_a_row_that_the_file_lacks_is_measured_in_full(self):
+        for changes in ({"name": "other"}, {"failed": "why"}):
+            left, row = self.take(("eager", "compile"), **changes)
+            self.assertEqual(left, ("eager", "compile"))
+            self.assertNotIn("taken", row)
+
+
+class Machine(unittest.TestCase):
+    def test_fields_that_the_driver_does_not_know_are_absent(self):
+        gpu = machine_description.parse_gpu("NVIDIA H200, 580.1, 345, 3201, 1980, 30, 75.23, [N/A], P0")
+        self.assertEqual((gpu["name"], gpu["driver"], gpu["sm_mhz"], gpu["most_watt"]), ("NVIDIA H200", "580.1", "345", None))
+        self.assertIsNone(machine_description.parse_gpu("No devices were found"))
+        self.assertIsNone(machine_description.read_gpu("cpu"))
+
+
+OBEDIENT = """
+import json, sys, time
+for line in sys.stdin:
+    word = line.split()[0]
+    if word == "die": sys.exit(3)
+    if word == "sleep": time.sleep(float(line.split()[1]))
+    print(json.dumps({"error": "no"} if word == "fail" else {"said": word}), flush=True)
+"""
+
+
+class Processes(unittest.TestCase):
+    def start(self, limit_s):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        server = runtime_process.Server([sys.executable, "-c", OBEDIENT], None, Path(folder.name) / "log.txt", limit_s)
+        self.addCleanup(server.stop)
+        return server
+
+    def test_an_answer_that_does_not_come_is_not_awaited(self):
+        server = self.start(0.3)
+        with self.assertRaisesRegex(runtime_process.Lost, "within 0.3 s"):
+            server.ask("sleep 60")
+
+    def test_errors_and_ends_lose_the_runtime(self):
+        server = self.start(60)
+        with self.assertRaisesRegex(runtime_process.Lost, "^no$"):
+            server.ask("fail")
+        self.assertEqual(server.ask("hello"), {"said": "hello"})
+        with self.assertRaisesRegex(runtime_process.Lost, "status 3"):
+            server.ask("die")
+
+    def test_several_work_at_the_same_time(self):
+        servers = [self.start(60) for _ in range(4)]
+        for server in servers:
+            server.ask("ready")
+        begin = time.monotonic()
+        for server in servers:
+            server.send("sleep 2")
+        for server in servers:
+            server.receive()
+        self.assertLess(time.monotonic() - begin, 7)
+
+    def test_start_up_and_programs_are_bounded(self):
+        sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
+        late = ["sh", "-c", "echo 1; sleep 60"]
+        for call in (runtime_process.run_bounded, runtime_process.first_answer_ms):
+            with self.assertRaisesRegex(runtime_process.Lost, "within 0.5 s"):
+                call(sleep, None, 0.5)
+        with self.assertRaisesRegex(runtime_process.Lost, "did not end"):
+            runtime_process.first_answer_ms(late, None, 3)
+        self.assertGreater(runtime_process.first_answer_ms([sys.executable, "-c", "print(1)"], None, 60), 0)
+        with self.assertRaisesRegex(runtime_process.Lost, "status 4"):
+            runtime_process.first_answer_ms([sys.executable, "-c", "print(1); exit(4)"], None, 60)
+
+
+if __name__ == "__main__":
+    unittest.main()
