@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Tests of what compare.py is made of beside its tables: rows, earlier figures, the machine, bounded processes."""
+"""Tests of what compare.py is made of beside its tables: rows, earlier figures, the machine, bounded processes; and of
+how jax_equivalents.py finds its weights."""
 
 import sys
 import tempfile
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import compare_rows
 import earlier_peers
+import jax_equivalents
+import jax_models
 import machine_description
 import runtime_process
 
@@ -87,6 +90,49 @@ class Machine(unittest.TestCase):
         self.assertEqual((gpu["name"], gpu["driver"], gpu["sm_mhz"], gpu["most_watt"]), ("NVIDIA H200", "580.1", "345", None))
         self.assertIsNone(machine_description.parse_gpu("No devices were found"))
         self.assertIsNone(machine_description.read_gpu("cpu"))
+
+
+class JaxWeights(unittest.TestCase):
+    """Versions of transformers name the parts of ViT differently."""
+
+    NAMES = {
+        "vit.encoder.layer.{}.": ("attention.attention.query", "attention.attention.key", "attention.attention.value",
+                                  "attention.output.dense", "intermediate.dense", "output.dense", "layernorm_before",
+                                  "layernorm_after"),
+        "vit.layers.{}.": ("attention.q_proj", "attention.k_proj", "attention.v_proj", "attention.o_proj",
+                           "layernorm_before", "layernorm_after", "mlp.fc1", "mlp.fc2"),
+        "encoder.layer.{}.": ("attention.self.query", "attention.self.key", "attention.self.value",
+                              "attention.output.dense", "attention.output.LayerNorm", "intermediate.dense",
+                              "output.dense", "output.LayerNorm")}
+
+    def make_names(self, prefix):
+        return [f"{prefix.format(index)}{part}.{kind}" for index in (0, 10, 2) for part in self.NAMES[prefix]
+                for kind in ("weight", "bias")]
+
+    def test_parts_are_found_under_all_names(self):
+        for prefix in self.NAMES:
+            names = self.make_names(prefix)
+            found = jax_models.arrange({name: name for name in [*names, "vit.layernorm.weight"]})
+            self.assertEqual(found["rest"], {"layernorm.weight": "vit.layernorm.weight"})
+            self.assertEqual(len(found["layers"]), 3)
+            self.assertIn(".10.", found["layers"][2]["query"]["weight"])
+            used = [name for layer in found["layers"] for part in layer.values() for name in part.values()]
+            self.assertEqual(sorted(used), sorted(names))
+
+    def test_a_part_that_is_missing_or_unknown_is_said(self):
+        names = self.make_names("vit.layers.{}.")
+        with self.assertRaisesRegex(ValueError, "layer 2 lacks key"):
+            jax_models.arrange({name: name for name in names if name != "vit.layers.10.attention.k_proj.bias"})
+        with self.assertRaisesRegex(ValueError, "is not known"):
+            jax_models.arrange({"vit.layers.0.gate.weight": 1})
+
+    def test_table_says_when_answers_differ(self):
+        row = {"name": "m", "times_ms": {"ours": [1.0] * 6, "jax": [2.0] * 6}, "load_s": {"ours": 1.0, "jax": 2.0},
+               "errors": {"ours": 1e-6, "jax": 1e-6}, "difference": 1e-6}
+        text = jax_equivalents.make_table([row, {**row, "difference": 0.1}, {"name": "x", "failed": "why"}], "xla:cuda")
+        self.assertIn("2.00 (2.00–2.00)", text)
+        self.assertEqual(text.count("(differs)"), 1)
+        self.assertEqual(len({line.count("|") for line in text.splitlines()}), 1)
 
 
 OBEDIENT = """
