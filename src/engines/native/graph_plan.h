@@ -84,6 +84,7 @@ struct GraphPlan {
   std::vector<std::size_t> flags;  // nodes
   std::uint32_t flag_block = 0;
   std::size_t arena_bytes = 0;
+  Status sizes;  // kInvalidArgument where the model asserts that its sizes are not these: nothing may run then
   std::vector<std::string> families;  // of kernels, sorted: what must be loaded to run it
 };
 

@@ -143,6 +143,63 @@ output %p "p"
   EXPECT_THAT(empty.status().message(), HasSubstr("a tensor is too large"));
 }
 
+// What follows from sizes is known before a run: a comparison needs no kernel, and sizes that the model asserts not to
+// have are refused as such, with its own words.
+TEST(GraphPlan, ComparisonsOfSizesAndWhatIsAssertedOfThem) {
+  const ir::Graph graph = read(R"(kpt_graph 1
+symbol s0 in 1..64
+input x: float32[s0, 2]
+size: int(s0) = aten.sym_size.int(self=%x, dim=0)
+rest: int(s0 % 3) = _operator.mod(a=%size, b=3)
+eq: bool() = _operator.eq(a=%rest, b=0)
+no: bool() = torch.sym_not(a=%eq)
+lt: bool() = _operator.lt(a=%size, b=9.5)
+le: bool() = _operator.le(a=%rest, b=%size)
+ge: bool() = _operator.ge(a=%size, b=2)
+gt: bool() = _operator.gt(a=%size, b=0)
+ne: bool() = _operator.ne(a=%size, b=4)
+both: bool() = _operator.and_(a=%no, b=%ne)
+one: bool() = _operator.or_(a=%lt, b=%eq)
+() = aten._assert_scalar.default(self=%both, assert_msg="no multiple of 3, and not 4") name="first"
+() = aten._assert_scalar.default(self=%one, assert_msg="below 9.5") name="second"
+() = aten._assert_scalar.default(self=%ge, assert_msg="2 or more") name="third"
+() = aten._assert_scalar.default(self=%gt, assert_msg="some") name="fourth"
+() = aten._assert_scalar.default(self=%le, assert_msg="arithmetic") name="fifth"
+o: float32[s0, 2] = aten.mul.Tensor(self=%x, other=2)
+output %o "output"
+)");
+  const testing::HostMachine machine(64);
+  const auto refusal = [&](std::int64_t size) {
+    ir::Bindings sizes;
+    sizes.set("s0", size);
+    const auto made = plan_graph(graph, sizes, machine.traits());
+    EXPECT_TRUE(made.ok()) << made.status().to_string();
+    return made.ok() ? std::string(made->sizes.message()) : "no plan";
+  };
+  for (const std::int64_t size : {2, 5, 7, 8}) EXPECT_EQ(refusal(size), "") << size;
+  EXPECT_THAT(refusal(3), HasSubstr("these sizes break what the model asserts in 'first': no multiple of 3"));
+  EXPECT_THAT(refusal(4), HasSubstr("'first'"));
+  EXPECT_THAT(refusal(10), HasSubstr("'second': below 9.5"));
+  EXPECT_THAT(refusal(1), HasSubstr("'third': 2 or more"));
+  // Neither nodes nor the model are refused for sizes that were only tried.
+  for (const Support& answer : check_nodes(graph, machine.traits())) EXPECT_TRUE(answer.supported) << answer.reason;
+  const auto needed = find_needed_kernels(graph, machine.traits());
+  ASSERT_TRUE(needed.ok()) << needed.status().to_string();
+  EXPECT_FALSE(needed->kernels.empty());
+}
+
+TEST(GraphPlan, TruthsThatNoSizeTellsAreRefused) {
+  const auto failed = plan(read(R"(kpt_graph 1
+input x: float32[2]
+yes: bool() = aten.is_nonzero.default(self=%x)
+no: bool() = torch.sym_not(a=%yes)
+() = aten._assert_scalar.default(self=%no, assert_msg="zero") name="assertion"
+output %x "output"
+)"));
+  EXPECT_EQ(failed.status().code(), StatusCode::kUnsupported);
+  EXPECT_THAT(failed.status().message(), HasSubstr("3 of 3 nodes have no kernel of ours"));
+}
+
 TEST(GraphPlan, TargetsAreSortedAndNoneTwice) {
   const auto targets = covered_targets();
   for (std::size_t i = 1; i < targets.size(); ++i) EXPECT_LT(targets[i - 1], targets[i]);

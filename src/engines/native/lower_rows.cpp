@@ -199,8 +199,7 @@ Status lower_place(PlanBuilder& plan, const ir::Node& node) {
 }
 
 // By the statistics that the model has stored: one mean and variance for each channel, the second axis.
-Status lower_batch_norm(PlanBuilder& plan, const ir::Node& node) {
-  if (bool_argument(node, "training", false).value_or(true)) return not_covered("it takes statistics of its input");
+Status add_batch_norm(PlanBuilder& plan, const ir::Node& node) {
   KPT_ASSIGN_OR_RETURN(const View input, plan.tensor(node, "input"));
   KPT_ASSIGN_OR_RETURN(const View mean, plan.tensor(node, "running_mean"));
   KPT_ASSIGN_OR_RETURN(const View variance, plan.tensor(node, "running_var"));
@@ -230,6 +229,24 @@ Status lower_batch_norm(PlanBuilder& plan, const ir::Node& node) {
   KPT_RETURN_IF_ERROR(add_elements(plan, {.op = ElementOp::kSubtract}, {{input, {}}, {by_channel(mean), {}}}, centred));
   const Element shift = bias ? Element{by_channel(*bias), {}} : number(0);
   return add_elements(plan, {.op = ElementOp::kMultiplyAdd}, {{centred, {}}, {by_channel(scale), {}}, shift}, output);
+}
+
+Status lower_batch_norm(PlanBuilder& plan, const ir::Node& node) {
+  if (bool_argument(node, "training", false).value_or(true)) return not_covered("it takes statistics of its input");
+  return add_batch_norm(plan, node);
+}
+
+// Its statistics of the input are tensors without elements on CPUs. Files that were exported elsewhere may say more of
+// them, which nobody reads in a model that is not trained.
+Status lower_native_batch_norm(PlanBuilder& plan, const ir::Node& node) {
+  KPT_RETURN_IF_ERROR(add_batch_norm(plan, node));
+  for (const std::size_t place : {1U, 2U}) {
+    const ir::ValueId id = result_at(node, place);
+    if (id == ir::kNoValue || !plan.is_used(id)) continue;
+    KPT_ASSIGN_OR_RETURN(const View empty, plan.make_result(node, place));
+    if (count_elements(empty) != 0) return not_covered("it gives statistics of its input");
+  }
+  return {};
 }
 
 Status lower_embedding(PlanBuilder& plan, const ir::Node& node) {
@@ -330,6 +347,7 @@ Status lower_rotary(PlanBuilder& plan, const ir::Node& node) {
 using gpu::ReduceOp;
 
 constexpr RuleRow kRowsRules[] = {
+    {"aten._native_batch_norm_legit_no_training.default", lower_native_batch_norm},
     {"aten._safe_softmax.default", lower_softmax<false>},
     {"aten._softmax.default", lower_softmax<true>},
     {"aten.all.default", lower_reduction<ReduceOp::kAll>},

@@ -81,6 +81,13 @@ Status lower_max_pool(PlanBuilder& plan, const ir::Node& node) {
   return add_reduction(plan, gpu::ReduceOp::kMaximum, windowed(wide, windows, wanted), {rank, rank + 1}, output);
 }
 
+// The places are asked for by backward passes only.
+Status lower_max_pool_with_places(PlanBuilder& plan, const ir::Node& node) {
+  const ir::ValueId places = result_at(node, 1);
+  if (places != ir::kNoValue && plan.is_used(places)) return not_covered("there are no places of the greatest");
+  return lower_max_pool(plan, node);
+}
+
 // Into a number of equal parts, where the input has such.
 Status lower_adaptive_mean(PlanBuilder& plan, const ir::Node& node) {
   KPT_ASSIGN_OR_RETURN(const View input, plan.tensor(node, "self"));
@@ -104,6 +111,7 @@ constexpr RuleRow kWindowsRules[] = {
     {"aten.adaptive_avg_pool2d.default", lower_adaptive_mean},
     {"aten.constant_pad_nd.default", lower_pad},
     {"aten.max_pool2d.default", lower_max_pool},
+    {"aten.max_pool2d_with_indices.default", lower_max_pool_with_places},
     {"aten.pad.default", lower_pad},
 };
 

@@ -67,11 +67,15 @@ parameter b: float32[3] "b"
 input x: float32[2, 3, 4, 5]
 y: float32[2, 3, 4, 5] = aten.batch_norm.default(input=%x, weight=%w, bias=%b, running_mean=%m, running_var=%v, training=false, momentum=0.1, eps=0.001, cudnn_enabled=true)
 z: float32[2, 3, 4, 5] = aten.batch_norm.default(input=%x, weight=none, bias=none, running_mean=%m, running_var=%v, training=false, momentum=0.1, eps=0.001, cudnn_enabled=true)
+n: float32[2, 3, 4, 5], e: float32[0], f: float32[0] = aten._native_batch_norm_legit_no_training.default(input=%x, weight=%w, bias=%b, running_mean=%m, running_var=%v, momentum=0.1, eps=0.001)
 output %y "y"
 output %z "z"
+output %n "n"
+output %e "e"
 )",
                            {x}, weights);
-  ASSERT_EQ(outputs.size(), 2U);
+  ASSERT_EQ(outputs.size(), 4U);
+  EXPECT_EQ(outputs[3].dims(), Dims({0}));
   const auto at = [&](const char* name, std::size_t c) {
     return static_cast<double>(weights.at(name).elements<float>()[c]);
   };
@@ -80,7 +84,20 @@ output %z "z"
     const double normed = (x.elements<float>()[i] - at("m", c)) / std::sqrt(at("v", c) + 0.001);
     ASSERT_NEAR(outputs[0].elements<float>()[i], normed * at("w", c) + at("b", c), 1e-5) << i;
     ASSERT_NEAR(outputs[1].elements<float>()[i], normed, 1e-5) << i;
+    ASSERT_EQ(outputs[2].elements<float>()[i], outputs[0].elements<float>()[i]) << i;
   }
+}
+
+// Exported on a GPU, the file says more of the statistics that nobody reads.
+TEST_P(NativeLowering, StatisticsOfABatchAreOnlyRefusedWhereTheyAreRead) {
+  const std::string graph = R"(input m: float32[3]
+input v: float32[3]
+input x: float32[2, 3]
+y: float32[2, 3], s: float32[3], t: float32[3] = aten._native_batch_norm_legit_no_training.default(input=%x, weight=none, bias=none, running_mean=%m, running_var=%v, momentum=0.1, eps=0.001)
+output %y "y"
+)";
+  EXPECT_EQ(refusal(graph), "");
+  EXPECT_THAT(refusal(graph + "output %s \"s\"\n"), ::testing::HasSubstr("it gives statistics of its input"));
 }
 
 TEST_P(NativeLowering, PoolsAndPads) {
@@ -90,13 +107,16 @@ p: float32[2, 3, 4, 3] = aten.max_pool2d.default(self=%x, kernel_size=[3, 3], st
 q: float32[2, 3, 3, 4] = aten.max_pool2d.default(self=%x, kernel_size=[3, 2], stride=[2, 1], dilation=[1, 2])
 m: float32[2, 3, 1, 3] = aten.adaptive_avg_pool2d.default(self=%x, output_size=[1, 3])
 w: float32[2, 3, 6, 9] = aten.pad.default(self=%x, pad=[1, 2, 0, -1], mode="constant", value=0.5)
+r: float32[2, 3, 4, 3], places: int64[2, 3, 4, 3] = aten.max_pool2d_with_indices.default(self=%x, kernel_size=[3, 3], stride=[2, 2], padding=[1, 1])
 output %p "p"
 output %q "q"
 output %m "m"
 output %w "w"
+output %r "r"
 )",
                            {x});
-  ASSERT_EQ(outputs.size(), 4U);
+  ASSERT_EQ(outputs.size(), 5U);
+  for (std::size_t i = 0; i < 72; ++i) ASSERT_EQ(outputs[4].elements<float>()[i], outputs[0].elements<float>()[i]);
   const auto at = [&](std::int64_t plane, std::int64_t h, std::int64_t w, double outside) {
     if (h < 0 || h >= 7 || w < 0 || w >= 6) return outside;
     return static_cast<double>(x.elements<float>()[static_cast<std::size_t>((plane * 7 + h) * 6 + w)]);

@@ -188,6 +188,7 @@ Status NativeExecutable::upload_weights(const Weights& weights) {
 Result<std::shared_ptr<NativeExecutable::Shape>> NativeExecutable::make_shape(const ir::Bindings& sizes) {
   auto shape = std::make_shared<Shape>();
   KPT_ASSIGN_OR_RETURN(shape->plan, plan_graph(*graph_, sizes, machine_.traits()));
+  KPT_RETURN_IF_ERROR(shape->plan.sizes);
   for (const std::string& family : shape->plan.families) KPT_RETURN_IF_ERROR(machine_.load_family(family).status());
   return shape;
 }

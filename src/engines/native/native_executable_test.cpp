@@ -494,6 +494,28 @@ output %o "output"
   EXPECT_TRUE(load(kFreeRows).ok());
 }
 
+TEST_P(NativeExecutableTest, SizesThatTheModelAssertsNotToHaveDoNotRun) {
+  const auto executable = load(R"(kpt_graph 1
+symbol s0 in 1..64
+input x: float32[s0]
+size: int(s0) = aten.sym_size.int(self=%x, dim=0)
+eq: bool() = _operator.eq(a=%size, b=3)
+no: bool() = torch.sym_not(a=%eq)
+() = aten._assert_scalar.default(self=%no, assert_msg="s0 is not 3") name="assertion"
+o: float32[s0] = aten.mul.Tensor(self=%x, other=2)
+output %o "output"
+)");
+  ASSERT_TRUE(executable.ok()) << executable.status().to_string();
+  RunContext context;
+  std::vector<Tensor> outputs;
+  const Status refused = (*executable)->run(context, std::vector{floats({3})}, outputs, nullptr);
+  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(refused.message(), HasSubstr("'assertion': s0 is not 3"));
+  const Tensor x = floats({4});
+  ASSERT_TRUE((*executable)->run(context, std::vector{x}, outputs, nullptr).ok());
+  EXPECT_EQ(outputs[0].elements<float>()[3], 2 * x.elements<float>()[3]);
+}
+
 // The weights' memory and the host's are not given back while the device may still copy.
 TEST_P(NativeExecutableTest, WeightsThatWereNotSeenToArriveStay) {
   const Tensor weight = floats({5, 4});

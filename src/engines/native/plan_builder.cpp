@@ -53,6 +53,7 @@ PlanBuilder::PlanBuilder(const ir::Graph& graph, const MemoryFacts& facts, const
       sizes_(sizes),
       traits_(traits),
       values_(graph.values.size()),
+      truths_(graph.values.size()),
       is_own_(graph.values.size(), false) {
   plan_.flag_block = make_block(0, std::nullopt);
 }
@@ -106,6 +107,8 @@ Result<Number> PlanBuilder::number(const ir::Argument& argument) const {
     number.whole = *truth ? 1 : 0;
   } else if (const ir::ValueId* id = argument.value_id(); id != nullptr && graph_.at(*id).kind == ir::ValueKind::kInt) {
     KPT_ASSIGN_OR_RETURN(number.whole, graph_.at(*id).expression.evaluate(sizes_));
+  } else if (id != nullptr && truths_[ir::index_of(*id)]) {
+    number.whole = *truths_[ir::index_of(*id)] ? 1 : 0;
   } else {
     return not_covered("an argument is a number that the model computes");
   }
@@ -179,6 +182,23 @@ Status PlanBuilder::define_result(const ir::Node& node, const View& view) {
   KPT_RETURN_IF_ERROR(check_extents(view.dtype, view.dims, dtype(id), wanted));
   define(id, view);
   return {};
+}
+
+bool PlanBuilder::is_used(ir::ValueId id) const {
+  bool used = false;
+  for (const ir::Node& node : graph_.nodes) {
+    for (const ir::NamedArgument& argument : node.arguments) {
+      ir::for_each_value(argument.value, [&](ir::ValueId value) { used = used || value == id; });
+    }
+  }
+  for (const ir::GraphOutput& output : graph_.outputs) {
+    ir::for_each_value(output.value, [&](ir::ValueId value) { used = used || value == id; });
+  }
+  return used;
+}
+
+void PlanBuilder::forbid_sizes(std::string reason) {
+  if (plan_.sizes.ok()) plan_.sizes = Status(StatusCode::kInvalidArgument, std::move(reason));
 }
 
 void PlanBuilder::use(const View& view) { lives_[view.block].last = now(); }
@@ -311,6 +331,7 @@ Status PlanBuilder::plan_node(std::size_t index) {
   node_ = index;
   const ir::Node& node = graph_.nodes[index];
   const std::size_t first = plan_.steps.size();
+  const Rule rule = find_rule(node.target);
   Status status;
   bool has_tensors = false;
   for (const ir::Output& output : node.outputs) {
@@ -320,12 +341,13 @@ Status PlanBuilder::plan_node(std::size_t index) {
       has_tensors = has_tensors || value.kind == ir::ValueKind::kTensor;
       // A size is known from the inputs' sizes; its node computes nothing.
       if (value.kind == ir::ValueKind::kInt && status.ok()) status = value.expression.evaluate(sizes_).status();
-      if (value.kind == ir::ValueKind::kFloat || value.kind == ir::ValueKind::kBool) {
+      const bool is_truth = value.kind == ir::ValueKind::kBool;
+      if (value.kind == ir::ValueKind::kFloat || (is_truth && rule == nullptr)) {
         status = not_covered("its result is a number that the model computes");
       }
     }
   }
-  if (const Rule rule = find_rule(node.target); rule != nullptr && status.ok()) {
+  if (rule != nullptr && status.ok()) {
     status = rule(*this, node);
   } else if (status.ok() && is_in_place(node)) {
     status = plan_in_place(node);

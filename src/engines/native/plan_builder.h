@@ -60,6 +60,10 @@ class PlanBuilder {
   void define(ir::ValueId id, const View& view);
   // Defines the node's only result, which must have these extents and this type.
   Status define_result(const ir::Node& node, const View& view);
+  // A truth that follows from sizes; number() then gives it as 0 or 1.
+  void define_truth(ir::ValueId id, bool truth) { truths_[ir::index_of(id)] = truth; }
+  // Whether a node or an output of the graph takes the value.
+  bool is_used(ir::ValueId id) const;
 
   // Whether nodes of the graph write the view's memory in place: what PyTorch copies must then be a copy here too.
   bool is_written(const View& view) const;
@@ -71,6 +75,10 @@ class PlanBuilder {
   void add(const std::vector<View>& used, Emit emit);
   // An int32 that is not zero after a run in which an index of the current node was outside its axis.
   View add_flag();
+
+  // The model says that its sizes may not be these; the plan keeps the first such reason. Nodes are planned all the
+  // same, since the kernels of a model are also found with sizes that nobody has asked for.
+  void forbid_sizes(std::string reason);
 
   Result<GraphPlan> finish();
 
@@ -100,6 +108,7 @@ class PlanBuilder {
   GraphPlan plan_;
   std::vector<Life> lives_;                  // by block
   std::vector<std::optional<View>> values_;  // by value
+  std::vector<std::optional<bool>> truths_;  // likewise
   std::vector<std::string_view> families_;
   std::vector<std::uint32_t> written_blocks_;  // in place
   std::vector<bool> is_own_;                   // by value: of a node in place that was planned as if it wrote nothing

@@ -13,8 +13,8 @@ namespace {
 const std::vector<RuleRow>& all_rules() {
   static const std::vector<RuleRow> kRows = [] {
     std::vector<RuleRow> all;
-    for (const auto& rules : {view_rules(), element_rules(), product_rules(), attention_rules(), row_rules(),
-                              convolution_rules(), index_rules(), window_rules()}) {
+    for (const auto& rules : {number_rules(), view_rules(), element_rules(), product_rules(), attention_rules(),
+                              row_rules(), convolution_rules(), index_rules(), window_rules()}) {
       all.insert(all.end(), rules.begin(), rules.end());
     }
     std::ranges::sort(all, {}, &RuleRow::target);

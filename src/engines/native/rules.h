@@ -8,6 +8,7 @@
 
 namespace kpt::native {
 
+std::span<const RuleRow> number_rules();
 std::span<const RuleRow> view_rules();
 std::span<const RuleRow> element_rules();
 std::span<const RuleRow> product_rules();
