@@ -44,6 +44,12 @@ std::string xla_precision(TpuPrecision precision) {
   return "HIGHEST";
 }
 
+NvidiaPolicy nvidia_policy(const Config& config) {
+  NvidiaPolicy policy;
+  policy.nvtx = config.get(options::kNvidiaNvtx);
+  return policy;
+}
+
 }  // namespace
 
 Result<BackendContext> make_backend_context(const Config& config, const Environment& environment) {
@@ -63,6 +69,7 @@ Result<BackendContext> make_backend_context(const Config& config, const Environm
   context.nvidia_graph_bytes = static_cast<std::uint64_t>(config.get(options::kNvidiaGraphMemoryBytes));
   context.nvidia_margin_bytes = static_cast<std::uint64_t>(config.get(options::kNvidiaMemoryMarginBytes));
   context.nvidia_memory_percent = static_cast<int>(config.get(options::kNvidiaMemoryPercent));
+  context.nvidia_policy = nvidia_policy(config);
   context.amd_margin_bytes = static_cast<std::uint64_t>(config.get(options::kAmdMemoryMarginBytes));
   context.amd_kept_bytes = static_cast<std::uint64_t>(config.get(options::kAmdMemoryKeptBytes));
   context.amd_memory_percent = static_cast<int>(config.get(options::kAmdMemoryPercent));

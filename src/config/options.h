@@ -120,6 +120,8 @@ inline constexpr OptionDomain named_paths() { return {OptionKind::kNamedPaths}; 
     "memory of an NVIDIA GPU that a run must leave by estimate; one that would not is refused before it starts")      \
   X(kNvidiaMemoryPercent, std::int64_t, "nvidia.memory_percent", "100", domain::range(1, 100),                        \
     "KPT_NVIDIA_MEMORY_PERCENT", "part of an NVIDIA GPU's memory, in per cent, that this process may take")           \
+  X(kNvidiaNvtx, bool, "nvidia.nvtx", "false", domain::truth(), "KPT_NVIDIA_NVTX",                                    \
+    "each run on an NVIDIA GPU is an NVTX range for profilers, and so is each node of a run that goes node by node")  \
   X(kStrict, bool, "strict", "false", domain::truth(), "KPT_STRICT", "warnings count as failures")                    \
   X(kThreadsCount, std::int64_t, "threads.count", "0", domain::range(0, 4096), "KPT_THREADS",                         \
     "worker threads; 0 means automatic: as many as the machine, its container and OMP_NUM_THREADS allow")             \

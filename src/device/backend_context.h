@@ -9,6 +9,7 @@
 #include <string>
 
 #include "device/detection_context.h"
+#include "device/nvidia_policy.h"
 
 namespace kpt {
 
@@ -34,6 +35,7 @@ struct BackendContext {
   std::uint64_t nvidia_graph_bytes = 0;
   std::uint64_t nvidia_margin_bytes = 0;
   int nvidia_memory_percent = 100;
+  NvidiaPolicy nvidia_policy;
   // Options amd.memory_margin_bytes, amd.memory_kept_bytes, amd.memory_percent.
   std::uint64_t amd_margin_bytes = 0;
   std::uint64_t amd_kept_bytes = std::numeric_limits<std::uint64_t>::max();

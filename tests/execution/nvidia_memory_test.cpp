@@ -1,7 +1,6 @@
 // Memory of a GPU: counted, bounded, and running out while the host's does not.
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <fstream>
 #include <thread>
 
@@ -28,17 +27,6 @@ std::uint64_t private_bytes() {
   return kilobytes << 10U;
 }
 
-// An option for what is made while it lives.
-class Setting {
- public:
-  Setting(const char* name, const char* value) : name_(name) { EXPECT_EQ(setenv(name, value, 1), 0); }
-  Setting(const Setting&) = delete;
-  Setting& operator=(const Setting&) = delete;
-  ~Setting() { unsetenv(name_); }
-
- private:
-  const char* name_;
-};
 constexpr const char* kMargin = "KPT_NVIDIA_MEMORY_MARGIN_BYTES";
 
 // Takes the device's memory until less than `left` bytes can be had.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <utility>
 #include <vector>
 
@@ -10,6 +11,18 @@
 #include "own_node_graph.h"
 
 namespace kpt::execution_test {
+
+// An option for what is made while it lives.
+class Setting {
+ public:
+  Setting(const char* name, const char* value) : name_(name) { EXPECT_EQ(setenv(name, value, 1), 0); }
+  Setting(const Setting&) = delete;
+  Setting& operator=(const Setting&) = delete;
+  ~Setting() { unsetenv(name_); }
+
+ private:
+  const char* name_;
+};
 
 inline std::vector<Tensor> run_once(Executable& executable, const std::vector<Tensor>& inputs, bool stay = false) {
   RunContext context;

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "backends/nvidia/architecture.h"
+#include "backends/nvidia/policy_check.h"
 #include "base/text.h"
 #include "device/unsupported_nodes.h"
 #include "engines/aten/graph_engine.h"
@@ -66,6 +67,7 @@ class NvidiaTarget final : public Target {
 
   std::string_view name() const override { return name_; }
   const Capabilities& capabilities() const override { return capabilities_; }
+  const NvidiaArchitecture& architecture() const { return architecture_; }
   bool is(int major, int minor) const { return architecture_.major == major && architecture_.minor == minor; }
 
   // Which operators libtorch has does not depend on the device: where its CUDA part is not open, the CPU's module
@@ -108,7 +110,7 @@ class NvidiaTarget final : public Target {
 
 class NvidiaDevice final : public Device {
  public:
-  NvidiaDevice(const Target& target, std::shared_ptr<const AtenEngine> engine, const aten::CudaModuleTable& table,
+  NvidiaDevice(const NvidiaTarget& target, std::shared_ptr<const AtenEngine> engine, const aten::CudaModuleTable& table,
                std::int32_t index, DeviceInfo info)
       : target_(target),
         engine_(std::move(engine)),
@@ -118,7 +120,7 @@ class NvidiaDevice final : public Device {
         rates_(find_nvidia_rates(info_.description)) {}
 
   const DeviceInfo& info() const override { return info_; }
-  const Target& target() const override { return target_; }
+  const NvidiaTarget& target() const override { return target_; }
   std::int32_t index() const { return index_; }
 
   Result<Tensor> allocate(DType dtype, std::span<const std::int64_t> dims) override {
@@ -173,7 +175,7 @@ class NvidiaDevice final : public Device {
   const HardwareRates* rates() const override { return rates_; }
 
  private:
-  const Target& target_;
+  const NvidiaTarget& target_;
   std::shared_ptr<const AtenEngine> engine_;
   const aten::CudaModuleTable& table_;
   std::int32_t index_;
@@ -188,6 +190,7 @@ class NvidiaBackend final : public Backend {
             TorchSearch{context.detection.environment, context.torch_dir.string(), context.detection.site_packages},
             context.threads, has_nvidia_driver(context.detection.files))),
         limits_{context.nvidia_graph_bytes, context.nvidia_margin_bytes},
+        policy_(context.nvidia_policy),
         memory_percent_(context.nvidia_memory_percent) {
     for (const NvidiaArchitecture& architecture : nvidia_architectures()) {
       if (has_libtorch_code(architecture)) targets_.emplace_back(engine_, architecture);
@@ -224,11 +227,13 @@ class NvidiaBackend final : public Backend {
     }
     KPT_ASSIGN_OR_RETURN(const auto engine, engine_->get());
     KPT_ASSIGN_OR_RETURN(const aten::CudaModuleTable* const table, engine->cuda());
+    KPT_RETURN_IF_ERROR(check_nvidia_policy(policy_, device.target().architecture(), table->has_nvtx));
     const auto graph = static_cast<const GraphProgram&>(*program).shared_graph();
     Status status;
     std::unique_ptr<Executable> executable;
-    KPT_RETURN_IF_ERROR(to_status(table->load_graph(device.index(), &graph, &weights, &limits_, &status, &executable),
-                                  "loading the graph on " + device.info().name, Vendor::kNvidia));
+    KPT_RETURN_IF_ERROR(
+        to_status(table->load_graph(device.index(), &graph, &weights, &limits_, &policy_, &status, &executable),
+                  "loading the graph on " + device.info().name, Vendor::kNvidia));
     KPT_RETURN_IF_ERROR(status);
     return executable;
   }
@@ -275,6 +280,7 @@ class NvidiaBackend final : public Backend {
 
   std::shared_ptr<LazyAtenEngine> engine_;
   aten::CudaMemoryLimits limits_;
+  NvidiaPolicy policy_;
   int memory_percent_;
   std::deque<NvidiaTarget> targets_;  // a deque, because targets and devices do not move
   std::mutex mutex_;

@@ -22,11 +22,12 @@
 #include "device/activity.h"
 #include "device/execution.h"
 #include "device/memory_statistics.h"
+#include "device/nvidia_policy.h"
 #include "ir/graph.h"
 
 namespace kpt::aten {
 
-inline constexpr std::uint32_t kModuleAbi = 6;
+inline constexpr std::uint32_t kModuleAbi = 7;
 inline constexpr char kModuleEntry[] = "kpt_aten_module";
 inline constexpr char kCudaModuleEntry[] = "kpt_aten_cuda_module";
 
@@ -119,6 +120,7 @@ struct CudaModuleTable {
   std::uint32_t abi;
   TorchVersion built_for;
   std::uint64_t border;
+  bool has_nvtx;  // NVTX's headers were there when it was compiled
 
   CallOutcome (*device_count)(std::int32_t* count) noexcept;
   CallOutcome (*describe_device)(std::int32_t index, CudaDeviceFacts* facts) noexcept;
@@ -136,7 +138,7 @@ struct CudaModuleTable {
   // As in ModuleTable, for graphs on a device. check_graph needs no device.
   CallOutcome (*check_graph)(const ir::Graph* graph, std::vector<Support>* answers) noexcept;
   CallOutcome (*load_graph)(std::int32_t index, const std::shared_ptr<const ir::Graph>* graph, const Weights* weights,
-                            const CudaMemoryLimits* limits, Status* status,
+                            const CudaMemoryLimits* limits, const NvidiaPolicy* policy, Status* status,
                             std::unique_ptr<Executable>* executable) noexcept;
   CallOutcome (*set_warning_sink)(void (*sink)(const char* text)) noexcept;
   // Memory of a device. Uploads return when the host's memory may change again, downloads when the copy is complete.

@@ -12,6 +12,7 @@
 #include <ATen/cuda/CUDAGraphsUtils.cuh>
 
 #include "engines/aten/cuda/cuda_memory.h"
+#include "engines/aten/cuda/nvtx_ranges.h"
 #include "engines/aten/module/graph_state.h"
 #include "engines/aten/module/guarded_call.h"
 #include "engines/aten/module/tensors.h"
@@ -142,16 +143,20 @@ std::string find_obstacle(const LoadedGraph& graph) {
 }  // namespace
 
 CudaExecutable::CudaExecutable(std::unique_ptr<LoadedGraph> loaded, c10::cuda::CUDAStream stream,
-                               CudaMemoryLimits limits)
+                               CudaMemoryLimits limits, const NvidiaPolicy& policy)
     : device_(device_name(loaded->device())),
       loaded_(std::move(loaded)),
       stream_(stream),
       pool_(at::cuda::graph_pool_handle()),
       never_(find_obstacle(*loaded_)),
-      limits_(limits) {
+      limits_(limits),
+      policy_(policy),
+      run_name_(fmt::format("run of {} nodes on {}", loaded_->graph().nodes.size(), device_)) {
   for (std::uint32_t value = 0; value < loaded_->graph().values.size(); ++value) {
     roots_.push_back(loaded_->compiled().aliases().root(value));
   }
+  if (!policy_.nvtx) return;
+  for (const ir::Node& node : loaded_->graph().nodes) node_names_.push_back(node.name + " " + node.target);
 }
 
 CudaExecutable::~CudaExecutable() {
@@ -164,7 +169,8 @@ CudaExecutable::~CudaExecutable() {
 }
 
 Result<std::unique_ptr<Executable>> CudaExecutable::load(c10::DeviceIndex index, std::shared_ptr<const ir::Graph> graph,
-                                                         const Weights& weights, CudaMemoryLimits limits) {
+                                                         const Weights& weights, CudaMemoryLimits limits,
+                                                         const NvidiaPolicy& policy) {
   const c10::cuda::CUDAGuard current(index);
   const c10::cuda::CUDAStream stream = c10::cuda::getStreamFromPool(/*isHighPriority=*/false, index);
   const c10::cuda::CUDAStreamGuard queue(stream);
@@ -173,7 +179,7 @@ Result<std::unique_ptr<Executable>> CudaExecutable::load(c10::DeviceIndex index,
   if (limits.graph_bytes == 0) {
     limits.graph_bytes = c10::cuda::CUDACachingAllocator::get()->getMemoryInfo(index).second / 8;
   }
-  return std::unique_ptr<Executable>(new CudaExecutable(std::move(loaded), stream, limits));
+  return std::unique_ptr<Executable>(new CudaExecutable(std::move(loaded), stream, limits, policy));
 }
 
 void CudaExecutable::empty_cache() {
@@ -352,6 +358,8 @@ void CudaExecutable::run_nodes(RunContext& context, std::span<const Tensor> inpu
   limits.deadline = context.deadline ? &*context.deadline : nullptr;
   limits.cancelled = context.cancelled;
   limits.observer = context.observer == nullptr ? nullptr : &waiting;
+  NvtxNodes ranges(node_names_, limits.observer);
+  if (policy_.nvtx) limits.observer = &ranges;
   run_steps(loaded_->compiled(), *frame, limits, position);
   loaded_->store_mutations(inputs, *frame);
   for (std::size_t index = 0; index < inputs.size(); ++index) {
@@ -506,6 +514,7 @@ Status CudaExecutable::run(RunContext& context, std::span<const Tensor> inputs, 
     const c10::WarningUtils::WarningHandlerGuard warnings(&WarningSink::instance());
     const c10::cuda::CUDAStreamGuard queue(stream_);
     const std::lock_guard lock(mutex_);
+    const NvtxRange range(policy_.nvtx ? &run_name_ : nullptr);
     try {
       run_once(context, inputs, outputs, position);
     } catch (const std::exception& error) {

@@ -30,7 +30,8 @@ class CudaExecutable final : public Executable {
  public:
   // Throws what libtorch throws. Fails as LoadedGraph::load().
   static Result<std::unique_ptr<Executable>> load(c10::DeviceIndex index, std::shared_ptr<const ir::Graph> graph,
-                                                  const Weights& weights, CudaMemoryLimits limits);
+                                                  const Weights& weights, CudaMemoryLimits limits,
+                                                  const NvidiaPolicy& policy);
   ~CudaExecutable() override;
   // What libtorch's allocator keeps for later goes back to the driver; never while something is captured. Throws what
   // libtorch throws.
@@ -59,7 +60,8 @@ class CudaExecutable final : public Executable {
     int runs_until_retry = 0;
   };
 
-  CudaExecutable(std::unique_ptr<LoadedGraph> loaded, c10::cuda::CUDAStream stream, CudaMemoryLimits limits);
+  CudaExecutable(std::unique_ptr<LoadedGraph> loaded, c10::cuda::CUDAStream stream, CudaMemoryLimits limits,
+                 const NvidiaPolicy& policy);
 
   Key make_key(std::span<const Tensor> inputs, const State* state) const;
   // The shape of that key, most recently used from now on. Null when it is seen for the first time.
@@ -95,6 +97,9 @@ class CudaExecutable final : public Executable {
   at::cuda::MempoolId_t pool_;
   std::string never_;  // why no shape is captured; empty when one may be
   CudaMemoryLimits limits_;
+  NvidiaPolicy policy_;
+  std::string run_name_;  // of ranges for profilers; so are those of nodes, empty without such ranges
+  std::vector<std::string> node_names_;
   std::vector<std::uint32_t> roots_;  // for each value: who may share its memory
 
   mutable std::mutex mutex_;  // held while work is queued; guards what follows

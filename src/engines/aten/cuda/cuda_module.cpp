@@ -12,6 +12,7 @@
 
 #include "engines/aten/cuda/cuda_executable.h"
 #include "engines/aten/cuda/cuda_memory.h"
+#include "engines/aten/cuda/nvtx_ranges.h"
 #include "engines/aten/module/compiled_graph.h"
 #include "engines/aten/module/guarded_call.h"
 #include "engines/aten/module/matmul_check.h"
@@ -103,10 +104,10 @@ CallOutcome check_graph(const ir::Graph* graph, std::vector<Support>* answers) n
 }
 
 CallOutcome load_graph(std::int32_t index, const std::shared_ptr<const ir::Graph>* graph, const Weights* weights,
-                       const CudaMemoryLimits* limits, Status* status,
+                       const CudaMemoryLimits* limits, const NvidiaPolicy* policy, Status* status,
                        std::unique_ptr<Executable>* executable) noexcept {
   return guarded_call([=] {
-    auto loaded = CudaExecutable::load(require_device(index), *graph, *weights, *limits);
+    auto loaded = CudaExecutable::load(require_device(index), *graph, *weights, *limits, *policy);
     *status = loaded.status();
     if (loaded.ok()) *executable = std::move(loaded).value();
   });
@@ -149,10 +150,11 @@ CallOutcome download(const Tensor* tensor, Tensor* host) noexcept {
   });
 }
 
-constexpr CudaModuleTable kTable = {
+const CudaModuleTable kTable = {
     .abi = kModuleAbi,
     .built_for = {TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR, TORCH_VERSION_PATCH},
     .border = kBorderHash,
+    .has_nvtx = has_nvtx(),
     .device_count = device_count,
     .describe_device = describe_device,
     .memory_statistics = memory_statistics,
