@@ -46,6 +46,7 @@ std::string xla_precision(TpuPrecision precision) {
 
 NvidiaPolicy nvidia_policy(const Config& config) {
   NvidiaPolicy policy;
+  policy.tf32 = config.get(options::kNvidiaTf32);
   policy.nvtx = config.get(options::kNvidiaNvtx);
   return policy;
 }

@@ -88,6 +88,7 @@ TEST_F(ConfigLoading, EveryOptionListensToItsVariable) {
                                   {"KPT_NVIDIA_MEMORY_MARGIN_BYTES", "1000000"},
                                   {"KPT_NVIDIA_MEMORY_PERCENT", "80"},
                                   {"KPT_NVIDIA_NVTX", "true"},
+                                  {"KPT_NVIDIA_TF32", "true"},
                                   {"KPT_MEMORY_BATCH_BUCKETS", "false"},
                                   {"KPT_MEMORY_SPLIT_BATCHES", "true"},
                                   {"KPT_PJRT_COMPILE_TIMEOUT_MS", "500"},

@@ -122,6 +122,8 @@ inline constexpr OptionDomain named_paths() { return {OptionKind::kNamedPaths}; 
     "KPT_NVIDIA_MEMORY_PERCENT", "part of an NVIDIA GPU's memory, in per cent, that this process may take")           \
   X(kNvidiaNvtx, bool, "nvidia.nvtx", "false", domain::truth(), "KPT_NVIDIA_NVTX",                                    \
     "each run on an NVIDIA GPU is an NVTX range for profilers, and so is each node of a run that goes node by node")  \
+  X(kNvidiaTf32, bool, "nvidia.tf32", "false", domain::truth(), "KPT_NVIDIA_TF32",                                    \
+    "products and convolutions of float32 on NVIDIA GPUs may round their operands to TF32 (10 bits of mantissa)")     \
   X(kStrict, bool, "strict", "false", domain::truth(), "KPT_STRICT", "warnings count as failures")                    \
   X(kThreadsCount, std::int64_t, "threads.count", "0", domain::range(0, 4096), "KPT_THREADS",                         \
     "worker threads; 0 means automatic: as many as the machine, its container and OMP_NUM_THREADS allow")             \

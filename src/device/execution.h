@@ -102,6 +102,8 @@ class Target {
   }
   // Published rates of one device of this kind; null where this tree has none.
   virtual const HardwareRates* rates() const { return nullptr; }
+  // Options of the backend that change what runs compute, as text: part of the key of whatever is kept about results.
+  virtual std::string arithmetic() const { return {}; }
   // What compiling for it took so far; nothing where nobody counts.
   virtual std::optional<CompileStatistics> compile_statistics() const { return std::nullopt; }
 };
@@ -194,6 +196,7 @@ struct RunContext {
   const std::atomic<bool>* cancelled = nullptr;                   // likewise
   NodeObserver* observer = nullptr;
   bool outputs_on_device = false;  // outputs stay where they were made; otherwise they come to the host
+  bool as_written = false;         // options that trade precision for speed do not count
 };
 
 // Loaded on one or several devices. Thread safe: everything a run changes lives in its RunContext.

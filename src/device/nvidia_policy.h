@@ -5,6 +5,7 @@ namespace kpt {
 
 struct NvidiaPolicy {
   bool nvtx = false;  // option nvidia.nvtx
+  bool tf32 = false;  // option nvidia.tf32
 };
 
 }  // namespace kpt

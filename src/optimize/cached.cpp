@@ -42,6 +42,7 @@ void add_surroundings(CacheKey& key, const std::string& model_hash, const Optimi
       .add("target", device.device->target().name())
       .add("device", device.device->info().description)
       .add("features", join(device.device->target().capabilities().features, ","))
+      .add("arithmetic", device.device->target().arithmetic())
       .add("threads", static_cast<std::uint64_t>(threads))
       .add("version", build.version)
       .add("commit", build.commit)
@@ -51,9 +52,9 @@ void add_surroundings(CacheKey& key, const std::string& model_hash, const Optimi
 // What a measurement depends on, whatever the model.
 std::string describe_surroundings(const PlacedDevice& device, int threads) {
   const BuildInfo& build = build_info();
-  return fmt::format("{} {} {} {} {} {} {}", device.device->target().name(), device.device->info().description,
-                     join(device.device->target().capabilities().features, ","), threads, build.version, build.commit,
-                     build.torch_version);
+  return fmt::format("{} {} {} {} {} {} {} {}", device.device->target().name(), device.device->info().description,
+                     join(device.device->target().capabilities().features, ","), device.device->target().arithmetic(),
+                     threads, build.version, build.commit, build.torch_version);
 }
 
 Result<CacheKey> make_result_key(const ImportedModel& model, const std::string& model_hash,

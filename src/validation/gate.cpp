@@ -247,6 +247,7 @@ Status Gate::run_bf16(const ImportedModel& model) {
     const auto attempt = [&]() -> Status {
       KPT_ASSIGN_OR_RETURN(ImportedModel form, make_bf16_form(model, way));
       KPT_ASSIGN_OR_RETURN(ModelRun run, ModelRun::load(std::move(form), device_));
+      run.run_as_written();
       KPT_ASSIGN_OR_RETURN(runs_.bf16, run_each(run, runs_.draws));
       return {};
     };
@@ -271,6 +272,7 @@ Result<Gate> Gate::prepare(const ImportedModel& model, std::vector<Draw> draws, 
     return Status(StatusCode::kInvalidArgument, "a tolerance is a number from 0 on");
   }
   KPT_ASSIGN_OR_RETURN(ModelRun plain, ModelRun::load(model, device));
+  plain.run_as_written();
   KPT_ASSIGN_OR_RETURN(gate.runs_, run_plain(plain, std::move(draws)));
   KPT_ASSIGN_OR_RETURN(ModelRun reference, load_fp64_form(model, cpu));
   KPT_ASSIGN_OR_RETURN(gate.runs_.reference, run_each(reference, gate.runs_.draws));

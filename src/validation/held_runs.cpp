@@ -66,12 +66,14 @@ Result<const HeldRuns*> FurtherRuns::get() {
 Result<HeldRuns> FurtherRuns::make() const {
   KPT_ASSIGN_OR_RETURN(std::vector<Draw> draws, make_draws(model_, options_));
   KPT_ASSIGN_OR_RETURN(ModelRun plain, ModelRun::load(model_, device_));
+  plain.run_as_written();
   KPT_ASSIGN_OR_RETURN(HeldRuns runs, run_plain(plain, std::move(draws)));
   KPT_ASSIGN_OR_RETURN(ModelRun reference, load_fp64_form(model_, cpu_));
   KPT_ASSIGN_OR_RETURN(runs.reference, run_each(reference, runs.draws));
   if (bf16_) {
     KPT_ASSIGN_OR_RETURN(ImportedModel form, make_bf16_form(model_, *bf16_));
     KPT_ASSIGN_OR_RETURN(ModelRun bf16, ModelRun::load(std::move(form), device_));
+    bf16.run_as_written();
     KPT_ASSIGN_OR_RETURN(runs.bf16, run_each(bf16, runs.draws));
   }
   return runs;

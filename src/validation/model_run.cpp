@@ -68,6 +68,7 @@ Result<std::vector<NamedTensor>> ModelRun::run(std::span<const NamedTensor> inpu
   KPT_RETURN_IF_ERROR(loaded_->input_check().check(ordered));
   RunContext context;
   context.state = state_.get();
+  context.as_written = as_written_;
   std::vector<Tensor> outputs;
   KPT_RETURN_IF_ERROR(loaded_->executable().run(context, ordered, outputs));
   std::vector<NamedTensor> seen;

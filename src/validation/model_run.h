@@ -24,6 +24,8 @@ class ModelRun {
   // Floating inputs are brought to the type that this form of the model takes. The caller's tensors are never written.
   // Buffers that the model wrote follow its outputs as "buffer NAME", inputs that it wrote as "input NAME".
   Result<std::vector<NamedTensor>> run(std::span<const NamedTensor> inputs);
+  // From now on without options that trade precision for speed: what candidates are held against.
+  void run_as_written() { as_written_ = true; }
   // Buffers back to what the file holds.
   Status reset();
 
@@ -35,6 +37,7 @@ class ModelRun {
 
   std::shared_ptr<const detail::LoadedModel> loaded_;
   std::unique_ptr<State> state_;
+  bool as_written_ = false;
 };
 
 // A copy of a floating tensor in another floating type: float64, float32 or bfloat16 (rounded to nearest). Others are

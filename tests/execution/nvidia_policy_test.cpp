@@ -1,5 +1,10 @@
 // Options of NVIDIA GPUs that change how runs compute or what they tell.
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <memory>
 #include <random>
+#include <thread>
 
 #include <gmock/gmock.h>
 
@@ -23,6 +28,109 @@ TEST(Nvidia, RangesForProfilersLeaveResultsAlone) {
       EXPECT_TRUE(same_bytes(wanted[index], found[index])) << index;
     }
   }
+}
+
+// A product by libtorch's operator and one of ours, side by side, large enough for matrix units.
+constexpr std::int64_t kSide = 256;
+
+ImportedModel make_products(std::uint64_t seed) {
+  GraphBuilder builder(seed);
+  const auto input = builder.input("input", DType::kFloat32, {kSide, kSide});
+  const auto weight = builder.weight("weight", DType::kFloat32, {kSide, kSide});
+  builder.output(
+      builder.node("aten.mm.default", {{"self", input}, {"mat2", weight}}, {{DType::kFloat32, {kSide, kSide}}})[0]);
+  builder.output(builder.node(
+      "kpt.linear.default",
+      {{"input", input}, {"weight", weight}, {"bias", {}}, {"residual", {}}, {"activation", {std::string("none")}}},
+      {{DType::kFloat32, {kSide, kSide}}})[0]);
+  return std::move(builder.model);
+}
+
+// The greatest error of both products, relative to the sum of magnitudes.
+double greatest_error(const ImportedModel& model, const Tensor& input, const std::vector<Tensor>& outputs) {
+  const auto x = input.elements<float>();
+  const auto w = model.weights.at("weight").elements<float>();
+  double greatest = 0;
+  for (std::int64_t row = 0; row < kSide; ++row) {
+    for (std::int64_t column = 0; column < kSide; ++column) {
+      const auto place = static_cast<std::size_t>(row * kSide + column);
+      for (const bool transposed : {false, true}) {
+        double sum = 0;
+        double magnitude = 0;
+        for (std::int64_t k = 0; k < kSide; ++k) {
+          const double product =
+              double{x[static_cast<std::size_t>(row * kSide + k)]} *
+              double{w[static_cast<std::size_t>(transposed ? column * kSide + k : k * kSide + column)]};
+          sum += product;
+          magnitude += std::abs(product);
+        }
+        const double found = outputs[transposed ? 1 : 0].elements<float>()[place];
+        greatest = std::max(greatest, std::abs(found - sum) / magnitude);
+      }
+    }
+  }
+  return greatest;
+}
+
+// Rounding to 10 bits of mantissa shows: 2^-11 of each operand, of which most cancels in a sum.
+constexpr double kTf32Least = 2e-6;
+constexpr double kTf32Most = 1e-3;
+constexpr double kFloat32Most = 1e-6;
+
+TEST(Nvidia, Tf32IsForTheModelThatMayAndForNoOther) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  const ImportedModel products = make_products(seed);
+  const auto plain = load_here(products);
+  std::shared_ptr<const detail::LoadedModel> rounded;
+  {
+    const Setting tf32("KPT_NVIDIA_TF32", "true");
+    rounded = load_here(products);
+  }
+  EXPECT_THAT(rounded->executable().describe_runs(), testing::HasSubstr("TF32"));
+  EXPECT_THAT(plain->executable().describe_runs(), testing::Not(testing::HasSubstr("TF32")));
+  GraphBuilder drawing(seed + 1);
+  const Tensor input = drawing.draw(DType::kFloat32, {kSide, kSide});
+  for (int round = 0; round < 3; ++round) {  // node by node, captured, replayed
+    const double with = greatest_error(products, input, run_once(rounded->executable(), {input}));
+    EXPECT_GT(with, kTf32Least) << round;
+    EXPECT_LT(with, kTf32Most) << round;
+    EXPECT_LT(greatest_error(products, input, run_once(plain->executable(), {input})), kFloat32Most) << round;
+    RunContext as_written;
+    as_written.as_written = true;
+    std::vector<Tensor> outputs;
+    ASSERT_TRUE(rounded->executable().run(as_written, std::vector<Tensor>{input}, outputs).ok());
+    EXPECT_LT(greatest_error(products, input, outputs), kFloat32Most) << round;
+  }
+}
+
+// libtorch's setting is the process's: runs with and without TF32 must not meet.
+TEST(Nvidia, Tf32AndFullPrecisionSideBySideKeepApart) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  const ImportedModel products = make_products(seed);
+  GraphBuilder drawing(seed + 1);
+  const Tensor input = drawing.draw(DType::kFloat32, {kSide, kSide});
+  std::vector<std::shared_ptr<const detail::LoadedModel>> models;
+  for (int thread = 0; thread < 4; ++thread) {
+    const Setting tf32("KPT_NVIDIA_TF32", thread % 2 == 1 ? "true" : "false");
+    models.push_back(load_here(products));
+  }
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (std::size_t thread = 0; thread < models.size(); ++thread) {
+    threads.emplace_back([&, thread] {
+      Executable& executable = models[thread]->executable();
+      const std::vector<Tensor> first = run_once(executable, {input});
+      if ((greatest_error(products, input, first) > kTf32Least) != (thread % 2 == 1)) ++wrong;
+      for (int round = 0; round < 20; ++round) {
+        const std::vector<Tensor> again = run_once(executable, {input});
+        if (!same_bytes(first[0], again[0]) || !same_bytes(first[1], again[1])) ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
 }
 
 }  // namespace

@@ -39,10 +39,11 @@ std::vector<DType> matrix_dtypes(const NvidiaArchitecture& architecture) {
 
 class NvidiaTarget final : public Target {
  public:
-  NvidiaTarget(std::shared_ptr<LazyAtenEngine> engine, const NvidiaArchitecture& architecture)
+  NvidiaTarget(std::shared_ptr<LazyAtenEngine> engine, const NvidiaArchitecture& architecture, std::string arithmetic)
       : engine_(std::move(engine)),
         name_("nvidia:" + nvidia_target_name(architecture.major, architecture.minor)),
-        architecture_(architecture) {
+        architecture_(architecture),
+        arithmetic_(std::move(arithmetic)) {
     capabilities_.raw_pointers = true;
     capabilities_.streams = true;
     capabilities_.graph_capture = true;
@@ -67,6 +68,7 @@ class NvidiaTarget final : public Target {
 
   std::string_view name() const override { return name_; }
   const Capabilities& capabilities() const override { return capabilities_; }
+  std::string arithmetic() const override { return arithmetic_; }
   const NvidiaArchitecture& architecture() const { return architecture_; }
   bool is(int major, int minor) const { return architecture_.major == major && architecture_.minor == minor; }
 
@@ -105,6 +107,7 @@ class NvidiaTarget final : public Target {
   std::shared_ptr<LazyAtenEngine> engine_;
   std::string name_;
   const NvidiaArchitecture& architecture_;
+  std::string arithmetic_;
   Capabilities capabilities_;
 };
 
@@ -193,7 +196,7 @@ class NvidiaBackend final : public Backend {
         policy_(context.nvidia_policy),
         memory_percent_(context.nvidia_memory_percent) {
     for (const NvidiaArchitecture& architecture : nvidia_architectures()) {
-      if (has_libtorch_code(architecture)) targets_.emplace_back(engine_, architecture);
+      if (has_libtorch_code(architecture)) targets_.emplace_back(engine_, architecture, describe_arithmetic(policy_));
     }
   }
 

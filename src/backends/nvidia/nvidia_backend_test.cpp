@@ -58,6 +58,14 @@ TEST(NvidiaBackend, PrecisionsFollowTheArchitecture) {
   EXPECT_TRUE(hopper.graph_capture && hopper.streams && !hopper.product_takes_residual);
 }
 
+TEST(NvidiaBackend, OptionsThatChangeResultsArePartOfCacheKeys) {
+  const testing::TemporaryFolder folder;
+  BackendContext context = empty_machine(folder.path());
+  EXPECT_EQ(find_target(*make_nvidia_backend(context), "nvidia:sm_90")->arithmetic(), "");
+  context.nvidia_policy.tf32 = true;
+  EXPECT_EQ(find_target(*make_nvidia_backend(context), "nvidia:sm_90")->arithmetic(), "tf32");
+}
+
 TEST(NvidiaBackend, WithoutADriverDevicesAreOneSentence) {
   const testing::TemporaryFolder folder;
   const auto backend = make_nvidia_backend(empty_machine(folder.path()));

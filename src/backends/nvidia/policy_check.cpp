@@ -1,12 +1,35 @@
 #include "backends/nvidia/policy_check.h"
 
-namespace kpt {
+#include <algorithm>
 
-Status check_nvidia_policy(const NvidiaPolicy& policy, const NvidiaArchitecture& /*architecture*/, bool has_nvtx) {
+#include <fmt/format.h>
+
+namespace kpt {
+namespace {
+
+bool multiplies(const NvidiaArchitecture& architecture, Precision precision) {
+  return std::ranges::find(architecture.matrix_precisions, precision) != architecture.matrix_precisions.end();
+}
+
+Status refuse(std::string_view setting, const NvidiaArchitecture& architecture, std::string_view lacks) {
+  return {StatusCode::kUnsupported,
+          fmt::format("{} cannot be set for {} ({}), which has no {}", setting, architecture.name,
+                      nvidia_target_name(architecture.major, architecture.minor), lacks),
+          Vendor::kNvidia};
+}
+
+}  // namespace
+
+std::string describe_arithmetic(const NvidiaPolicy& policy) { return policy.tf32 ? "tf32" : ""; }
+
+Status check_nvidia_policy(const NvidiaPolicy& policy, const NvidiaArchitecture& architecture, bool has_nvtx) {
   if (policy.nvtx && !has_nvtx) {
     return {StatusCode::kUnsupported,
             "nvidia.nvtx cannot be on: this build has no NVTX headers (nvtx3/nvToolsExt.h of a CUDA toolkit)",
             Vendor::kNvidia};
+  }
+  if (policy.tf32 && !multiplies(architecture, Precision::kTf32)) {
+    return refuse("nvidia.tf32", architecture, "TF32");
   }
   return {};
 }

@@ -13,6 +13,7 @@
 
 #include "engines/aten/cuda/cuda_memory.h"
 #include "engines/aten/cuda/nvtx_ranges.h"
+#include "engines/aten/cuda/tf32.h"
 #include "engines/aten/module/graph_state.h"
 #include "engines/aten/module/guarded_call.h"
 #include "engines/aten/module/tensors.h"
@@ -198,7 +199,9 @@ Result<std::unique_ptr<State>> CudaExecutable::make_state() const {
 }
 
 std::string CudaExecutable::describe_runs() const {
-  if (!never_.empty()) return "node by node: " + never_;
+  const std::string_view rounding =
+      policy_.tf32 ? "; products and convolutions of float32 may round to TF32 (nvidia.tf32)" : "";
+  if (!never_.empty()) return fmt::format("node by node: {}{}", never_, rounding);
   const std::lock_guard lock(mutex_);
   const auto captured =
       std::count_if(shapes_.begin(), shapes_.end(), [](const Shape& shape) { return shape.graph != nullptr; });
@@ -208,19 +211,19 @@ std::string CudaExecutable::describe_runs() const {
   const bool some_refused = std::any_of(shapes_.begin(), shapes_.end(),
                                         [](const Shape& shape) { return shape.refused || shape.runs_until_retry > 0; });
   if (some_refused) text += fmt::format("; node by node where capturing failed: {}", refusal_);
-  return text;
+  return text.append(rounding);
 }
 
-CudaExecutable::Key CudaExecutable::make_key(std::span<const Tensor> inputs, const State* state) const {
-  Key key;
+CudaExecutable::Key CudaExecutable::make_key(std::span<const Tensor> inputs, const RunContext& context) const {
+  Key key = {takes_tf32(context) ? 1 : 0};
   for (const Tensor& input : inputs) {
     key.push_back(static_cast<std::int64_t>(input.dims().size()));
     key.insert(key.end(), input.dims().begin(), input.dims().end());
   }
-  if (!loaded_->is_stateful() || state == nullptr) return key;
+  if (!loaded_->is_stateful() || context.state == nullptr) return key;
   for (const LoadedWeight& weight : loaded_->weights()) {
     if (!weight.written) continue;
-    const void* address = static_cast<const GraphState*>(state)->tensor(weight.name).const_data_ptr();
+    const void* address = static_cast<const GraphState*>(context.state)->tensor(weight.name).const_data_ptr();
     key.push_back(static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(address)));
   }
   return key;
@@ -301,7 +304,7 @@ at::Tensor CudaExecutable::to_device(const Tensor& given) const {
 }
 
 std::uint64_t CudaExecutable::estimate_results(std::span<const Tensor> inputs) {
-  Key key = make_key(inputs, nullptr);
+  Key key = make_key(inputs, RunContext{});
   const auto found =
       std::find_if(estimates_.begin(), estimates_.end(), [&](const auto& estimate) { return estimate.first == key; });
   if (found != estimates_.end()) {
@@ -341,6 +344,7 @@ void CudaExecutable::admit(std::span<const Tensor> inputs) {
 
 void CudaExecutable::run_nodes(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
                                std::uint32_t& position) {
+  const Tf32Work work(takes_tf32(context));
   admit(inputs);
   std::unique_ptr<Frame> frame = frame_ ? std::move(frame_) : loaded_->make_frame();
   for (std::size_t index = 0; index < inputs.size(); ++index) {
@@ -395,6 +399,7 @@ void CudaExecutable::record(Shape& shape, State* state, std::span<const Tensor> 
 }
 
 bool CudaExecutable::capture(Shape& shape, RunContext& context, std::span<const Tensor> inputs) {
+  const Tf32Work work(takes_tf32(context));
   if (!try_capture(shape, context, inputs)) return false;
   return fits(shape);
 }
@@ -471,7 +476,7 @@ void CudaExecutable::run_once(RunContext& context, std::span<const Tensor> input
     throw CallFailure(CallCode::kInvalidArgument, "the model writes buffers, so a run needs a state");
   }
   if (!never_.empty() || context.observer != nullptr) return run_nodes(context, inputs, outputs, position);
-  Key key = make_key(inputs, context.state);
+  Key key = make_key(inputs, context);
   Shape* const shape = find_shape(key);
   if (shape == nullptr) {
     run_nodes(context, inputs, outputs, position);

@@ -45,7 +45,7 @@ class CudaExecutable final : public Executable {
   Status run(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs, Event* event) override;
 
  private:
-  // What distinguishes one recorded run from another: the inputs' sizes and the state's addresses.
+  // What distinguishes one recorded run from another: the inputs' sizes, the state's addresses, TF32.
   using Key = std::vector<std::int64_t>;
 
   // A shape that was run; with a graph once it was captured.
@@ -63,7 +63,8 @@ class CudaExecutable final : public Executable {
   CudaExecutable(std::unique_ptr<LoadedGraph> loaded, c10::cuda::CUDAStream stream, CudaMemoryLimits limits,
                  const NvidiaPolicy& policy);
 
-  Key make_key(std::span<const Tensor> inputs, const State* state) const;
+  Key make_key(std::span<const Tensor> inputs, const RunContext& context) const;
+  bool takes_tf32(const RunContext& context) const { return policy_.tf32 && !context.as_written; }
   // The shape of that key, most recently used from now on. Null when it is seen for the first time.
   Shape* find_shape(const Key& key);
   void remember_shape(Key key);

@@ -13,6 +13,7 @@
 #include "engines/aten/cuda/cuda_executable.h"
 #include "engines/aten/cuda/cuda_memory.h"
 #include "engines/aten/cuda/nvtx_ranges.h"
+#include "engines/aten/cuda/tf32.h"
 #include "engines/aten/module/compiled_graph.h"
 #include "engines/aten/module/guarded_call.h"
 #include "engines/aten/module/matmul_check.h"
@@ -41,8 +42,8 @@ c10::DeviceIndex require_device(std::int32_t index) {
     throw CallFailure(CallCode::kNoDevice, "libtorch sees no CUDA device of that index");
   }
   at::globalContext().lazyInitDevice(at::kCUDA);
-  // libtorch rounds the operands of float32 convolutions to TF32 unless told not to; less precision is a level's
-  // choice, not the library's.
+  // libtorch rounds the operands of float32 convolutions to TF32 unless told not to; less precision is a level's choice
+  // or the option nvidia.tf32, not the library's.
   static std::once_flag once;
   std::call_once(once, [] {
     at::globalContext().setAllowTF32CuDNN(false);
@@ -95,6 +96,7 @@ CallOutcome self_check(std::int32_t index, std::uint64_t seed, SelfCheck* check)
   return guarded_call([=] {
     const at::Device device(at::kCUDA, require_device(index));
     const c10::cuda::CUDAGuard current(device);
+    const Tf32Work full_precision(false);
     *check = check_matmul(seed, device, {at::kFloat, at::kBFloat16});
   });
 }
