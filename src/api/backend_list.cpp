@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include "kpt/device.h"
+#include "runtime/split_backend.h"
 
 namespace kpt {
+namespace {
 
-Result<PlacedDevice> find_runnable_device(std::string_view name, const BackendContext& context) {
+Result<DevicePlace> find_own_device(std::string_view name, const BackendContext& context) {
   const std::string_view vendor = name.substr(0, name.find(':'));
   std::string running;
   for (auto& backend : make_backends(context)) {
@@ -14,13 +16,24 @@ Result<PlacedDevice> find_runnable_device(std::string_view name, const BackendCo
     if (backend->name() != vendor) continue;
     KPT_ASSIGN_OR_RETURN(const auto devices, backend->devices());
     for (Device* device : devices) {
-      if (device->info().name == name) return PlacedDevice{std::move(backend), device};
+      if (device->info().name == name) return DevicePlace{std::move(backend), device};
     }
   }
   KPT_ASSIGN_OR_RETURN(const DeviceInfo info, find_device(name));
   return Status(StatusCode::kDeviceNotAvailable,
                 fmt::format("{} ({}) is here, but this version cannot run models on it; it can on: {}", info.name,
                             info.description, running));
+}
+
+}  // namespace
+
+Result<PlacedDevice> find_runnable_device(std::string_view name, const BackendContext& context) {
+  KPT_ASSIGN_OR_RETURN(DevicePlace own, find_own_device(name, context));
+  if (own.device->target().capabilities().host_processor) return PlacedDevice{std::move(own.backend), own.device};
+  auto split =
+      make_split_backend(std::move(own), [context] { return find_own_device("cpu", context); }, context.split_graphs);
+  KPT_ASSIGN_OR_RETURN(const auto devices, split->devices());
+  return PlacedDevice{std::move(split), devices[0]};
 }
 
 }  // namespace kpt

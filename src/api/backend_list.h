@@ -21,7 +21,8 @@ struct PlacedDevice {
   Device* device = nullptr;
 };
 
-// The device of that name ("cpu", "nvidia:0"). Fails with kInvalidArgument for a name without a valid form, and with
+// The device of that name ("cpu", "nvidia:0"); with BackendContext::split_graphs it leaves nodes that it cannot run to
+// the CPU (runtime/split_backend.h). Fails with kInvalidArgument for a name without a valid form, and with
 // kDeviceNotAvailable when it is not there, cannot be used, or cannot run models yet.
 Result<PlacedDevice> find_runnable_device(std::string_view name, const BackendContext& context);
 

@@ -76,6 +76,7 @@ Result<BackendContext> make_backend_context(const Config& config, const Environm
   context.amd_memory_percent = static_cast<int>(config.get(options::kAmdMemoryPercent));
   context.split_batches = config.get(options::kMemorySplitBatches);
   context.batch_buckets = config.get(options::kMemoryBatchBuckets);
+  context.split_graphs = config.get(options::kPlacementSplit);
   context.detection = make_detection_context(config, environment, std::move(files));
   return context;
 }

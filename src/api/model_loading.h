@@ -13,8 +13,8 @@
 namespace kpt {
 
 // Options threads.count, torch.dir, cache.dir, cache.budget_bytes, those of NVIDIA's and AMD's GPUs,
-// pjrt.compile_timeout_ms, pjrt.devices, pjrt.sharding, tpu.compile_timeout_ms, tpu.compile_memory_bytes,
-// tpu.memory_percent, tpu.precision and those of detection.
+// pjrt.compile_timeout_ms, pjrt.devices, pjrt.sharding, placement.split, tpu.compile_timeout_ms,
+// tpu.compile_memory_bytes, tpu.memory_percent, tpu.precision and those of detection.
 Result<BackendContext> make_backend_context(const Config& config, const Environment& environment);
 
 Result<std::shared_ptr<const detail::LoadedModel>> load_model_with(const std::filesystem::path& path,

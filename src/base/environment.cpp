@@ -42,6 +42,7 @@ constexpr std::array kTable = {
     EnvironmentVariable{"KPT_PJRT_DEVICES", "kpt", "option pjrt.devices"},
     EnvironmentVariable{"KPT_PJRT_PLUGINS", "kpt", "option pjrt.plugins"},
     EnvironmentVariable{"KPT_PJRT_SHARDING", "kpt", "option pjrt.sharding"},
+    EnvironmentVariable{"KPT_PLACEMENT_SPLIT", "kpt", "option placement.split"},
     EnvironmentVariable{"KPT_PRESET", "kpt", "preset to start from: inference, training or development"},
     EnvironmentVariable{"KPT_PROBE_BACKENDS", "kpt", "option probe.backends"},
     EnvironmentVariable{"KPT_PROBE_TIMEOUT_MS", "kpt", "option probe.timeout_ms"},

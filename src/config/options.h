@@ -104,6 +104,8 @@ inline constexpr OptionDomain named_paths() { return {OptionKind::kNamedPaths}; 
   X(kMemoryBatchBuckets, bool, "memory.batch_buckets", "true", domain::truth(), "KPT_MEMORY_BATCH_BUCKETS",           \
     "batches are padded to a few sizes (1, 2, 3, 4, 6, 8, 12, …) on devices where each new size costs a compile or "  \
     "a capture, where the model's rows are independent")                                                              \
+  X(kPlacementSplit, bool, "placement.split", "false", domain::truth(), "KPT_PLACEMENT_SPLIT",                        \
+    "nodes that the chosen device cannot run go to the CPU; what lies between travels over the host's memory")        \
   X(kAmdMemoryKeptBytes, std::int64_t, "amd.memory_kept_bytes", "1125899906842624",                                   \
     domain::range(0, kMaxCacheBudgetBytes), "KPT_AMD_MEMORY_KEPT_BYTES",                                              \
     "memory of an AMD GPU that nobody uses and that this process keeps for its next request; 0 keeps none")           \

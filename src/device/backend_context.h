@@ -42,6 +42,7 @@ struct BackendContext {
   int amd_memory_percent = 100;
   bool split_batches = false;  // option memory.split_batches
   bool batch_buckets = true;   // option memory.batch_buckets
+  bool split_graphs = false;   // option placement.split
 };
 
 }  // namespace kpt

@@ -22,6 +22,7 @@
 #include "device/activity.h"
 #include "device/compile_figures.h"
 #include "device/memory_statistics.h"
+#include "device/placement.h"
 #include "device/weights.h"
 #include "ir/graph.h"
 #include "ir/symbolic.h"
@@ -38,7 +39,7 @@ struct Capabilities {
   bool graph_capture = false;
   bool dynamic_shapes = false;             // one Executable serves all shapes its symbols allow
   bool sizes_cost = false;                 // each new value of a symbol costs a compile or a capture
-  bool whole_graph_only = false;           // cannot take a part of a graph beside another backend
+  bool whole_graph_only = false;           // takes graphs, not nodes: a part of one must be a graph of its own
   bool product_takes_residual = true;      // adding one behind a product costs no pass of its own over memory
   bool products_give_either_type = false;  // kpt.linear takes and gives float32 or bfloat16, whatever the other is
   std::size_t alignment_bytes = 64;
@@ -77,6 +78,8 @@ class Program {
   virtual const CompileFigures* figures() const { return nullptr; }
   // How nodes will be executed, where that is known without weights and devices; empty where it is not.
   virtual std::vector<NodePlan> plan() const { return {}; }
+  // Where its parts run; null when all of it runs on one device. Lives as long as the program.
+  virtual const Placement* placement() const { return nullptr; }
 };
 
 // A kind of hardware, present or not. Thread safe.
@@ -91,6 +94,11 @@ class Target {
   virtual const Capabilities& capabilities() const = 0;
   // One answer per node, in the order of graph.nodes.
   virtual Result<std::vector<Support>> supports(const ir::Graph& graph) const = 0;
+  // Where the parts of the graph would run, or what to do about nodes that cannot. Empty: nothing beside supports().
+  virtual Placement place(const ir::Graph& graph) const {
+    (void)graph;
+    return {};
+  }
   // Fails with kUnsupported when a node is not supported; the message lists all of them.
   virtual Result<std::unique_ptr<Program>> compile(ir::Graph graph) const = 0;
   virtual Result<std::unique_ptr<Program>> deserialize(std::string_view bytes) const = 0;

@@ -266,6 +266,20 @@ bool is_in_place(const ir::Node& node) {
   return node.target.starts_with("aten.") && name.ends_with('_') && !name.ends_with("__");
 }
 
+bool may_write(const ir::Node& node) {
+  if (!node.target.starts_with("higher_order.")) {
+    return !is_known(node.target) || is_in_place(node) || updates_statistics(node) || writes_out(node);
+  }
+  bool seen = false;
+  for (const ir::NamedArgument& argument : node.arguments) {
+    const auto* body = std::get_if<ir::Subgraph>(&argument.value.value);
+    if (body == nullptr || body->graph == nullptr) continue;
+    seen = true;
+    if (std::any_of(body->graph->nodes.begin(), body->graph->nodes.end(), may_write)) return true;
+  }
+  return !seen;
+}
+
 bool is_removable(const ir::Node& node) {
   if (!is_known(node.target) || node.outputs.empty()) return false;
   const std::string_view name = operator_name(node.target);

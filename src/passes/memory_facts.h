@@ -21,6 +21,8 @@ bool is_pure(const ir::Node& node);
 bool gives_fresh_memory(const ir::Node& node);
 // aten.add_.Tensor and the like; their first argument is what is written.
 bool is_in_place(const ir::Node& node);
+// Whether it may write one of its arguments, itself or in a sub-graph.
+bool may_write(const ir::Node& node);
 
 class MemoryFacts {
  public:

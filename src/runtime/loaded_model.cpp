@@ -74,8 +74,12 @@ Result<std::unique_ptr<Program>> make_program(const Target& target, ir::Graph gr
 
 Status check_support(const ImportedModel& model, const Target& target) {
   KPT_ASSIGN_OR_RETURN(const auto answers, target.supports(model.graph));
-  return in_file(model.file, list_unsupported(model.graph, answers, fmt::format("cannot run on {}", target.name()),
-                                              [&](const ir::Node& node) { return find_source_line(model, node); }));
+  Status status = list_unsupported(model.graph, answers, fmt::format("cannot run on {}", target.name()),
+                                   [&](const ir::Node& node) { return find_source_line(model, node); });
+  if (status.ok()) return status;
+  const std::string advice = target.place(model.graph).advice;
+  if (!advice.empty()) status = {status.code(), status.message() + "; " + advice};
+  return in_file(model.file, status);
 }
 
 Result<std::shared_ptr<const LoadedModel>> LoadedModel::load(ImportedModel imported, Backend& backend, Device& device,

@@ -21,7 +21,8 @@ namespace kpt::detail {
 class LoadedModel {
  public:
   // Compiles for the device's target and loads. `backend` and `device` must outlive the result unless `keep_alive` owns
-  // them. Fails with kUnsupported listing all operators that the target cannot run, with their Python source lines.
+  // them. Fails with kUnsupported listing all operators that the target cannot run, with their Python source lines, and
+  // what Target::place() advises.
   // Failures begin with the file that the model was read from.
   // `stored_program`: what Program::serialize() gave for this graph, to be used instead of compiling; one of another
   // version of the form is left aside, a damaged one fails with kCorruptData.

@@ -11,6 +11,7 @@
 #include "api/backend_list.h"
 #include "api/model_loading.h"
 #include "base/text.h"
+#include "cli/commands/explain_placement.h"
 #include "cli/commands/explain_target.h"
 #include "cli/commands/explain_times.h"
 #include "cli/opened_model.h"
@@ -84,9 +85,10 @@ class NodeClock final : public NodeObserver {
 
 struct Explanation {
   std::string device;
-  std::vector<std::string> hidden_isa;  // option cpu.isa
-  std::string runs;                     // how they are started, where the engine has something to say
-  std::string batches;                  // whether one that does not fit into memory is split
+  std::vector<std::string> hidden_isa;      // option cpu.isa
+  std::string runs;                         // how they are started, where the engine has something to say
+  std::string batches;                      // whether one that does not fit into memory is split
+  std::optional<PlacementTable> placement;  // of a model that was split
   std::vector<NodePlan> plan;
   std::vector<double> microseconds;      // by node of the plan; -1 where nobody knows
   std::vector<Allocations> allocations;  // likewise
@@ -171,6 +173,7 @@ Result<Explanation> explain(const ExplainArguments& arguments, const BackendCont
   if (const CompileFigures* figures = run.loaded().program().figures()) explanation.kernels = figures->kernels;
   explanation.batches = describe_batches(run.loaded(), device.device->target().capabilities(), context);
   KPT_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs, run.loaded().order_inputs(opened.inputs));
+  explanation.placement = make_placement_table(run.loaded().program(), opened.inputs);
   KPT_ASSIGN_OR_RETURN(RepeatedRun repeated, RepeatedRun::make(run, inputs));
   NodeClock clock(run.loaded().graph().nodes.size());
   KPT_RETURN_IF_ERROR(run_observed(repeated, arguments.runs, &clock));
@@ -194,6 +197,12 @@ Result<Explanation> explain(const ExplainArguments& arguments, const BackendCont
   return explanation;
 }
 
+const std::string& node_device(const Explanation& explanation, const std::string& node) {
+  if (!explanation.placement) return explanation.device;
+  const auto found = explanation.placement->device_of.find(node);
+  return found != explanation.placement->device_of.end() ? found->second : explanation.device;
+}
+
 Json to_json(const Explanation& explanation) {
   Json json = {{"device", explanation.device},
                {"cpu_isa", explanation.hidden_isa},
@@ -202,12 +211,14 @@ Json to_json(const Explanation& explanation) {
                {"report", explanation.report ? to_json(*explanation.report) : Json()},
                {"nodes", Json::array()}};
   if (explanation.times) json["times"] = to_json(*explanation.times);
+  if (explanation.placement) json["placement"] = to_json(*explanation.placement);
   for (const KernelFigures& kernel : explanation.kernels) json["kernels"].push_back(kpt::to_json(kernel));
   for (std::size_t index = 0; index < explanation.plan.size(); ++index) {
     const NodePlan& plan = explanation.plan[index];
     const double time = explanation.microseconds[index];
     json["nodes"].push_back({{"node", plan.node},
                              {"operator", plan.target},
+                             {"device", node_device(explanation, plan.node)},
                              {"how", plan.how},
                              {"why", reason_for(plan)},
                              {"microseconds", time >= 0 ? Json(time) : Json()},
@@ -255,6 +266,7 @@ std::string render_place(const Explanation& explanation) {
 
 std::string render(const Explanation& explanation) {
   std::string text = render_place(explanation);
+  if (explanation.placement) text += render(*explanation.placement) + "\n";
   if (explanation.report) text += render_passes(*explanation.report) + "\n";
   if (explanation.report && !explanation.report->kernels.empty()) {
     text += render_choices(*explanation.report) + "\n";
@@ -262,6 +274,7 @@ std::string render(const Explanation& explanation) {
   double all = 0;
   for (const double time : explanation.microseconds) all += std::max(0.0, time);
   std::vector<std::vector<std::string>> rows = {{"node", "operator", "time", "share", "allocated", "how"}};
+  if (explanation.placement) rows[0].emplace_back("device");
   std::map<std::string, std::size_t> ways;
   for (std::size_t index = 0; index < explanation.plan.size(); ++index) {
     const NodePlan& plan = explanation.plan[index];
@@ -273,6 +286,7 @@ std::string render(const Explanation& explanation) {
          time >= 0 && all > 0 ? fmt::format("{:.1f} %", 100 * time / all) : "-",
          allocations.count == 0 ? "-" : fmt::format("{} in {}", format_bytes(allocations.bytes), allocations.count),
          plan.how});
+    if (explanation.placement) rows.back().push_back(node_device(explanation, plan.node));
   }
   text += format_table(rows) + "\n";
   for (const auto& [why, count] : ways) text += fmt::format("{} nodes: {}\n", count, why);

@@ -17,6 +17,7 @@
 #include "importer/model_file.h"
 #include "ir/figures.h"
 #include "ir/text.h"
+#include "runtime/split_plan.h"
 
 namespace kpt::cli {
 namespace {
@@ -49,6 +50,7 @@ struct Inspection {
   std::uint64_t weight_bytes = 0;
   std::vector<Unsupported> unsupported;
   std::string support_problem;             // why the operators could not be looked up
+  Placement placement;                     // where the parts would run, or what to do about operators that cannot
   std::optional<OpenedArtifact> artifact;  // of a .kpt; its model has moved to `model`
   std::optional<CheckedFile> checked;      // with --check
 };
@@ -115,6 +117,7 @@ void find_unsupported(const Result<PlacedDevice>& placed, const std::string& pat
     inspection.unsupported.push_back(
         {node.name, node.target, (*answers)[index].reason, find_source_line(inspection.model, node)});
   }
+  inspection.placement = placed->device->target().place(inspection.model.graph);
 }
 
 Result<Inspection> inspect(const InspectArguments& arguments, const Config& config, const Environment& environment) {
@@ -185,6 +188,8 @@ Json to_json(const Inspection& inspection) {
     json["unsupported"].push_back(
         {{"node", entry.node}, {"target", entry.target}, {"reason", entry.reason}, {"source", entry.source}});
   }
+  json["placement"] = inspection.placement.parts.empty() ? Json() : Json(describe_parts(inspection.placement));
+  json["advice"] = inspection.placement.advice.empty() ? Json() : Json(inspection.placement.advice);
   json["support_problem"] = inspection.support_problem.empty() ? Json() : Json(inspection.support_problem);
   json["notes"] = inspection.model.notes;
   if (inspection.checked) {
@@ -263,6 +268,10 @@ std::string render(const Inspection& inspection, bool color) {
     text += fmt::format("{} '{}' {}: {}{}\n", paint("cannot run", Color::kRed, color), entry.node, entry.target,
                         entry.reason, entry.source.empty() ? "" : " (" + entry.source + ")");
   }
+  if (!inspection.placement.parts.empty()) {
+    text += fmt::format("split into {}\n", describe_parts(inspection.placement));
+  }
+  if (!inspection.placement.advice.empty()) text += inspection.placement.advice + "\n";
   return text;
 }
 

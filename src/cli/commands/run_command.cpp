@@ -12,6 +12,7 @@
 #include "cli/terminal.h"
 #include "device/hardware_json.h"
 #include "runtime/generate_inputs.h"
+#include "runtime/split_plan.h"
 #include "tensor_files/tensor_file.h"
 
 namespace kpt::cli {
@@ -32,6 +33,7 @@ struct RunOutcome {
   std::vector<double> milliseconds;
   double load_milliseconds = 0;
   std::string device;
+  std::string placement;           // of a model that was split
   std::vector<std::string> notes;  // of reading the model
   RunReport report;                // of the last run
 };
@@ -48,6 +50,7 @@ Result<RunOutcome> run(const RunCommandArguments& arguments, const BackendContex
   KPT_ASSIGN_OR_RETURN(const auto loaded, load_model_with(arguments.model, arguments.load, backend_context));
   outcome.load_milliseconds = milliseconds_since(start);
   outcome.device = loaded->executable().device();
+  if (const Placement* placement = loaded->program().placement()) outcome.placement = describe_parts(*placement);
   outcome.notes = loaded->notes();
   GenerateOptions generate{arguments.seed, sizes, {}};
   for (const NamedTensor& input : given) generate.given.push_back(input.name);
@@ -91,6 +94,7 @@ void print(CommandContext& context, const Config& config, const RunCommandArgume
                  {"run_ms", outcome.milliseconds},
                  {"parts", outcome.report.parts},
                  {"padded_rows", outcome.report.padded_rows},
+                 {"placement", outcome.placement.empty() ? Json() : Json(outcome.placement)},
                  {"generated", outcome.generated},
                  {"notes", outcome.notes},
                  {"inputs", Json::array()},
@@ -116,6 +120,7 @@ void print(CommandContext& context, const Config& config, const RunCommandArgume
                 << fmt::format("\nran on {} in {:.3f} ms{}, loaded in {:.1f} ms\n", outcome.device, median,
                                sorted.size() > 1 ? fmt::format(" (median of {})", sorted.size()) : "",
                                outcome.load_milliseconds);
+  if (!outcome.placement.empty()) context.out() << "split into " << outcome.placement << "\n";
   if (outcome.report.parts > 1) {
     context.out() << fmt::format("the batch did not fit into memory and ran in {} parts of at most {} rows\n",
                                  outcome.report.parts, outcome.report.part_rows);
