@@ -1,5 +1,6 @@
 #include "test_backend.h"
 
+#include <algorithm>
 #include <map>
 
 #include "ir/text.h"
@@ -31,6 +32,11 @@ std::vector<float> values_of(const Tensor& tensor) {
   return {elements.begin(), elements.end()};
 }
 
+float compute(const std::string& target, float left, float right) {
+  if (target == "aten.add.Tensor") return left + right;
+  return target == "aten.sub.Tensor" ? left - right : left * right;
+}
+
 Result<Tensor> download_values(const Tensor& tensor) {
   KPT_ASSIGN_OR_RETURN(Tensor host, Tensor::empty(DType::kFloat32, tensor.dims()));
   const std::vector<float> values = values_of(tensor);
@@ -38,49 +44,70 @@ Result<Tensor> download_values(const Tensor& tensor) {
   return host;
 }
 
+// "test" of "test:0".
+std::string target_of(const std::string& device) { return device.substr(0, device.find(':')); }
+
 class TestProgram final : public Program {
  public:
-  explicit TestProgram(ir::Graph graph) : graph_(std::move(graph)) {}
-  std::string_view target() const override { return "test"; }
+  TestProgram(std::string target, ir::Graph graph) : target_(std::move(target)), graph_(std::move(graph)) {}
+  std::string_view target() const override { return target_; }
   const ir::Graph& graph() const override { return graph_; }
   Result<std::string> serialize() const override { return ir::print_graph(graph_); }
 
  private:
+  std::string target_;
   ir::Graph graph_;
 };
 
+// It knows two tensors of float32, the first as large as the result.
+bool can_compute(const ir::Graph& graph, const ir::Node& node) {
+  if (node.arguments.size() != 2) return false;
+  for (const ir::NamedArgument& argument : node.arguments) {
+    const ir::ValueId* id = argument.value.value_id();
+    if (id == nullptr || graph.at(*id).kind != ir::ValueKind::kTensor) return false;
+    if (graph.at(*id).tensor.dtype != DType::kFloat32) return false;
+  }
+  const ir::ValueId left = *node.arguments[0].value.value_id();
+  return graph.at(left).tensor.dims == graph.at(node.outputs[0].values[0]).tensor.dims;
+}
+
 class TestTarget final : public Target {
  public:
-  explicit TestTarget(bool sizes_cost) {
+  TestTarget(bool sizes_cost, const TestOperators& operators)
+      : name_(target_of(operators.device)), targets_(operators.targets) {
     capabilities_.sizes_cost = sizes_cost;
+    capabilities_.host_processor = operators.device == "cpu";
     capabilities_.whole_graph_only = true;
     capabilities_.dtypes = {DType::kFloat32};
   }
-  std::string_view name() const override { return "test"; }
+  std::string_view name() const override { return name_; }
   const Capabilities& capabilities() const override { return capabilities_; }
   Result<std::vector<Support>> supports(const ir::Graph& graph) const override {
     std::vector<Support> answers;
     for (const ir::Node& node : graph.nodes) {
-      const bool known = node.target == "aten.add.Tensor" || node.target == "aten.mul.Tensor";
-      answers.push_back(known ? Support{} : Support{false, "the test backend adds and multiplies only"});
+      const bool known = std::find(targets_.begin(), targets_.end(), node.target) != targets_.end();
+      answers.push_back(
+          known && can_compute(graph, node) ? Support{} : Support{false, "the test backend adds and multiplies only"});
     }
     return answers;
   }
   Result<std::unique_ptr<Program>> compile(ir::Graph graph) const override {
-    return std::unique_ptr<Program>(std::make_unique<TestProgram>(std::move(graph)));
+    return std::unique_ptr<Program>(std::make_unique<TestProgram>(name_, std::move(graph)));
   }
   Result<std::unique_ptr<Program>> deserialize(std::string_view bytes) const override {
     KPT_ASSIGN_OR_RETURN(ir::Graph graph, ir::read_graph(bytes));
-    return std::unique_ptr<Program>(std::make_unique<TestProgram>(std::move(graph)));
+    return std::unique_ptr<Program>(std::make_unique<TestProgram>(name_, std::move(graph)));
   }
 
  private:
+  std::string name_;
+  std::vector<std::string> targets_;
   Capabilities capabilities_;
 };
 
 class TestDevice final : public Device {
  public:
-  explicit TestDevice(const Target& target) : target_(target) { info_.name = "test:0"; }
+  TestDevice(const Target& target, const std::string& name) : target_(target) { info_.name = name; }
   const DeviceInfo& info() const override { return info_; }
   const Target& target() const override { return target_; }
   Result<Tensor> allocate(DType, std::span<const std::int64_t> dims) override {
@@ -130,13 +157,13 @@ class TestState final : public State {
 
 class TestExecutable final : public Executable {
  public:
-  TestExecutable(std::shared_ptr<const Program> program, Weights weights, const TestMemory& memory)
-      : program_(std::move(program)), weights_(std::move(weights)), memory_(memory) {
+  TestExecutable(std::shared_ptr<const Program> program, Weights weights, const TestMemory& memory, std::string device)
+      : program_(std::move(program)), weights_(std::move(weights)), memory_(memory), device_(std::move(device)) {
     for (const ir::GraphOutput& output : program_->graph().outputs) {
       if (output.kind == ir::OutputKind::kBufferMutation) written_.push_back(output.name);
     }
   }
-  std::string_view device() const override { return "test:0"; }
+  std::string_view device() const override { return device_; }
   bool is_stateful() const override { return !written_.empty(); }
   Result<std::unique_ptr<State>> make_state() const override {
     Buffers buffers;
@@ -149,7 +176,11 @@ class TestExecutable final : public Executable {
   std::vector<NodePlan> plan() const override { return {}; }
   std::int64_t row_multiple() const override { return memory_.multiple; }
   Status run(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs, Event* event) override {
-    const std::int64_t rows = inputs[0].dims()[0];
+    for (const Tensor& input : inputs) {
+      if (device_ == "cpu" && input.device() != "cpu") return {StatusCode::kInvalidArgument, "not on the host"};
+      if (memory_.strides != nullptr) memory_.strides->push_back(input.strides());
+    }
+    const std::int64_t rows = inputs.empty() || inputs[0].dims().empty() ? 1 : inputs[0].dims()[0];
     if (memory_.tried != nullptr) memory_.tried->push_back(rows);
     if (rows % memory_.multiple != 0) return {StatusCode::kInvalidArgument, "the rows cannot be shared evenly"};
     if (rows > memory_.rows) return {StatusCode::kOutOfMemory, "the test backend has no room for so many rows"};
@@ -170,7 +201,7 @@ class TestExecutable final : public Executable {
       const std::vector<float> b = values_of(values.at(*node.arguments[1].value.value_id()));
       for (std::size_t index = 0; index < a.size(); ++index) {
         const float other = b[index % b.size()];  // rows are broadcast
-        a[index] = node.target == "aten.add.Tensor" ? a[index] + other : a[index] * other;
+        a[index] = compute(node.target, a[index], other);
       }
       values[node.outputs[0].values[0]] = make_tensor(std::move(a), left.dims());
     }
@@ -178,7 +209,7 @@ class TestExecutable final : public Executable {
     for (const ir::GraphOutput& output : graph.outputs) {
       const Tensor& value = values.at(*output.value.value_id());
       if (output.kind == ir::OutputKind::kUser) {
-        outputs.push_back(value);
+        outputs.push_back(device_ == "cpu" ? download_values(value).value() : value);
       } else {
         state->current.at(output.name) = value;
       }
@@ -191,18 +222,21 @@ class TestExecutable final : public Executable {
   std::shared_ptr<const Program> program_;
   Weights weights_;
   TestMemory memory_;
+  std::string device_;
   std::vector<std::string> written_;  // buffers
 };
 
 class TestBackend final : public Backend {
  public:
-  explicit TestBackend(const TestMemory& memory) : target_(memory.sizes_cost), device_(target_), memory_(memory) {}
-  std::string_view name() const override { return "test"; }
+  TestBackend(const TestMemory& memory, const TestOperators& operators)
+      : target_(memory.sizes_cost, operators), device_(target_, operators.device), memory_(memory) {}
+  std::string_view name() const override { return target_.name(); }
   std::vector<const Target*> targets() const override { return {&target_}; }
   Result<std::vector<Device*>> devices() override { return std::vector<Device*>{&device_}; }
   Result<std::unique_ptr<Executable>> load(std::shared_ptr<const Program> program, const Weights& weights,
                                            std::span<Device* const>) override {
-    return std::unique_ptr<Executable>(std::make_unique<TestExecutable>(std::move(program), weights, memory_));
+    return std::unique_ptr<Executable>(
+        std::make_unique<TestExecutable>(std::move(program), weights, memory_, device_.info().name));
   }
 
  private:
@@ -213,6 +247,8 @@ class TestBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_test_backend(const TestMemory& memory) { return std::make_unique<TestBackend>(memory); }
+std::unique_ptr<Backend> make_test_backend(const TestMemory& memory, const TestOperators& operators) {
+  return std::make_unique<TestBackend>(memory, operators);
+}
 
 }  // namespace kpt::execution_test

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "device/execution.h"
@@ -18,8 +19,15 @@ struct TestMemory {
   std::vector<std::int64_t>* tried = nullptr;  // is told the rows of each run
   bool sizes_cost = false;                     // as its target says
   std::int64_t multiple = 1;                   // runs of other numbers of rows are invalid
+  std::vector<Dims>* strides = nullptr;        // is told those of each run's inputs
 };
 
-std::unique_ptr<Backend> make_test_backend(const TestMemory& memory = {});
+// What it computes, and where. One whose device is "cpu" stands for the host: its results have addresses.
+struct TestOperators {
+  std::vector<std::string> targets = {"aten.add.Tensor", "aten.mul.Tensor"};  // of these and aten.sub.Tensor
+  std::string device = "test:0";
+};
+
+std::unique_ptr<Backend> make_test_backend(const TestMemory& memory = {}, const TestOperators& operators = {});
 
 }  // namespace kpt::execution_test
