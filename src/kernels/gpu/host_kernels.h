@@ -30,7 +30,8 @@ struct HostEntry {
   X(reduce)                 \
   X(rotary)                 \
   X(softmax)                \
-  X(transpose)
+  X(transpose)              \
+  X(weight_only)
 
 // For one of AMD's matrix units alone. X(family, unit)
 #define KPT_MATRIX_FAMILIES(X) \

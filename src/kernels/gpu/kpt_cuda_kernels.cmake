@@ -56,7 +56,7 @@ if(KPT_CUDART_STATIC)
   kpt_test(kpt_kernels_gpu_cuda_test
     SOURCES cuda_test_device.cpp gpu_testing.cpp activation_test.cpp convert_test.cpp elementwise_test.cpp
       embedding_test.cpp gather_test.cpp norm_backward_test.cpp norm_test.cpp product_test.cpp reduce_test.cpp
-      rotary_test.cpp softmax_test.cpp transpose_test.cpp
+      rotary_test.cpp softmax_test.cpp transpose_test.cpp weight_only_test.cpp
     USES kernels/gpu
     LIBRARIES kpt_kernels_gpu_cuda "${KPT_CUDART_STATIC}" Threads::Threads ${CMAKE_DL_LIBS} rt
     LABELS gpu)
