@@ -122,6 +122,23 @@ TEST(MemoryFacts, WhatGivesFreshMemory) {
   }
 }
 
+TEST(MemoryFacts, ANodeMayWriteItselfOrInItsSubGraphs) {
+  const ir::Graph graph = ir::read_graph(kText).value();
+  for (const ir::Node& node : graph.nodes) {
+    const bool writes = node.name == "copy_" || node.name == "sub" || node.name == "batch_norm";
+    EXPECT_EQ(may_write(node), writes) << node.name;
+  }
+  ir::Node cond;
+  cond.target = "higher_order.cond";
+  EXPECT_TRUE(may_write(cond)) << "without bodies nobody knows";
+  ir::Graph body = graph;
+  std::erase_if(body.nodes, [](const ir::Node& node) { return may_write(node); });
+  cond.arguments = {{"", {ir::Subgraph{"body", std::make_shared<const ir::Graph>(body)}}}};
+  EXPECT_FALSE(may_write(cond));
+  cond.arguments.push_back({"", {ir::Subgraph{"other", std::make_shared<const ir::Graph>(graph)}}});
+  EXPECT_TRUE(may_write(cond));
+}
+
 TEST(GraphEdit, InsertsInOrderAndTakesOutWhatFed) {
   ir::Graph graph = ir::read_graph(R"(kpt_graph 1
 input x: float32[4]

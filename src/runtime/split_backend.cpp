@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "runtime/split_graph.h"
-#include "runtime/split_plan.h"
 
 namespace kpt {
 namespace {
@@ -35,7 +34,7 @@ class LazyHost {
 class SplitTarget final : public Target {
  public:
   SplitTarget(const Device& device, LazyHost& host, bool allowed)
-      : whole_(device.target()), device_(device.info().name), host_(host), allowed_(allowed) {}
+      : device_(device), whole_(device.target()), host_(host), allowed_(allowed) {}
 
   std::string_view name() const override { return whole_.name(); }
   const Capabilities& capabilities() const override { return whole_.capabilities(); }
@@ -77,12 +76,11 @@ class SplitTarget final : public Target {
  private:
   Result<SplitGraph> split(const ir::Graph& graph) const {
     KPT_ASSIGN_OR_RETURN(const DevicePlace host, host_.get());
-    KPT_ASSIGN_OR_RETURN(const SplitPlan plan, plan_split(graph, whole_, host.device->target()));
-    return build_parts(plan, device_, host.device->info().name);
+    return split_graph(graph, device_, *host.device);
   }
 
+  const Device& device_;
   const Target& whole_;
-  std::string device_;
   LazyHost& host_;
   bool allowed_;
 };

@@ -301,4 +301,21 @@ Result<SplitGraph> build_parts(const SplitPlan& plan, const std::string& device,
   return PartsBuilder(plan).build(device, host);
 }
 
+Result<SplitGraph> split_graph(const ir::Graph& graph, const Device& device, const Device& host) {
+  std::vector<std::size_t> kept;
+  while (true) {  // `kept` grows by a node at least
+    KPT_ASSIGN_OR_RETURN(const SplitPlan plan, plan_split(graph, device.target(), host.target(), kept));
+    KPT_ASSIGN_OR_RETURN(SplitGraph split, build_parts(plan, device.info().name, host.info().name));
+    const std::size_t before = kept.size();
+    for (const SplitPart& part : split.parts) {
+      if (part.side != Side::kDevice) continue;
+      KPT_ASSIGN_OR_RETURN(const std::vector<Support> answers, device.target().supports(part.graph));
+      for (std::size_t node = 0; node < answers.size(); ++node) {
+        if (!answers[node].supported) kept.push_back(part.nodes[node]);
+      }
+    }
+    if (kept.size() == before) return split;
+  }
+}
+
 }  // namespace kpt

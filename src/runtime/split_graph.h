@@ -53,4 +53,8 @@ struct SplitGraph {
 // that is an argument fixed by export, and with kInternal when a part is not well formed.
 Result<SplitGraph> build_parts(const SplitPlan& plan, const std::string& device, const std::string& host);
 
+// Both steps, until the device takes all its parts: what it takes in the whole graph it may refuse in a part, where a
+// constant of the graph is an input. Fails as they do.
+Result<SplitGraph> split_graph(const ir::Graph& graph, const Device& device, const Device& host);
+
 }  // namespace kpt

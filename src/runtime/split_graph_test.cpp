@@ -137,7 +137,7 @@ output %more "out"
 )";
   const auto made = split(kText, {"aten.nonzero.default"});
   ASSERT_TRUE(made.ok()) << made.status().message();
-  EXPECT_EQ(describe_parts(made->placement), "2 parts: 1 nodes on gpu:0, 2 on cpu");
+  EXPECT_EQ(describe_parts(made->placement), "2 parts: 1 node on gpu:0, 2 on cpu");
 }
 
 TEST(SplitGraph, ComputedNumbersStayOnOneSide) {

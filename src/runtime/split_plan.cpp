@@ -232,11 +232,13 @@ Result<ir::Graph> without_writes(const ir::Graph& graph) {
 
 }  // namespace
 
-Result<SplitPlan> plan_split(const ir::Graph& graph, const Target& device, const Target& host) {
+Result<SplitPlan> plan_split(const ir::Graph& graph, const Target& device, const Target& host,
+                             const std::vector<std::size_t>& kept) {
   SplitPlan plan;
   KPT_ASSIGN_OR_RETURN(plan.graph, without_writes(graph));
   KPT_RETURN_IF_ERROR(check_memory(plan.graph));
-  KPT_ASSIGN_OR_RETURN(const std::vector<Support> on_device, device.supports(plan.graph));
+  KPT_ASSIGN_OR_RETURN(std::vector<Support> on_device, device.supports(plan.graph));
+  for (const std::size_t node : kept) on_device[node].supported = false;
   KPT_ASSIGN_OR_RETURN(std::vector<Support> on_host, host.supports(plan.graph));
   const Placing placing(plan.graph);
   plan.sides = placing.choose_sides(on_device);
@@ -294,8 +296,8 @@ std::string describe_parts(const Placement& placement) {
   }
   std::string text = fmt::format("{} parts: ", placement.parts.size());
   for (std::size_t index = 0; index < counts.size(); ++index) {
-    text += fmt::format("{}{}{} on {}", index == 0 ? "" : ", ", counts[index].second, index == 0 ? " nodes" : "",
-                        counts[index].first);
+    text += fmt::format("{}{}{} on {}", index == 0 ? "" : ", ", counts[index].second,
+                        index == 0 ? (counts[index].second == 1 ? " node" : " nodes") : "", counts[index].first);
   }
   return text;
 }

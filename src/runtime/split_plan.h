@@ -23,9 +23,10 @@ struct SplitPlan {
   std::vector<Side> sides;  // by node
 };
 
-// Fails with kUnsupported when the graph writes memory, reads it by strides, or has nodes that neither side runs, and
-// when nothing is left for the device.
-Result<SplitPlan> plan_split(const ir::Graph& graph, const Target& device, const Target& host);
+// `kept`: positions of nodes that stay on the host whatever the device says. Fails with kUnsupported when the graph
+// writes memory, reads it by strides, or has nodes that neither side runs, and when nothing is left for the device.
+Result<SplitPlan> plan_split(const ir::Graph& graph, const Target& device, const Target& host,
+                             const std::vector<std::size_t>& kept = {});
 
 // Symbols that inputs of the caller's show, as bind_symbols() finds them.
 class ToldSymbols {

@@ -159,6 +159,48 @@ TEST(OptionEffect, MemoryOptionsDecideHowBatchesRun) {
   EXPECT_THAT(batches({"memory.batch_buckets=false"}), StartsWith("could be split along s0"));
 }
 
+#if defined(KPT_HAS_TORCH)
+// The fake plugin's target has no lowering for erfinv; the CPU has a kernel.
+TEST(OptionEffect, PlacementSplitGivesNodesToTheCpu) {
+  const TemporaryFolder folder;
+  const std::string file = (folder.path() / "mixed.kpt").string();
+  Artifact mixed;
+  mixed.producer = "kpt test";
+  mixed.source = "mixed.pt2";
+  mixed.targets.push_back({"xla:fake",
+                           {},
+                           ir::read_graph("kpt_graph 1\ninput x: float32[4, 3]\n"
+                                          "a: float32[4, 3] = aten.relu.default(self=%x)\n"
+                                          "b: float32[4, 3] = aten.erfinv.default(self=%a)\noutput %b \"b\"\n")
+                               .value(),
+                           {},
+                           R"({"compiled":{}})"});
+  ASSERT_TRUE(write_artifact(file, mixed).ok());
+  const auto kpt = [&file](const std::string& command, const std::string& allowed) {
+    return run_kpt({command, file, "--json", "--device", "xla:fake", "--set",
+                    "pjrt.plugins=fake=" KPT_BUILD_DIR "/fakes/pjrt/fake_pjrt_plugin.so", "--set",
+                    "placement.split=" + allowed});
+  };
+  const ProgramRun refused = kpt("inspect", "false");
+  EXPECT_EQ(refused.exit_code, 1) << refused.err;
+  EXPECT_EQ(refused.json().at("advice"), "allow placement.split to run them on the CPU");
+  EXPECT_THAT(kpt("run", "false").err, HasSubstr("; allow placement.split to run them on the CPU"));
+  const ProgramRun split = kpt("inspect", "true");
+  EXPECT_EQ(split.exit_code, 0) << split.err;
+  EXPECT_EQ(split.json().at("placement"), "2 parts: 1 node on xla:fake, 1 on cpu");
+  const ProgramRun run = kpt("run", "true");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(run.json().at("device"), "xla:fake+cpu");
+  const ProgramRun explained = kpt("explain", "true");
+  ASSERT_EQ(explained.exit_code, 0) << explained.err;
+  const ordered_json parts = explained.json().at("placement").at("parts");
+  ASSERT_EQ(parts.size(), 2U);
+  EXPECT_EQ(parts[1].at("device"), "cpu");
+  EXPECT_EQ(parts[1].at("received_bytes"), 48);
+  EXPECT_EQ(explained.json().at("nodes")[1].at("device"), "cpu");
+}
+#endif
+
 // libtpu is the fake plugin; a program takes what it is told to.
 TEST(OptionEffect, TpuOptionsBoundMemoryOfTheProgramAndOfItsCompiler) {
   const TemporaryFolder folder;

@@ -232,6 +232,23 @@ TEST(SplitModel, SizesAndNamesOfNodesComeThrough) {
   EXPECT_THAT(order, ElementsAre("test:0 a", "cpu b", "test:0 c", "cpu d"));
 }
 
+// In the whole graph `b` is a result; in the part that reads it, an input.
+TEST(SplitModel, WhatTheDeviceRefusesOnlyInAPartGoesToTheHostToo) {
+  std::mt19937 random(10);
+  const ImportedModel model = make_model(random);
+  TestOperators operators;
+  operators.refused_input = "b";
+  auto backend = make_split_backend(
+      make_place(operators), []() -> Result<DevicePlace> { return make_place(kHostOperators); }, true);
+  const auto loaded = detail::LoadedModel::load(model, *backend, *backend->devices().value()[0], backend);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+  EXPECT_EQ(describe_parts(*(*loaded)->program().placement()), "2 parts: 1 node on test:0, 3 on cpu");
+  const DevicePlace host = make_place(kHostOperators);
+  const auto whole = detail::LoadedModel::load(model, *host.backend, *host.device, host.backend).value();
+  const std::vector<Tensor> inputs = {draw(random, {4, 3})};
+  EXPECT_EQ(run(**loaded, inputs), run(*whole, inputs));
+}
+
 // A view that PyTorch could make of the recorded layout must stay possible on the host.
 TEST(SplitModel, ValuesComeToTheHostAsPyTorchLaysThemOut) {
   const ImportedModel model = read_model(R"(kpt_graph 1

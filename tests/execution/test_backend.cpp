@@ -71,10 +71,21 @@ bool can_compute(const ir::Graph& graph, const ir::Node& node) {
   return graph.at(left).tensor.dims == graph.at(node.outputs[0].values[0]).tensor.dims;
 }
 
+bool reads_input(const ir::Graph& graph, const ir::Node& node, const std::string& name) {
+  for (const ir::GraphInput& input : graph.inputs) {
+    if (input.name != name) continue;
+    for (const ir::NamedArgument& argument : node.arguments) {
+      const ir::ValueId* id = argument.value.value_id();
+      if (id != nullptr && *id == input.value) return true;
+    }
+  }
+  return false;
+}
+
 class TestTarget final : public Target {
  public:
   TestTarget(bool sizes_cost, const TestOperators& operators)
-      : name_(target_of(operators.device)), targets_(operators.targets) {
+      : name_(target_of(operators.device)), targets_(operators.targets), refused_input_(operators.refused_input) {
     capabilities_.sizes_cost = sizes_cost;
     capabilities_.host_processor = operators.device == "cpu";
     capabilities_.whole_graph_only = true;
@@ -86,8 +97,10 @@ class TestTarget final : public Target {
     std::vector<Support> answers;
     for (const ir::Node& node : graph.nodes) {
       const bool known = std::find(targets_.begin(), targets_.end(), node.target) != targets_.end();
-      answers.push_back(
-          known && can_compute(graph, node) ? Support{} : Support{false, "the test backend adds and multiplies only"});
+      const bool refused = !refused_input_.empty() && reads_input(graph, node, refused_input_);
+      answers.push_back(known && !refused && can_compute(graph, node)
+                            ? Support{}
+                            : Support{false, "the test backend adds and multiplies only"});
     }
     return answers;
   }
@@ -102,6 +115,7 @@ class TestTarget final : public Target {
  private:
   std::string name_;
   std::vector<std::string> targets_;
+  std::string refused_input_;
   Capabilities capabilities_;
 };
 

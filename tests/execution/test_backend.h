@@ -26,6 +26,7 @@ struct TestMemory {
 struct TestOperators {
   std::vector<std::string> targets = {"aten.add.Tensor", "aten.mul.Tensor"};  // of these and aten.sub.Tensor
   std::string device = "test:0";
+  std::string refused_input = {};  // nodes that read the graph's input of this name are refused
 };
 
 std::unique_ptr<Backend> make_test_backend(const TestMemory& memory = {}, const TestOperators& operators = {});
