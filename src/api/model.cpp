@@ -44,8 +44,19 @@ std::string xla_precision(TpuPrecision precision) {
   return "HIGHEST";
 }
 
+Fp8Scaling fp8_scaling(NvidiaFp8Scaling scaling) {
+  switch (scaling) {
+    case NvidiaFp8Scaling::kRow: return Fp8Scaling::kRow;
+    case NvidiaFp8Scaling::kTensor: return Fp8Scaling::kTensor;
+    case NvidiaFp8Scaling::kDelayed: return Fp8Scaling::kDelayed;
+  }
+  return Fp8Scaling::kRow;
+}
+
 NvidiaPolicy nvidia_policy(const Config& config) {
   NvidiaPolicy policy;
+  policy.fp8_scaling = fp8_scaling(config.get(options::kNvidiaFp8Scaling));
+  policy.fp8_history = static_cast<std::int32_t>(config.get(options::kNvidiaFp8History));
   policy.tf32 = config.get(options::kNvidiaTf32);
   policy.nvtx = config.get(options::kNvidiaNvtx);
   return policy;

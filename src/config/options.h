@@ -21,6 +21,7 @@
 namespace kpt {
 
 enum class ColorMode : std::uint8_t { kAuto, kAlways, kNever };
+enum class NvidiaFp8Scaling : std::uint8_t { kRow, kTensor, kDelayed };
 enum class PjrtSharding : std::uint8_t { kBatch, kWeights };
 enum class TpuPrecision : std::uint8_t { kFloat32, kBFloat16x3, kBFloat16 };
 
@@ -28,6 +29,7 @@ enum class TpuPrecision : std::uint8_t { kFloat32, kBFloat16x3, kBFloat16 };
 inline constexpr std::array<std::string_view, 5> kLogLevelWords = {"debug", "info", "warn", "error", "off"};
 inline constexpr std::array<std::string_view, 2> kLogFormatWords = {"text", "json"};
 inline constexpr std::array<std::string_view, 3> kColorModeWords = {"auto", "always", "never"};
+inline constexpr std::array<std::string_view, 3> kNvidiaFp8ScalingWords = {"row", "tensor", "delayed"};
 inline constexpr std::array<std::string_view, 2> kPjrtShardingWords = {"batch", "weights"};
 inline constexpr std::array<std::string_view, 3> kTpuPrecisionWords = {"float32", "bfloat16x3", "bfloat16"};
 // The vendor stacks that probe.backends may name.
@@ -114,6 +116,12 @@ inline constexpr OptionDomain named_paths() { return {OptionKind::kNamedPaths}; 
     "memory of an AMD GPU that taking more must leave; a model or run that would not is refused")                     \
   X(kAmdMemoryPercent, std::int64_t, "amd.memory_percent", "100", domain::range(1, 100), "KPT_AMD_MEMORY_PERCENT",    \
     "part of an AMD GPU's memory, in per cent, that this process may take")                                           \
+  X(kNvidiaFp8History, std::int64_t, "nvidia.fp8_history", "16", domain::range(1, 1024), "KPT_NVIDIA_FP8_HISTORY",    \
+    "runs whose greatest magnitudes nvidia.fp8_scaling=delayed looks back on")                                        \
+  X(kNvidiaFp8Scaling, NvidiaFp8Scaling, "nvidia.fp8_scaling", "row", domain::one_of(kNvidiaFp8ScalingWords),         \
+    "KPT_NVIDIA_FP8_SCALING",                                                                                         \
+    "scales of the inputs of FP8 products on NVIDIA GPUs: for each row its own (row), one for the tensor (tensor), "  \
+    "or one for the tensor from earlier runs (delayed)")                                                              \
   X(kNvidiaGraphMemoryBytes, std::int64_t, "nvidia.graph_memory_bytes", "0", domain::range(0, kMaxCacheBudgetBytes),  \
     "KPT_NVIDIA_GRAPH_MEMORY_BYTES",                                                                                  \
     "memory that one model's captured runs may keep on an NVIDIA GPU; 0 means an eighth of the device's")             \

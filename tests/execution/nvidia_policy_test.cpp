@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstdint>
+#include <iterator>
 #include <memory>
 #include <random>
 #include <thread>
@@ -131,6 +133,75 @@ TEST(Nvidia, Tf32AndFullPrecisionSideBySideKeepApart) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);
+}
+
+// x · identity, with the numbers of x in FP8 on the way: what comes out is what they were rounded to.
+constexpr std::int64_t kFp8Width = 16;
+
+ImportedModel make_fp8_identity(std::int64_t rows) {
+  GraphBuilder builder(1);
+  const auto input = builder.input("input", DType::kFloat32, {rows, kFp8Width});
+  const auto weight = builder.weight("weight", DType::kFloat8E4M3FN, {kFp8Width, kFp8Width});
+  const auto scale = builder.weight("scale", DType::kFloat32, {kFp8Width});
+  builder.output(builder.node("kpt.linear_fp8.default",
+                              {{"input", input},
+                               {"weight", weight},
+                               {"scale", scale},
+                               {"bias", {}},
+                               {"residual", {}},
+                               {"activation", {std::string("none")}}},
+                              {{DType::kFloat32, {rows, kFp8Width}}})[0]);
+  const auto codes = builder.model.weights.at("weight").elements<std::uint8_t>();
+  constexpr std::uint8_t kOne = 0x38;
+  for (std::size_t index = 0; index < codes.size(); ++index) codes[index] = index % (kFp8Width + 1) == 0 ? kOne : 0;
+  for (float& element : builder.model.weights.at("scale").elements<float>()) element = 1;
+  return std::move(builder.model);
+}
+
+// The first element of each row after one run with rows of one number each.
+std::vector<float> round_trip(Executable& executable, const std::vector<float>& numbers) {
+  Tensor input = Tensor::empty(DType::kFloat32, std::vector<std::int64_t>{std::ssize(numbers), kFp8Width}).value();
+  for (std::size_t index = 0; index < input.elements<float>().size(); ++index) {
+    input.elements<float>()[index] = numbers[index / static_cast<std::size_t>(kFp8Width)];
+  }
+  const std::vector<Tensor> outputs = run_once(executable, {input});
+  std::vector<float> firsts;
+  for (std::size_t row = 0; row < numbers.size(); ++row) {
+    firsts.push_back(outputs[0].elements<float>()[row * static_cast<std::size_t>(kFp8Width)]);
+  }
+  return firsts;
+}
+
+using Numbers = std::vector<float>;
+
+// Two rows whose sizes are further apart than FP8 reaches.
+TEST(Nvidia, Fp8ScalesAreOfRowsOrOfTheTensor) {
+  const Numbers apart = {448, 0x1p-12F};
+  const auto by_row = load_here(make_fp8_identity(2));
+  const Setting tensor("KPT_NVIDIA_FP8_SCALING", "tensor");
+  const auto by_tensor = load_here(make_fp8_identity(2));
+  for (int round = 0; round < 3; ++round) {  // node by node, captured, replayed
+    EXPECT_EQ(round_trip(by_row->executable(), apart), apart) << round;
+    EXPECT_EQ(round_trip(by_tensor->executable(), apart), (Numbers{448, 0})) << round;
+    EXPECT_EQ(round_trip(by_tensor->executable(), {0, 0}), (Numbers{0, 0})) << round;
+    EXPECT_EQ(round_trip(by_tensor->executable(), {28, 7}), (Numbers{28, 7})) << round;
+  }
+  EXPECT_THAT(by_tensor->executable().plan().at(0).how, testing::HasSubstr("one scale"));
+}
+
+TEST(Nvidia, DelayedFp8ScalesFollowEarlierRunsAlsoWhenCaptured) {
+  const Setting delayed("KPT_NVIDIA_FP8_SCALING", "delayed");
+  const Setting history("KPT_NVIDIA_FP8_HISTORY", "2");
+  const auto model = load_here(make_fp8_identity(1));
+  Executable& executable = model->executable();
+  EXPECT_EQ(round_trip(executable, {448}), Numbers{448}) << "the first run has only itself";
+  EXPECT_EQ(round_trip(executable, {896}), Numbers{448}) << "saturates";
+  EXPECT_THAT(executable.describe_runs(), testing::HasSubstr("1 captured"));
+  EXPECT_EQ(round_trip(executable, {7}), Numbers{7});
+  EXPECT_EQ(round_trip(executable, {7}), Numbers{7});
+  EXPECT_EQ(round_trip(executable, {896}), Numbers{7}) << "896 of the second run is forgotten";
+  EXPECT_EQ(round_trip(executable, {896}), Numbers{896});
+  EXPECT_THAT(model->executable().plan().at(0).how, testing::HasSubstr("the last 2 runs"));
 }
 
 }  // namespace

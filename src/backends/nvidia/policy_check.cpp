@@ -20,7 +20,13 @@ Status refuse(std::string_view setting, const NvidiaArchitecture& architecture, 
 
 }  // namespace
 
-std::string describe_arithmetic(const NvidiaPolicy& policy) { return policy.tf32 ? "tf32" : ""; }
+std::string describe_arithmetic(const NvidiaPolicy& policy) {
+  std::string text = policy.tf32 ? "tf32" : "";
+  if (policy.fp8_scaling == Fp8Scaling::kRow) return text;
+  if (!text.empty()) text += ",";
+  if (policy.fp8_scaling == Fp8Scaling::kTensor) return text + "fp8-tensor";
+  return text + fmt::format("fp8-delayed-{}", policy.fp8_history);
+}
 
 Status check_nvidia_policy(const NvidiaPolicy& policy, const NvidiaArchitecture& architecture, bool has_nvtx) {
   if (policy.nvtx && !has_nvtx) {
@@ -30,6 +36,11 @@ Status check_nvidia_policy(const NvidiaPolicy& policy, const NvidiaArchitecture&
   }
   if (policy.tf32 && !multiplies(architecture, Precision::kTf32)) {
     return refuse("nvidia.tf32", architecture, "TF32");
+  }
+  if (policy.fp8_scaling != Fp8Scaling::kRow && !multiplies(architecture, Precision::kFp8)) {
+    return refuse(
+        policy.fp8_scaling == Fp8Scaling::kTensor ? "nvidia.fp8_scaling=tensor" : "nvidia.fp8_scaling=delayed",
+        architecture, "FP8");
   }
   return {};
 }

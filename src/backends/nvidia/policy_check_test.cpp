@@ -52,12 +52,31 @@ TEST(NvidiaPolicy, Tf32NeedsAmpere) {
               HasSubstr("Turing (sm_75), which has no TF32"));
 }
 
+TEST(NvidiaPolicy, ScalingsOfFp8NeedFp8) {
+  for (const Fp8Scaling scaling : {Fp8Scaling::kTensor, Fp8Scaling::kDelayed}) {
+    NvidiaPolicy policy;
+    policy.fp8_scaling = scaling;
+    for (const auto& [major, minor, has] :
+         {std::tuple{7, 5, false}, {8, 0, false}, {8, 6, false}, {8, 9, true}, {9, 0, true}, {12, 1, true}}) {
+      const Status status = check_nvidia_policy(policy, *find_nvidia_architecture(major, minor), false);
+      EXPECT_EQ(status.ok(), has) << major << "." << minor;
+      if (!has) expect_refused(status, "nvidia.fp8_scaling=");
+    }
+  }
+}
+
 TEST(NvidiaPolicy, WhatChangesResultsIsNamed) {
   NvidiaPolicy policy;
   policy.nvtx = true;
   EXPECT_EQ(describe_arithmetic(policy), "");
   policy.tf32 = true;
   EXPECT_EQ(describe_arithmetic(policy), "tf32");
+  policy.fp8_scaling = Fp8Scaling::kTensor;
+  EXPECT_EQ(describe_arithmetic(policy), "tf32,fp8-tensor");
+  policy.tf32 = false;
+  policy.fp8_scaling = Fp8Scaling::kDelayed;
+  policy.fp8_history = 4;
+  EXPECT_EQ(describe_arithmetic(policy), "fp8-delayed-4");
 }
 
 }  // namespace

@@ -50,6 +50,32 @@ struct TensorScaleCall {
 std::size_t tensor_scale_workspace(const TensorScaleCall& call, const DeviceShape& device);
 Result<Plan> plan_tensor_scale(const TensorScaleCall& call, const DeviceShape& device);
 
+// A ring of the greatest finite magnitudes of the last `capacity` runs, on the device: zeros at first, with position 0.
+// Launches change it, so runs that share one must follow each other on a stream. scale_history.h is the same in plain
+// C++.
+struct MagnitudeHistory {
+  float* magnitudes = nullptr;       // [capacity]; null: no history
+  std::int32_t* position = nullptr;  // of the oldest
+  std::int32_t capacity = 0;
+  bool begun = false;  // a run is in it
+};
+
+// To E4M3 with one scale for the whole tensor. Without a history, or where none has begun, it maps the tensor's
+// greatest finite magnitude to the type's largest number; with one, the greatest of the remembered runs, and what is
+// beyond it saturates. This run is remembered after it was rounded.
+struct QuantizeTensorCall {
+  DType from = DType::kFloat32;
+  const void* input = nullptr;
+  void* output = nullptr;  // contiguous
+  float* scale = nullptr;  // [rows], the same in each, as products with a scale per row take it
+  std::int64_t rows = 0, width = 0;
+  std::int64_t input_stride = 0;  // elements between rows: `width` unless a history has begun
+  MagnitudeHistory history = {};
+  void* workspace = nullptr;  // quantize_tensor_workspace() bytes, aligned to 16
+};
+std::size_t quantize_tensor_workspace(const QuantizeTensorCall& call, const DeviceShape& device);
+Result<Plan> plan_quantize_tensor(const QuantizeTensorCall& call, const DeviceShape& device);
+
 // output[b][c][r] = input[b][r][c], converted. Same types of 1, 2 or 4 bytes are moved as bits; float32 to and from
 // float16 and bfloat16; from these three to FP8, divided by `scale`.
 struct TransposeCall {

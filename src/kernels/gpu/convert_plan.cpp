@@ -111,6 +111,89 @@ Result<Plan> plan_tensor_scale(const TensorScaleCall& call, const DeviceShape& d
 
 namespace {
 
+// A row of the tensor at a time, and no more blocks than keep the device busy.
+std::int64_t row_blocks(std::int64_t rows, const DeviceShape& device) {
+  return std::clamp<std::int64_t>(rows, 1, std::int64_t{4} * std::max(device.multiprocessors, 1));
+}
+
+Status check_quantize_tensor(const QuantizeTensorCall& call, std::string_view name) {
+  if (!is_kernel_type(call.from)) return no_kernel(name, call.from, DType::kFloat8E4M3FN);
+  KPT_RETURN_IF_ERROR(check_sizes(name, {call.rows, std::max(call.width, call.input_stride)}));
+  KPT_RETURN_IF_ERROR(check_sizes(name, {call.width, call.input_stride}));
+  const MagnitudeHistory& history = call.history;
+  if (history.magnitudes != nullptr && (history.position == nullptr || history.capacity < 1)) {
+    return invalid_call(name, "a history needs a position and room for a run");
+  }
+  if (call.rows == 0 || call.width == 0) return {};
+  if (call.input == nullptr || call.output == nullptr || call.scale == nullptr) {
+    return invalid_call(name, "input, output and scale must be given");
+  }
+  if (call.workspace == nullptr || !is_aligned(call.workspace, 16)) {
+    return invalid_call(name, "a workspace aligned to 16 bytes must be given");
+  }
+  const bool follows = history.magnitudes != nullptr && history.begun;
+  if (!follows && call.rows > 1 && call.input_stride != call.width) {
+    return invalid_call(name, "rows with gaps need a history that has begun");
+  }
+  return {};
+}
+
+}  // namespace
+
+std::size_t quantize_tensor_workspace(const QuantizeTensorCall& call, const DeviceShape& device) {
+  const std::int64_t rows = std::max<std::int64_t>(call.rows, 0);
+  const std::int64_t width = std::max<std::int64_t>(call.width, 0);
+  return static_cast<std::size_t>(std::max(share_blocks(rows * width, device), row_blocks(rows, device))) *
+         sizeof(float);
+}
+
+Result<Plan> plan_quantize_tensor(const QuantizeTensorCall& call, const DeviceShape& device) {
+  constexpr std::string_view kConvertName = "quantize_tensor";
+  KPT_RETURN_IF_ERROR(check_quantize_tensor(call, kConvertName));
+  if (call.rows == 0 || call.width == 0) return Plan{};
+  const MagnitudeHistory& history = call.history;
+  const bool remembers = history.magnitudes != nullptr;
+  auto* shares = static_cast<float*>(call.workspace);
+  QuantizeTensorArgs args{};
+  args.input = call.input;
+  args.output = call.output;
+  args.scale = call.scale;
+  args.rows = call.rows;
+  args.width = call.width;
+  args.input_stride = call.input_stride;
+  args.blocks = row_blocks(call.rows, device);
+  Plan plan;
+  std::int64_t share_count = args.blocks;
+  if (remembers && history.begun) {
+    args.magnitudes = history.magnitudes;
+    args.magnitude_count = history.capacity;
+    args.shares = shares;
+  } else {
+    LargestArgs largest{};
+    largest.input = call.input;
+    largest.shares = shares;
+    largest.count = call.rows * call.width;
+    largest.blocks = share_count = share_blocks(largest.count, device);
+    largest.vectors = are_aligned({call.input}) ? 1 : 0;
+    plan.push_back(
+        make_launch("largest_" + std::string(type_suffix(call.from)), largest.blocks, largest, kItemThreads));
+    args.magnitudes = shares;
+    args.magnitude_count = share_count;
+  }
+  const bool vectors = are_multiples({call.width, call.input_stride}, kQuantizeVector) && are_aligned({call.input}) &&
+                       is_aligned(call.output, kQuantizeVector);
+  args.vectors = vectors ? 1 : 0;
+  const int threads = row_threads(vectors ? call.width / kQuantizeVector : call.width, 2, device.wave, 512);
+  plan.push_back(make_launch(joined(kConvertName, call.from, DType::kFloat8E4M3FN), args.blocks, args, threads));
+  if (remembers) {
+    RememberLargestArgs remember{shares, history.magnitudes, history.position, share_count, history.capacity, 0};
+    plan.push_back(make_launch("remember_largest_f32", 1, remember, kItemThreads));
+  }
+  return plan;
+}
+
+namespace {
+
 // Empty where there is none.
 std::string transpose_kernel(const TransposeCall& call) {
   if (call.from == call.to) {

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "kernels/gpu/gpu_testing.h"
+#include "kernels/gpu/scale_history.h"
 
 namespace kpt::gpu::testing {
 namespace {
@@ -172,6 +173,115 @@ TEST_P(Convert, TensorsFindTheirScale) {
   }
 }
 
+float largest_finite(const Buffer& input, const QuantizeTensorCall& call) {
+  double greatest = 0;
+  for (std::int64_t row = 0; row < call.rows; ++row) {
+    for (std::int64_t column = 0; column < call.width; ++column) {
+      const double x = std::abs(input.get(row * call.input_stride + column));
+      if (std::isfinite(x)) greatest = std::max(greatest, x);
+    }
+  }
+  return static_cast<float>(greatest);
+}
+
+// All rows with the scale of `followed`, and every number the nearest there is, NaN and what is too large included.
+void expect_rounded(const Buffer& input, const Buffer& output, const Buffer& scale, const QuantizeTensorCall& call,
+                    float followed) {
+  const float wanted = ScaleHistory::scale(followed, 448);
+  for (std::int64_t row = 0; row < call.rows; ++row) {
+    ASSERT_EQ(scale.get(row), static_cast<double>(wanted)) << row;
+    for (std::int64_t column = 0; column < call.width; ++column) {
+      const auto x = static_cast<float>(input.get(row * call.input_stride + column));
+      expect_quantized(output, row * call.width + column, DType::kFloat8E4M3FN, static_cast<double>(x / wanted));
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_P(Convert, TensorsAreRoundedWithOneScale) {
+  for (int round = 0; round < 10; ++round) {
+    QuantizeTensorCall call;
+    call.from = draw_type();
+    call.rows = pick<std::int64_t>({1, draw(2, 6), 4 * std::int64_t{shape().multiprocessors} + 1});
+    call.width = call.rows > 8 ? draw(1, 40) : draw_width();
+    call.input_stride = call.width;
+    SCOPED_TRACE(std::string(to_string(call.from)) + " " + std::to_string(call.rows) + " " +
+                 std::to_string(call.width));
+    Buffer input(*device_, call.from, call.rows * call.width, draw(0, 3) == 0 ? 1 : 0);
+    Buffer output(*device_, DType::kFloat8E4M3FN, call.rows * call.width);
+    Buffer scale(*device_, DType::kFloat32, call.rows);
+    Buffer workspace(*device_, DType::kFloat32,
+                     static_cast<std::int64_t>(quantize_tensor_workspace(call, shape()) / sizeof(float)));
+    input.fill(random_, round == 0 ? 0 : 5);  // zeros first
+    workspace.poison();
+    if (round > 1) input.set(draw(0, input.count() - 1), std::nan(""));
+    if (round > 2) input.set(draw(0, input.count() - 1), -kInfinity);
+    call.input = input.data();
+    call.output = output.data();
+    call.scale = scale.floats();
+    call.workspace = workspace.data();
+    run(plan_quantize_tensor(call, shape()));
+    expect_rounded(input, output, scale, call, largest_finite(input, call));
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(Convert, DelayedScalesFollowTheLastRuns) {
+  for (const std::int32_t capacity : {1, 3, 16, 70}) {
+    SCOPED_TRACE(capacity);
+    Buffer magnitudes(*device_, DType::kFloat32, capacity);
+    Buffer position(*device_, DType::kInt32, 1);
+    for (std::int32_t i = 0; i < capacity; ++i) magnitudes.set(i, 0);
+    *static_cast<std::int32_t*>(position.data()) = 0;
+    ScaleHistory reference(static_cast<std::size_t>(capacity));
+    for (int round = 0; round < 2 * capacity + 4; ++round) {
+      SCOPED_TRACE("run " + std::to_string(round));
+      QuantizeTensorCall call;
+      call.from = draw_type();
+      call.rows = draw(1, 5);
+      call.width = draw(1, capacity > 64 ? 60 : 300);  // then a thread has several magnitudes to look at
+      call.input_stride = call.width + (round == 0 ? 0 : draw(0, 3));
+      Buffer input(*device_, call.from, call.rows * call.input_stride);
+      Buffer output(*device_, DType::kFloat8E4M3FN, call.rows * call.width);
+      Buffer scale(*device_, DType::kFloat32, call.rows);
+      Buffer workspace(*device_, DType::kFloat32,
+                       static_cast<std::int64_t>(quantize_tensor_workspace(call, shape()) / sizeof(float)));
+      // Sizes that go up and down by hundreds: most runs saturate, or leave bits unused; some are zeros.
+      input.fill(random_, draw(0, 5) == 0 ? 0 : std::exp(static_cast<double>(draw(-4, 4))));
+      if (draw(0, 2) == 0) input.set(0, std::nan(""));
+      if (draw(0, 2) == 0) input.set(input.count() - 1, kInfinity);
+      workspace.poison();
+      call.input = input.data();
+      call.output = output.data();
+      call.scale = scale.floats();
+      call.workspace = workspace.data();
+      call.history = {magnitudes.floats(), static_cast<std::int32_t*>(position.data()), capacity, round > 0};
+      run(plan_quantize_tensor(call, shape()));
+      expect_rounded(input, output, scale, call, reference.next(largest_finite(input, call)));
+      if (HasFatalFailure()) return;
+      EXPECT_EQ(*static_cast<std::int32_t*>(position.data()), static_cast<std::int32_t>(reference.position()));
+      for (std::int32_t i = 0; i < capacity; ++i) {
+        EXPECT_EQ(magnitudes.get(i), static_cast<double>(reference.magnitudes()[static_cast<std::size_t>(i)])) << i;
+      }
+    }
+  }
+}
+
+TEST(ScaleHistory, FollowsTheGreatestOfTheLastRuns) {
+  ScaleHistory history(2);
+  EXPECT_EQ(history.next(4), 4) << "the first run has only itself";
+  EXPECT_EQ(history.next(8), 4) << "saturates";
+  EXPECT_EQ(history.next(1), 8);
+  EXPECT_EQ(history.next(2), 8);
+  EXPECT_EQ(history.next(0), 2) << "8 is forgotten";
+  EXPECT_EQ(history.next(0), 2);
+  EXPECT_EQ(history.next(5), 0) << "only zeros are remembered";
+  EXPECT_EQ(history.next(5), 5);
+  EXPECT_EQ(ScaleHistory::scale(0, 448), 1);
+  EXPECT_EQ(ScaleHistory::scale(896, 448), 2);
+  EXPECT_GT(ScaleHistory::scale(1e-45F, 448), 0) << "never 0, which numbers are divided by";
+}
+
 TEST_P(Convert, BadCallsAreRefused) {
   float memory[4] = {};
   ConvertCall call{DType::kFloat32, DType::kFloat32, memory, memory, 4, nullptr, 0};
@@ -186,6 +296,22 @@ TEST_P(Convert, BadCallsAreRefused) {
   EXPECT_TRUE(plan_convert(call, shape())->empty());
   EXPECT_FALSE(plan_tensor_scale({.to = DType::kInt8}, shape()).ok());
   EXPECT_FALSE(plan_quantize_rows({.rows = 2, .width = 3}, shape()).ok());
+  alignas(16) float workspace[4] = {};
+  QuantizeTensorCall tensor{DType::kFloat32, memory, memory, memory, 2, 2, 2, {}, workspace};
+  EXPECT_TRUE(plan_quantize_tensor(tensor, shape()).ok());
+  tensor.input_stride = 3;
+  EXPECT_EQ(plan_quantize_tensor(tensor, shape()).status().message(),
+            "quantize_tensor: rows with gaps need a history that has begun");
+  std::int32_t position = 0;
+  tensor.history = {memory, &position, 4, true};
+  EXPECT_TRUE(plan_quantize_tensor(tensor, shape()).ok());
+  tensor.history.capacity = 0;
+  EXPECT_FALSE(plan_quantize_tensor(tensor, shape()).ok());
+  tensor.history = {};
+  tensor.from = DType::kInt8;
+  EXPECT_FALSE(plan_quantize_tensor(tensor, shape()).ok());
+  EXPECT_FALSE(plan_quantize_tensor({.rows = 2, .width = 3, .input_stride = 3}, shape()).ok());
+  EXPECT_TRUE(plan_quantize_tensor({.rows = 0, .width = 3, .input_stride = 3}, shape())->empty());
 }
 
 KPT_KERNEL_TESTS(Convert);

@@ -134,6 +134,86 @@ KPT_DEVICE void tensor_scale(const TensorScaleArgs& a, L& lane) {
   *a.scale = greatest == 0 ? 1.0F : (scale < 1.17549435e-38F ? 1.17549435e-38F : scale);
 }
 
+// FP8 with one scale for the tensor, from magnitudes that are known before: the shares of its own (largest_shares), or
+// those of earlier runs. What is beyond them saturates. Blocks take rows in turn, so that there are few shares.
+struct QuantizeTensorArgs {
+  const void* input;
+  void* output;             // rows without gaps
+  float* scale;             // [rows], the same in each
+  const float* magnitudes;  // [magnitude_count]
+  float* shares;            // [blocks]: the largest finite magnitude of each block's rows; null: not wanted
+  Int64 rows;
+  Int64 width;
+  Int64 input_stride;  // elements between rows
+  Int64 magnitude_count;
+  Int64 blocks;
+  Int32 vectors;
+  Int32 threads;
+};
+
+template <typename T, typename Q, int V, typename L>
+KPT_DEVICE float quantize_share(const QuantizeTensorArgs& a, L& lane, float scale) {
+  const Int64 first = static_cast<Int64>(lane.thread()) * V;
+  const Int64 step = static_cast<Int64>(a.threads) * V;
+  float greatest = 0;
+  for (Int64 row = lane.block(); row < a.rows; row += a.blocks) {
+    const T* input = static_cast<const T*>(a.input) + row * a.input_stride;
+    Q* output = static_cast<Q*>(a.output) + row * a.width;
+    for (Int64 column = first; column < a.width; column += step) {
+      float x[V];
+      load_floats<V>(input + column, x);
+      KPT_UNROLL
+      for (int i = 0; i < V; ++i) {
+        greatest = greater_of(greatest, finite_magnitude(x[i]));
+        x[i] /= scale;
+      }
+      store_floats<V>(output + column, x);
+    }
+    if (lane.thread() == 0) a.scale[row] = scale;
+  }
+  return greatest;
+}
+
+template <typename T, typename Q, typename L>
+KPT_DEVICE void quantize_tensor(const QuantizeTensorArgs& a, L& lane) {
+  KPT_SHARED(lane, float, scratch, 2 * kMaxWaves);
+  float followed = 0;
+  for (Int64 index = lane.thread(); index < a.magnitude_count; index += a.threads) {
+    followed = greater_of(followed, a.magnitudes[index]);
+  }
+  const float scale = scale_for<Q>(block_max(lane, followed, scratch, a.threads));
+  const float own =
+      a.vectors != 0 ? quantize_share<T, Q, kQuantizeVector>(a, lane, scale) : quantize_share<T, Q, 1>(a, lane, scale);
+  if (a.shares == nullptr) return;
+  const float greatest = block_max(lane, own, scratch + kMaxWaves, a.threads);
+  if (lane.thread() == 0) a.shares[lane.block()] = greatest;
+}
+
+// Puts the largest of the shares into a ring of magnitudes, in the place of the oldest. A launch of its own: every
+// block of the one before must have read the ring.
+struct RememberLargestArgs {
+  const float* shares;
+  float* magnitudes;  // [capacity]
+  Int32* position;    // of the oldest
+  Int64 share_count;
+  Int32 capacity;
+  Int32 threads;
+};
+
+template <typename L>
+KPT_DEVICE void remember_largest(const RememberLargestArgs& a, L& lane) {
+  KPT_SHARED(lane, float, scratch, kMaxWaves);
+  float greatest = 0;
+  for (Int64 index = lane.thread(); index < a.share_count; index += a.threads) {
+    greatest = greater_of(greatest, a.shares[index]);
+  }
+  greatest = block_max(lane, greatest, scratch, a.threads);
+  if (lane.thread() != 0) return;
+  const Int32 place = *a.position;
+  a.magnitudes[place] = greatest;
+  *a.position = place + 1 == a.capacity ? 0 : place + 1;
+}
+
 // X(name, arguments, most threads in a block, body)
 #define KPT_QUANTIZE_KERNELS_OF(X, T, type)                                             \
   X(quantize_rows_##type##_i8, QuantizeRowsArgs, 512, quantize_rows<T, Int8>)           \
@@ -141,11 +221,13 @@ KPT_DEVICE void tensor_scale(const TensorScaleArgs& a, L& lane) {
   X(quantize_rows_##type##_e4m3fnuz, QuantizeRowsArgs, 512, quantize_rows<T, E4M3Fnuz>) \
   X(quantize_rows_##type##_e5m2, QuantizeRowsArgs, 512, quantize_rows<T, E5M2>)         \
   X(quantize_rows_##type##_e5m2fnuz, QuantizeRowsArgs, 512, quantize_rows<T, E5M2Fnuz>) \
+  X(quantize_tensor_##type##_e4m3, QuantizeTensorArgs, 512, quantize_tensor<T, E4M3>)   \
   X(largest_##type, LargestArgs, 256, largest_shares<T>)
-#define KPT_QUANTIZE_KERNELS(X)            \
-  KPT_QUANTIZE_KERNELS_OF(X, float, f32)   \
-  KPT_QUANTIZE_KERNELS_OF(X, Half, f16)    \
-  KPT_QUANTIZE_KERNELS_OF(X, BFloat, bf16) \
-  X(tensor_scale_f32, TensorScaleArgs, 256, tensor_scale)
+#define KPT_QUANTIZE_KERNELS(X)                           \
+  KPT_QUANTIZE_KERNELS_OF(X, float, f32)                  \
+  KPT_QUANTIZE_KERNELS_OF(X, Half, f16)                   \
+  KPT_QUANTIZE_KERNELS_OF(X, BFloat, bf16)                \
+  X(tensor_scale_f32, TensorScaleArgs, 256, tensor_scale) \
+  X(remember_largest_f32, RememberLargestArgs, 256, remember_largest)
 
 }  // namespace kpt::gpu

@@ -175,7 +175,8 @@ Result<std::unique_ptr<Executable>> CudaExecutable::load(c10::DeviceIndex index,
   const c10::cuda::CUDAGuard current(index);
   const c10::cuda::CUDAStream stream = c10::cuda::getStreamFromPool(/*isHighPriority=*/false, index);
   const c10::cuda::CUDAStreamGuard queue(stream);
-  KPT_ASSIGN_OR_RETURN(auto loaded, LoadedGraph::load(std::move(graph), weights, at::Device(at::kCUDA, index), false));
+  KPT_ASSIGN_OR_RETURN(auto loaded,
+                       LoadedGraph::load(std::move(graph), weights, at::Device(at::kCUDA, index), false, policy));
   stream.synchronize();
   if (limits.graph_bytes == 0) {
     limits.graph_bytes = c10::cuda::CUDACachingAllocator::get()->getMemoryInfo(index).second / 8;

@@ -8,6 +8,7 @@
 #include <ATen/core/function_schema.h>
 #include <ATen/core/ivalue.h>
 
+#include "device/nvidia_policy.h"
 #include "ir/graph.h"
 #include "kpt/status.h"
 
@@ -35,6 +36,7 @@ struct ArgumentSource {
 struct BindingContext {
   const ir::Graph& graph;
   at::Device device;             // replaces every device that the exporter wrote into a node
+  NvidiaPolicy policy = {};      // of nodes of ours
   std::uint32_t list_count = 0;  // of kList sources so far
   std::vector<bool> used = {};   // by value: whether a node or an output takes it; found when an own node first asks
 };

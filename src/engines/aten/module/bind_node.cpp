@@ -84,13 +84,14 @@ Result<Step> bind_number_node(const ir::Node& node, const NumberOperator& number
 }
 
 // The sub-graph at `position` of the node, bound.
-Result<std::unique_ptr<CompiledGraph>> bind_body(const ir::Node& node, std::size_t position, at::Device device) {
+Result<std::unique_ptr<CompiledGraph>> bind_body(const ir::Node& node, std::size_t position,
+                                                 const BindingContext& context) {
   if (position >= node.arguments.size()) return unsupported("a sub-graph is missing");
   const auto* body = std::get_if<ir::Subgraph>(&node.arguments[position].value.value);
   if (body == nullptr || body->graph == nullptr) {
     return unsupported(fmt::format("its argument {} is no sub-graph", position));
   }
-  auto compiled = CompiledGraph::compile(*body->graph, device, false);
+  auto compiled = CompiledGraph::compile(*body->graph, context.device, false, context.policy);
   if (!compiled.ok()) return unsupported("inside it, " + compiled.status().message());
   return compiled;
 }
@@ -134,7 +135,7 @@ Result<Step> bind_cond(const ir::Node& node, BindingContext& context) {
     step.arguments.push_back(std::move(predicate));
   }
   for (const std::size_t position : {1U, 2U}) {
-    KPT_ASSIGN_OR_RETURN(auto body, bind_body(node, position, context.device));
+    KPT_ASSIGN_OR_RETURN(auto body, bind_body(node, position, context));
     step.bodies.push_back(std::move(body));
   }
   KPT_RETURN_IF_ERROR(append_operands(node, 3, context, &step.arguments));
@@ -153,7 +154,7 @@ Result<Step> bind_while(const ir::Node& node, BindingContext& context) {
   step.kind = Step::Kind::kWhile;
   step.results = result_targets(node);
   for (const std::size_t position : {0U, 1U}) {
-    KPT_ASSIGN_OR_RETURN(auto body, bind_body(node, position, context.device));
+    KPT_ASSIGN_OR_RETURN(auto body, bind_body(node, position, context));
     step.bodies.push_back(std::move(body));
   }
   KPT_RETURN_IF_ERROR(append_operands(node, 2, context, &step.arguments));

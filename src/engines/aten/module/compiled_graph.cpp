@@ -66,8 +66,8 @@ std::vector<Support> CompiledGraph::check(const ir::Graph& graph, at::Device dev
 }
 
 Result<std::unique_ptr<CompiledGraph>> CompiledGraph::compile(const ir::Graph& graph, at::Device device,
-                                                              bool plan_memory) {
-  std::unique_ptr<CompiledGraph> compiled(new CompiledGraph(graph, device));
+                                                              bool plan_memory, const NvidiaPolicy& policy) {
+  std::unique_ptr<CompiledGraph> compiled(new CompiledGraph(graph, device, policy));
   KPT_RETURN_IF_ERROR(compiled->bind());
   compiled->plan_releases();
   if (plan_memory) compiled->plan_memory();
@@ -75,7 +75,7 @@ Result<std::unique_ptr<CompiledGraph>> CompiledGraph::compile(const ir::Graph& g
 }
 
 Status CompiledGraph::bind() {
-  BindingContext context{*graph_, device_};
+  BindingContext context{*graph_, device_, policy_};
   std::vector<Support> answers(graph_->nodes.size());
   for (std::uint32_t index = 0; index < graph_->nodes.size(); ++index) {
     const ir::Node& node = graph_->nodes[index];

@@ -12,6 +12,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include "device/execution.h"
+#include "device/nvidia_policy.h"
 #include "engines/aten/module/aliases.h"
 #include "engines/aten/module/arguments.h"
 #include "engines/aten/module/number_nodes.h"
@@ -66,7 +67,8 @@ class CompiledGraph {
   static std::vector<Support> check(const ir::Graph& graph, at::Device device);
   // Fails with kUnsupported when a node cannot run. `graph` must outlive the result. With `plan_memory`, results get
   // places in an arena where their sizes are known before the run.
-  static Result<std::unique_ptr<CompiledGraph>> compile(const ir::Graph& graph, at::Device device, bool plan_memory);
+  static Result<std::unique_ptr<CompiledGraph>> compile(const ir::Graph& graph, at::Device device, bool plan_memory,
+                                                        const NvidiaPolicy& policy = {});
 
   // Lets own nodes prepare. `constants`: by slot, the weights that no run changes; null elsewhere. Fails with
   // kUnsupported, naming the node. Before the first run, once.
@@ -85,8 +87,8 @@ class CompiledGraph {
   std::vector<NodePlan> describe() const;
 
  private:
-  CompiledGraph(const ir::Graph& graph, at::Device device)
-      : graph_(&graph), device_(device), aliases_(graph.values.size()) {}
+  CompiledGraph(const ir::Graph& graph, at::Device device, const NvidiaPolicy& policy)
+      : graph_(&graph), device_(device), policy_(policy), aliases_(graph.values.size()) {}
   Status bind();
   void plan_releases();
   void plan_memory();
@@ -94,6 +96,7 @@ class CompiledGraph {
 
   const ir::Graph* graph_;
   at::Device device_;
+  NvidiaPolicy policy_;
   AliasSets aliases_;
   std::vector<Step> steps_;
   std::vector<PlannedResult> planned_;

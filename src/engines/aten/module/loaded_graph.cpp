@@ -41,10 +41,11 @@ void copy_named(const at::Tensor& value, const at::Tensor& target, const std::st
 }  // namespace
 
 Result<std::unique_ptr<LoadedGraph>> LoadedGraph::load(std::shared_ptr<const ir::Graph> graph, const Weights& weights,
-                                                       at::Device device, bool plan_memory) {
+                                                       at::Device device, bool plan_memory,
+                                                       const NvidiaPolicy& policy) {
   const c10::InferenceMode inference;
   std::unique_ptr<LoadedGraph> loaded(new LoadedGraph(std::move(graph), device));
-  KPT_ASSIGN_OR_RETURN(loaded->compiled_, CompiledGraph::compile(*loaded->graph_, device, plan_memory));
+  KPT_ASSIGN_OR_RETURN(loaded->compiled_, CompiledGraph::compile(*loaded->graph_, device, plan_memory, policy));
   KPT_RETURN_IF_ERROR(loaded->load_weights(weights));
   KPT_RETURN_IF_ERROR(loaded->prepare_nodes());
   loaded->find_inputs();

@@ -42,7 +42,8 @@ class LoadedGraph {
   // Throws what libtorch throws. Fails with kInvalidArgument for weights that are missing or of other types or sizes,
   // and with kUnsupported for nodes that cannot run. With `plan_memory`, results get places in an arena of the host.
   static Result<std::unique_ptr<LoadedGraph>> load(std::shared_ptr<const ir::Graph> graph, const Weights& weights,
-                                                   at::Device device, bool plan_memory);
+                                                   at::Device device, bool plan_memory,
+                                                   const NvidiaPolicy& policy = {});
 
   const ir::Graph& graph() const { return *graph_; }
   const CompiledGraph& compiled() const { return *compiled_; }

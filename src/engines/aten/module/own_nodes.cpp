@@ -68,8 +68,9 @@ std::string text_of(at::IntArrayRef sizes) { return Dims({sizes.data(), sizes.si
 
 }  // namespace
 
-OwnBinding::OwnBinding(const ir::Graph& graph, const ir::Node& node, const ir::OwnOperator& op)
-    : graph_(graph), op_(op) {
+OwnBinding::OwnBinding(const ir::Graph& graph, const ir::Node& node, const ir::OwnOperator& op,
+                       const NvidiaPolicy& policy)
+    : graph_(graph), op_(op), policy_(policy) {
   for (const std::string_view name : op.arguments) arguments_.push_back(&find_argument(node, name));
   for (const ir::Output& output : node.outputs) results_.push_back(&graph.at(output.values[0]).tensor);
 }
@@ -243,7 +244,7 @@ Result<Step> bind_own_node(const ir::Graph& graph, const ir::Node& node, Binding
   Step step;
   step.kind = Step::Kind::kOwn;
   step.own = std::make_unique<OwnStep>();
-  KPT_ASSIGN_OR_RETURN(step.own->node, entry->bind(OwnBinding(graph, node, *op)));
+  KPT_ASSIGN_OR_RETURN(step.own->node, entry->bind(OwnBinding(graph, node, *op, context.policy)));
   for (const std::string_view name : op->arguments) {
     ArgumentSource& source = step.arguments.emplace_back();
     OwnStep::Expected& expected = step.own->arguments.emplace_back();

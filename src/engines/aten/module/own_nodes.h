@@ -23,6 +23,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "device/nvidia_policy.h"
 #include "ir/graph.h"
 #include "ir/own_operators.h"
 #include "kernels/cpu/parallel.h"
@@ -45,7 +46,10 @@ class OwnNodeFailure : public std::runtime_error {
 // ir::OwnOperator::arguments. Every failure is kUnsupported with one clause: "its argument 'mask' …".
 class OwnBinding {
  public:
-  OwnBinding(const ir::Graph& graph, const ir::Node& node, const ir::OwnOperator& op);
+  // `policy` must outlive this.
+  OwnBinding(const ir::Graph& graph, const ir::Node& node, const ir::OwnOperator& op, const NvidiaPolicy& policy);
+
+  const NvidiaPolicy& policy() const { return policy_; }
 
   bool is_none(std::size_t position) const;
   // The recorded type; null when the argument is no tensor.
@@ -77,6 +81,7 @@ class OwnBinding {
  private:
   const ir::Graph& graph_;
   const ir::OwnOperator& op_;
+  const NvidiaPolicy& policy_;
   std::vector<const ir::Argument*> arguments_;
   std::vector<const ir::TensorType*> results_;
 };
@@ -127,7 +132,7 @@ class OwnCall {
   Frame& frame_;
 };
 
-// Immutable after prepare().
+// Immutable after prepare(), except for what a device keeps from run to run.
 class OwnNode {
  public:
   OwnNode() = default;
