@@ -1,5 +1,6 @@
 #include "bert_graph.h"
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 
@@ -42,6 +43,12 @@ PlacedDevice find_device_under_test() {
   const Environment environment = Environment::from_process();
   const auto context = make_backend_context(load_config({}, environment).value(), environment).value();
   return find_runnable_device(chosen_device, context).value();
+}
+
+bool runs_own_operator(std::string_view target) {
+  const PlacedDevice placed = find_device_under_test();
+  const auto& own = placed.device->target().capabilities().own_operators;
+  return std::ranges::find(own, target) != own.end();
 }
 
 std::shared_ptr<const detail::LoadedModel> load_here(ImportedModel model) {

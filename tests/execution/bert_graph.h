@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "api/backend_list.h"
@@ -18,6 +19,8 @@ ImportedModel make_bert(std::uint64_t seed);
 // Where load_here() loads, from this process's configuration: "cpu" unless a program's main() chose another.
 void choose_device(std::string name);
 PlacedDevice find_device_under_test();
+// Whether it says that it runs one of our operators: "kpt.linear_int8.default".
+bool runs_own_operator(std::string_view target);
 // Loaded there.
 std::shared_ptr<const detail::LoadedModel> load_here(ImportedModel model);
 
