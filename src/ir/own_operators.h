@@ -9,14 +9,15 @@
 //     weight int8 [N, K], scale float32 [N] (per row of the weight, symmetric); every row of the input is quantized
 //     when it comes, symmetric, to its own greatest magnitude. Sums in int32.
 //   kpt.linear_weight_int8.default(input, weight, scale, bias, residual, activation) -> result
-//     weight and scale as those of kpt.linear_int8; the input stays as it comes. Products in float32.
+//     weight and scale as those of kpt.linear_int8; the input stays as it comes. Products in float32; with more rows
+//     than it has a kernel for, a target may multiply in the narrower of the input's and the result's type.
 //   kpt.linear_fp8.default(input, weight, scale, bias, residual, activation) -> result
 //     weight float8_e4m3fn [N, K], N and K multiples of 16, scale float32 [N]: real value = stored number · scale.
 //     Every row of the input is rounded to float8_e4m3fn when it comes, with a scale of its own that maps its greatest
 //     magnitude to 448. The result is of the recorded type, float32 or bfloat16.
 //   kpt.linear_int4.default(input, weight, scale, bias, residual, activation, group) -> result
-//     weight uint8 [N, K/2]: element 2j in the low four bits, value - 8; scale float32 [N, K/group]. Products in
-//     float32.
+//     weight uint8 [N, K/2]: element 2j in the low four bits, value - 8; scale float32 [N, K/group]. Products as those
+//     of kpt.linear_weight_int8.
 //   kpt.attention.default(query, key, value, mask, scale, causal) -> result
 //     query [B, H, S, D], key and value [B, G, T, D] with H a multiple of G, any strides; mask None, bool (true: look
 //     there) or of the query's type (added), broadcastable to [B, H, S, T]; scale a float. `causal`: element (s, t)

@@ -11,6 +11,15 @@ namespace {
 
 enum Position : std::size_t { kInput, kWeight, kBias, kResidual, kActivation };
 
+// Whether cuBLAS does all of it. Its GELU is the one by tanh, good to 16-bit types only: 2e-6 of GPT-2's logits.
+bool ends_in_product(DType weight, DType result, bool has_bias, bool bias_in_product, bool has_residual,
+                     ir::Activation activation) {
+  if (has_residual || weight != result) return false;
+  if (!has_bias) return activation == ir::Activation::kNone;
+  return bias_in_product && (activation == ir::Activation::kNone || activation == ir::Activation::kRelu ||
+                             (activation == ir::Activation::kGeluTanh && weight == DType::kBFloat16));
+}
+
 class LinearNode final : public OwnNode {
  public:
   struct Form {
@@ -51,46 +60,51 @@ class LinearNode final : public OwnNode {
     at::DimVector sizes(given.sizes());
     sizes.back() = weight.size(0);
     at::Tensor& result = call.result(0, sizes);
-    if (result.numel() == 0) return;
-    at::Tensor flat = result.view({-1, weight.size(0)});
-    if (inner == 0) {
-      flat.zero_();
-      finish_product(result, bias, residual, form_.activation);
-      return;
-    }
-    at::Tensor input = given.reshape({-1, inner});
-    if (form_.weight != form_.input) input = input.to(weight.scalar_type());
-    const at::Tensor factor = weight.t();
-    if (ends_in_product() && form_.has_bias) {
-      if (form_.activation == ir::Activation::kNone) {
-        at::addmm_out(flat, *bias, input, factor);
-      } else {
-        at::_addmm_activation_out(flat, *bias, input, factor, 1, 1, form_.activation == ir::Activation::kGeluTanh);
-      }
-      return;
-    }
-    if (form_.weight == form_.result) {
-      at::mm_out(flat, input, factor);
-    } else {
-      at::mm_out(flat, input, factor, flat.scalar_type());  // sums leave the product unrounded
-    }
-    finish_product(result, bias, residual, form_.activation);
+    multiply_by_cublas(result, given, weight, bias, residual, form_.activation);
   }
 
  private:
-  // Whether cuBLAS does all of it. Its GELU is the one by tanh, good to 16-bit types only: 2e-6 of GPT-2's logits.
   bool ends_in_product() const {
-    if (form_.has_residual || form_.weight != form_.result) return false;
-    if (!form_.has_bias) return form_.activation == ir::Activation::kNone;
-    return form_.bias_in_product &&
-           (form_.activation == ir::Activation::kNone || form_.activation == ir::Activation::kRelu ||
-            (form_.activation == ir::Activation::kGeluTanh && form_.weight == DType::kBFloat16));
+    return kpt::aten::ends_in_product(form_.weight, form_.result, form_.has_bias, form_.bias_in_product,
+                                      form_.has_residual, form_.activation);
   }
 
   Form form_;
 };
 
 }  // namespace
+
+void multiply_by_cublas(at::Tensor& result, const at::Tensor& given, const at::Tensor& weight, const at::Tensor* bias,
+                        const at::Tensor* residual, ir::Activation activation) {
+  if (result.numel() == 0) return;
+  at::Tensor flat = result.view({-1, weight.size(0)});
+  const std::int64_t inner = weight.size(1);
+  if (inner == 0) {
+    flat.zero_();
+    finish_product(result, bias, residual, activation);
+    return;
+  }
+  at::Tensor input = given.reshape({-1, inner});
+  if (input.scalar_type() != weight.scalar_type()) input = input.to(weight.scalar_type());
+  const at::Tensor factor = weight.t();
+  const DType type = find_dtype(weight.scalar_type()).value();
+  const bool bias_in_product = bias != nullptr && bias->scalar_type() == weight.scalar_type();
+  if (bias != nullptr && ends_in_product(type, find_dtype(result.scalar_type()).value(), true, bias_in_product,
+                                         residual != nullptr, activation)) {
+    if (activation == ir::Activation::kNone) {
+      at::addmm_out(flat, *bias, input, factor);
+    } else {
+      at::_addmm_activation_out(flat, *bias, input, factor, 1, 1, activation == ir::Activation::kGeluTanh);
+    }
+    return;
+  }
+  if (weight.scalar_type() == flat.scalar_type()) {
+    at::mm_out(flat, input, factor);
+  } else {
+    at::mm_out(flat, input, factor, flat.scalar_type());  // sums leave the product unrounded
+  }
+  finish_product(result, bias, residual, activation);
+}
 
 Result<std::unique_ptr<OwnNode>> bind_cuda_linear(const OwnBinding& binding) {
   KPT_RETURN_IF_ERROR(binding.check_tensor(kInput, {DType::kFloat32, DType::kBFloat16}, 1));

@@ -16,9 +16,14 @@ namespace kpt::aten {
 namespace {
 
 constexpr OwnNodeEntry kOwnNodes[] = {
-    {"kpt.add_norm.default", bind_cuda_add_norm}, {"kpt.attention.default", bind_cuda_attention},
-    {"kpt.conv2d.default", bind_cuda_conv2d},     {"kpt.glu.default", bind_cuda_glu},
-    {"kpt.linear.default", bind_cuda_linear},     {"kpt.linear_fp8.default", bind_cuda_linear_fp8},
+    {"kpt.add_norm.default", bind_cuda_add_norm},
+    {"kpt.attention.default", bind_cuda_attention},
+    {"kpt.conv2d.default", bind_cuda_conv2d},
+    {"kpt.glu.default", bind_cuda_glu},
+    {"kpt.linear.default", bind_cuda_linear},
+    {"kpt.linear_fp8.default", bind_cuda_linear_fp8},
+    {"kpt.linear_int4.default", bind_cuda_linear_int4},
+    {"kpt.linear_weight_int8.default", bind_cuda_linear_weight_int8},
     {"kpt.rotary.default", bind_cuda_rotary},
 };
 

@@ -1,0 +1,174 @@
+// kpt.linear_weight_int8 and kpt.linear_int4: weights of 8 or 4 bits, inputs as they come. Few rows are one kernel of
+// ours that reads the weight as it is stored; for more, the weight is written out as floats and cuBLAS multiplies.
+#include <optional>
+
+#include <ATen/Functions.h>
+#include <fmt/format.h>
+
+#include "engines/aten/cuda/cuda_launch.h"
+#include "engines/aten/cuda/cuda_own_nodes.h"
+#include "engines/aten/module/tensors.h"
+#include "kernels/gpu/convert.h"
+#include "kernels/gpu/weight_only.h"
+
+namespace kpt::aten {
+namespace {
+
+enum Position : std::size_t { kInput, kWeight, kScale, kBias, kResidual, kActivation, kGroup };
+
+constexpr std::initializer_list<DType> kReals = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
+
+DType dtype_of(const at::Tensor& tensor) { return find_dtype(tensor.scalar_type()).value(); }
+
+class WeightOnlyNode final : public OwnNode {
+ public:
+  struct Form {
+    DType weight = DType::kInt8;  // kUInt8: two of 4 bits
+    DType input = DType::kFloat32;
+    DType result = DType::kFloat32;
+    std::int64_t group = 0;  // of weights of 4 bits
+    ir::Activation activation = ir::Activation::kNone;
+  };
+
+  explicit WeightOnlyNode(const Form& form) : form_(form) {}
+
+  std::string describe() const override {
+    return fmt::format("weight_{} of {} up to {} rows; for more, the weight written out and a cuBLAS product of {}",
+                       halves() ? "i4" : "i8", to_string(form_.input), gpu::kMostWeightOnlyRows,
+                       to_string(product_type()));
+  }
+
+  void run(OwnCall& call) const override {
+    if (!call.wants(0)) return;
+    const at::Tensor& input = call.tensor(kInput);
+    const at::Tensor weight = call.tensor(kWeight).contiguous();
+    const at::Tensor scale = call.tensor(kScale).contiguous();
+    const at::Tensor* residual = call.find_tensor(kResidual);
+    const std::int64_t outer = weight.size(0);
+    const std::int64_t inner = weight.size(1) * (halves() ? 2 : 1);
+    OwnCall::require(input.size(-1) == inner, "the input's rows are not as wide as the weight's");
+    OwnCall::require(scale.size(0) == outer, "the scales do not fit the weight");
+    OwnCall::require(!halves() || (inner % form_.group == 0 && scale.size(1) == inner / form_.group),
+                     "the scales do not fit the weight's groups");
+    std::optional<at::Tensor> bias;
+    if (const at::Tensor* given = call.find_tensor(kBias)) {
+      OwnCall::require(given->size(0) == outer, "the bias does not fit the weight");
+      bias = given->contiguous();
+    }
+    at::DimVector sizes(input.sizes());
+    sizes.back() = outer;
+    at::Tensor& result = call.result(0, sizes);
+    if (result.numel() == 0) return;
+    OwnCall::require(residual == nullptr || residual->sizes() == result.sizes(),
+                     "the residual is not of the result's sizes");
+    if (result.numel() / outer <= gpu::kMostWeightOnlyRows) {
+      multiply_few(result, input, weight, scale, bias ? &*bias : nullptr, residual);
+      return;
+    }
+    // A product ends with a bias of its own type or float32.
+    if (bias && bias->scalar_type() != result.scalar_type()) bias = bias->to(at::kFloat);
+    multiply_by_cublas(result, input, write_out(weight, scale, inner), bias ? &*bias : nullptr, residual,
+                       form_.activation);
+  }
+
+ private:
+  bool halves() const { return form_.weight == DType::kUInt8; }
+  // The narrower of what comes and what goes: more would be rounded away on either side.
+  DType product_type() const { return form_.input == DType::kFloat32 ? form_.result : form_.input; }
+
+  void multiply_few(at::Tensor& result, const at::Tensor& input, const at::Tensor& weight, const at::Tensor& scale,
+                    const at::Tensor* bias, const at::Tensor* residual) const {
+    gpu::WeightOnlyCall product;
+    product.columns = weight.size(0);
+    product.depth = input.size(-1);
+    product.rows = result.numel() / product.columns;
+    product.weight_dtype = form_.weight;
+    product.weight = weight.const_data_ptr();
+    product.scale = scale.const_data_ptr<float>();
+    product.group = form_.group;
+    product.activation = static_cast<gpu::Activation>(form_.activation);
+    DenseRows rows;
+    if (product.depth > 0) {
+      rows = dense_rows(input);
+      product.input = rows.data();
+      product.input_stride = rows.stride;
+    }
+    product.input_dtype = form_.input;
+    if (bias != nullptr) {
+      product.bias = bias->const_data_ptr();
+      product.bias_dtype = dtype_of(*bias);
+    }
+    DenseRows added;
+    if (residual != nullptr) {
+      added = dense_rows(*residual);
+      product.residual = added.data();
+      product.residual_stride = added.stride;
+      product.residual_dtype = form_.result;
+    }
+    product.output = result.mutable_data_ptr();
+    product.output_dtype = form_.result;
+    launch(gpu::plan_weight_only(product, device_shape()));
+  }
+
+  // The weight as numbers of the product's type, in memory of this run.
+  at::Tensor write_out(const at::Tensor& weight, const at::Tensor& scale, std::int64_t inner) const {
+    const DType type = product_type();
+    at::Tensor wide = at::empty({weight.size(0), inner}, weight.options().dtype(to_scalar_type(type)));
+    if (halves()) {
+      gpu::UnpackInt4Call unpack;
+      unpack.input = weight.const_data_ptr();
+      unpack.output = wide.mutable_data_ptr();
+      unpack.to = type;
+      unpack.scale = scale.const_data_ptr<float>();
+      unpack.count = wide.numel();
+      unpack.group = form_.group;
+      launch(gpu::plan_unpack_int4(unpack, device_shape()));
+      return wide;
+    }
+    gpu::ConvertCall convert;
+    convert.from = DType::kInt8;
+    convert.to = type;
+    convert.input = weight.const_data_ptr();
+    convert.output = wide.mutable_data_ptr();
+    convert.count = wide.numel();
+    convert.scale = scale.const_data_ptr<float>();
+    convert.row_width = inner;
+    launch(gpu::plan_convert(convert, device_shape()));
+    return wide;
+  }
+
+  Form form_;
+};
+
+Result<std::unique_ptr<OwnNode>> bind(const OwnBinding& binding, WeightOnlyNode::Form form) {
+  KPT_RETURN_IF_ERROR(binding.check_tensor(kInput, kReals, 1));
+  const ir::TensorType& input = *binding.find_type(kInput);
+  form.input = input.dtype;
+  // Of the input's type, or float32 with one of 16 bits, or bfloat16 with float32.
+  form.result = binding.result_type(0).dtype;
+  const bool either =
+      form.result == DType::kFloat32 || (form.result == DType::kBFloat16 && form.input == DType::kFloat32);
+  if (!either) form.result = form.input;
+  KPT_RETURN_IF_ERROR(binding.check_tensor(kWeight, {form.weight}, 2, 2));
+  const std::size_t scale_rank = form.weight == DType::kUInt8 ? 2 : 1;
+  KPT_RETURN_IF_ERROR(binding.check_tensor(kScale, {DType::kFloat32}, scale_rank, scale_rank));
+  KPT_RETURN_IF_ERROR(binding.check_optional_tensor(kBias, kReals, 1, 1));
+  KPT_RETURN_IF_ERROR(binding.check_optional_tensor(kResidual, {form.result}, input.dims.size(), input.dims.size()));
+  KPT_RETURN_IF_ERROR(binding.check_result(0, form.result, input.dims.size()));
+  KPT_ASSIGN_OR_RETURN(form.activation, binding.activation(kActivation));
+  return std::unique_ptr<OwnNode>(std::make_unique<WeightOnlyNode>(form));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<OwnNode>> bind_cuda_linear_weight_int8(const OwnBinding& binding) { return bind(binding, {}); }
+
+Result<std::unique_ptr<OwnNode>> bind_cuda_linear_int4(const OwnBinding& binding) {
+  WeightOnlyNode::Form form;
+  form.weight = DType::kUInt8;
+  KPT_ASSIGN_OR_RETURN(form.group, binding.integer(kGroup));
+  if (form.group <= 0) return binding.refuse(kGroup, "is not above zero");
+  return bind(binding, form);
+}
+
+}  // namespace kpt::aten
