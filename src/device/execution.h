@@ -11,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -47,6 +48,8 @@ struct Capabilities {
   std::vector<DType> matrix_dtypes;        // products of matrices in these are faster than in float32
   std::vector<std::string> own_operators;  // of ir/own_operators.h, by target, that it runs
   std::vector<std::string> features;       // architecture and instruction sets, in small letters: "aarch64", "i8mm"
+  // Products of at most so many rows are faster with weights alone in int8 than in any matrix type; 0: never.
+  std::int64_t weight_only_rows = 0;
 };
 
 // Whether a node can run, and if not, why.

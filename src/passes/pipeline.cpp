@@ -54,6 +54,8 @@ constexpr PipelineRow kRows[] = {
      "only by name, it loses more accuracy than a level may; before the others, which would take all", Accuracy::kInt4},
     {&kQuantizeWeightsInt8, 0, "only by name, for memory: where products of int8 are fast, they are faster",
      Accuracy::kInt8},
+    {&kQuantizeFewRowsInt8, at(Level::kAggressive),
+     "before FP8: few rows take what reading the weight takes, and inputs need not be rounded", Accuracy::kInt8},
     {&kQuantizeFp8, at(Level::kAggressive), "before int8: where both are fast, FP8 keeps small numbers better",
      Accuracy::kInt8},
     {&kQuantizeInt8, at(Level::kAggressive), "before bfloat16, which takes what is left", Accuracy::kInt8},

@@ -158,6 +158,9 @@ TEST(Precision, NeedsTheTargetsTypes) {
   EXPECT_FALSE(find_pass("quantize_fp8")->applies(capabilities).supported);
   EXPECT_TRUE(find_pass("quantize_weights_int8")->applies(capabilities).supported);
   EXPECT_TRUE(find_pass("quantize_int4")->applies(capabilities).supported);
+  EXPECT_FALSE(find_pass("quantize_few_rows_int8")->applies(capabilities).supported);
+  capabilities.weight_only_rows = 1;
+  EXPECT_TRUE(find_pass("quantize_few_rows_int8")->applies(capabilities).supported);
 }
 
 TEST(FoldBatchNorm, WeightsAreThoseOfTheFormula) {

@@ -85,7 +85,7 @@ Result<Quantized> quantize_fp8(const std::vector<double>& values, std::int64_t r
   return Quantized{std::move(weight), std::move(scale)};
 }
 
-enum class Form : std::uint8_t { kInt8, kWeightInt8, kInt4, kFp8, kConvInt8 };
+enum class Form : std::uint8_t { kInt8, kWeightInt8, kFewRowsInt8, kInt4, kFp8, kConvInt8 };
 
 // With fewer input channels a convolution has too few products for what quantizing its input takes, and the first of a
 // network, which sees the image itself, costs most accuracy.
@@ -97,7 +97,8 @@ const char* name_of(Form form) { return form == Form::kInt4 ? "int4" : (form == 
 std::string_view target_of(Form form) {
   switch (form) {
     case Form::kInt8: return kLinearInt8Target;
-    case Form::kWeightInt8: return kLinearWeightInt8Target;
+    case Form::kWeightInt8:
+    case Form::kFewRowsInt8: return kLinearWeightInt8Target;
     case Form::kInt4: return kLinearInt4Target;
     case Form::kConvInt8: return kConv2dInt8Target;
     case Form::kFp8: break;
@@ -122,10 +123,21 @@ class Quantization {
  private:
   void leave(const std::string& name, const char* why) { stats_.details.push_back(name + " stays as it is: " + why); }
 
+  bool has_few_rows(const ir::Node& node) const {
+    const ir::TensorType& input = edit_.type(value_argument(node, "input"));
+    std::int64_t rows = 1;
+    for (std::size_t axis = 0; axis + 1 < input.dims.size(); ++axis) {
+      const auto extent = constant_dim(input, axis);
+      if (!extent || __builtin_mul_overflow(rows, *extent, &rows)) return false;
+    }
+    return rows <= context_.capabilities.weight_only_rows;
+  }
+
   // Why a weight cannot be stored in this form; null when it can.
   const char* find_obstacle(const ir::Node& node, const Dims& dims, std::int64_t group) const {
     if (form_ == Form::kInt4 && dims[1] % group != 0) return "its width is no multiple of 32";
     if (form_ == Form::kFp8 && (dims[0] % 16 != 0 || dims[1] % 16 != 0)) return "its sizes are no multiples of 16";
+    if (form_ == Form::kFewRowsInt8 && !has_few_rows(node)) return "its rows are many, or not known";
     if (form_ != Form::kConvInt8) return nullptr;
     if (int_argument(node, "groups", 1) != 1) return "it has groups of channels";
     return dims[1] < kLeastConvChannels ? "it has fewer than 16 channels" : nullptr;
@@ -210,6 +222,13 @@ Support applies_weights_int8(const Capabilities& capabilities) {
   return needs_own_operators(capabilities, {kLinearTarget, kLinearWeightInt8Target});
 }
 
+Support applies_few_rows_int8(const Capabilities& capabilities) {
+  if (capabilities.weight_only_rows == 0) {
+    return {false, "the target multiplies no number of rows faster with weights alone in int8"};
+  }
+  return applies_weights_int8(capabilities);
+}
+
 Support applies_int4(const Capabilities& capabilities) {
   return needs_own_operators(capabilities, {kLinearTarget, kLinearInt4Target});
 }
@@ -224,6 +243,9 @@ const Pass kQuantizeConvsInt8 = {"quantize_convs_int8",
 const Pass kQuantizeWeightsInt8 = {"quantize_weights_int8",
                                    "weights of products in int8, a scale per row; inputs stay as they are", false,
                                    applies_weights_int8, run_quantization<Form::kWeightInt8>};
+const Pass kQuantizeFewRowsInt8 = {"quantize_few_rows_int8",
+                                   "weights of products with few rows in int8; inputs stay as they are", false,
+                                   applies_few_rows_int8, run_quantization<Form::kFewRowsInt8>};
 const Pass kQuantizeFp8 = {"quantize_fp8", "products in FP8 (E4M3): a scale per row of the weight and of the input",
                            false, applies_fp8, run_quantization<Form::kFp8>};
 const Pass kQuantizeInt4 = {"quantize_int4", "weights of products in 4 bits, a scale per group of a row", false,

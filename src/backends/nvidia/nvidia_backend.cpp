@@ -62,6 +62,8 @@ class NvidiaTarget final : public Target {
     // Ampere is the oldest that our kernels are compiled for.
     if (architecture.major >= 8) {
       capabilities_.own_operators.assign(std::begin(aten::kCudaOwnTargets), std::end(aten::kCudaOwnTargets));
+      // A row costs an instruction for each weight: with some eight, that takes as long as reading a bfloat16 weight.
+      capabilities_.weight_only_rows = 8;
     }
 #endif
   }

@@ -54,6 +54,10 @@ TEST(NvidiaBackend, PrecisionsFollowTheArchitecture) {
     EXPECT_EQ(std::ranges::find(dtypes, DType::kFloat8E4M3FN) != dtypes.end(), has) << name;
   }
   EXPECT_TRUE(turing.own_operators.empty()) << "our kernels start at Ampere";
+  const bool weights_alone =
+      std::ranges::find(hopper.own_operators, "kpt.linear_weight_int8.default") != hopper.own_operators.end();
+  EXPECT_EQ(hopper.weight_only_rows > 0, weights_alone) << "what no kernel runs must not be chosen";
+  EXPECT_EQ(turing.weight_only_rows, 0);
   EXPECT_THAT(hopper.features, Contains("hopper"));
   EXPECT_TRUE(hopper.graph_capture && hopper.streams && !hopper.product_takes_residual);
 }
