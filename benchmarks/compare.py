@@ -6,11 +6,16 @@
   $(tools/setup_peers.sh) benchmarks/compare.py --out build/compare --only 'minilm*' --rounds 9
   $(tools/setup_peers.sh) benchmarks/compare.py --out build/compare --startup      start-up alone
   python3 benchmarks/compare.py --out build/compare --device nvidia:0 --dtype bfloat16 --build build/cuda-release
+                                                                                   on a GPU; --rows gpu for its rows
 
 Each runtime is a process of its own. All processes of a model stay up and take turns, in alternating order; a round
 gives one median for each, and ratios are taken within rounds, so that a change of the machine's speed meets both sides.
 Where memory does not hold all at once, each runtime takes turns with eager alone. Writes results.md and results.json to
---out. Needs a quiet machine: nothing else should run.
+--out, after every model. Needs a quiet machine: nothing else should run.
+
+A row is a full-size model with a shape, bert:32x128: one case, whose fp64 reference is computed on the GPU where there is
+one. Language models give the logits of the last place alone. llama_decode is one token behind a full cache of keys and
+values; the cache stays from run to run on all sides, the place is an input and the same in every run.
 """
 
 import argparse
@@ -36,6 +41,7 @@ LEVELS = ("conservative", "balanced", "aggressive")
 PEERS = ("eager", "compile", "compile_best", "onnxruntime", "openvino", "onnxruntime_int8")
 GPU_PEERS = ("eager", "compile", "compile_graphs", "compile_best", "aoti")
 STARTUP_PEERS = ("eager", "compile", "compile_graphs", "aoti")
+COMPILED = ("compile", "compile_graphs", "aoti")
 TUNING = ("compile_best",)  # measures while it compiles: nothing else may run then
 OURS = ("ours_plain",) + tuple(f"ours_{level}" for level in LEVELS)
 
@@ -201,6 +207,24 @@ def batch_of(entry):
     return entry["inputs"][0]["dims"][0]
 
 
+def prepare(entries, arguments):
+    """Lets the compilers of several models fill their caches at the same time; those that tune are left out."""
+    noted = {entry["name"]: {} for entry in entries}
+    wanted = [(entry, name) for entry in entries for name in arguments.runtimes if name in COMPILED]
+    size = arguments.prepare * max(1, len([name for name in arguments.runtimes if name in COMPILED]))
+    for at in range(0, len(wanted), size):
+        servers = [(entry, name, begin(name, arguments.models / entry["file"], entry, arguments))
+                   for entry, name in wanted[at:at + size]]
+        for entry, name, server in servers:
+            try:
+                noted[entry["name"]][name] = server.receive()["load_seconds"]
+            except Lost as reason:
+                noted[entry["name"]][name] = str(reason)
+            server.stop()
+            print(f"{entry['name']} {name}: {noted[entry['name']][name]}", file=sys.stderr, flush=True)
+        (arguments.out / "prepared.json").write_text(json.dumps(noted, indent=1))
+
+
 def measure_model(entry, arguments):
     row = {"name": entry["name"], "architecture": entry["architecture"], "dtype": entry["dtype"],
            "weight_bytes": entry["parameter_bytes"],
@@ -256,7 +280,8 @@ def export_models(arguments):
         patterns = [compare_rows.export_pattern(row, arguments.dtype) for row in arguments.rows]
     command = [sys.executable, str(SOURCE / "tests/models/export_models.py"), "--out", str(arguments.models), "--size",
                "full", "--reuse", "--only", *patterns]
-    if subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": str(arguments.threads)}).returncode != 0:
+    done = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": str(arguments.threads)})
+    if done.returncode != 0 and not arguments.rows:  # rows that are there are measured
         raise SystemExit("compare: the models could not be exported")
 
 
@@ -265,10 +290,7 @@ def choose_entries(arguments):
     if arguments.rows:
         known = {entry["name"]: entry for entry in entries}
         names = [compare_rows.entry_name(row, arguments.dtype) for row in arguments.rows]
-        missing = [name for name in names if name not in known]
-        if missing:
-            raise SystemExit(f"compare: {arguments.models} lacks {', '.join(missing)}")
-        return [known[name] for name in names]
+        return [known.get(name, {"name": name}) for name in names]
     chosen = [entry for entry in entries if any(fnmatch.fnmatch(entry["name"], p) for p in arguments.only)
               and entry["dtype"] == arguments.dtype and not entry["dynamic"] and not entry["stateful_steps"]
               and not entry.get("shape")]
@@ -304,6 +326,9 @@ def parse_arguments():
     parser.add_argument("--peers-from", type=Path, metavar="RESULTS.JSON",
                         help="take the peers' figures of an earlier run on the same GPU, driver and torch; eager and ours "
                              "are measured")
+    parser.add_argument("--prepare", type=int, default=0, metavar="N",
+                        help="compile for the peers first, N models at the same time, compile_best left out; seconds go "
+                             "to OUT/prepared.json")
     parser.add_argument("--export-only", action="store_true", help="export the models and stop")
     parser.add_argument("--startup", action="store_true", help="measure start-up instead")
     parser.add_argument("--startup-runs", type=int, default=7)
@@ -352,9 +377,14 @@ def main():
             raise SystemExit(f"compare: {arguments.peers_from} cannot be used: {'; '.join(differences)}")
     measure = measure_startup if arguments.startup else measure_model
     text = ""
-    for entry in choose_entries(arguments):
+    entries = choose_entries(arguments)
+    if arguments.prepare > 0:
+        prepare([entry for entry in entries if "file" in entry], arguments)
+    for entry in entries:
         print(f"{entry['name']} …", file=sys.stderr, flush=True)
         try:
+            if "file" not in entry:
+                raise Lost(f"{arguments.models} does not hold it: it was not exported")
             results["models"].append(measure(entry, arguments))
         except Lost as reason:
             results["models"].append({"name": entry["name"], "failed": str(reason)})

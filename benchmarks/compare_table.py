@@ -132,7 +132,8 @@ def best_peer(rows):
 
 def ratio_table(rows, runtimes):
     compared = [name for name in runtimes if name != "eager"]
-    lines = ["| model | " + " | ".join(TITLES[name] for name in compared) + f" | {best_peer(rows)} |", "|" + "---|" * (len(compared) + 2)]
+    lines = ["| model | " + " | ".join(TITLES[name] for name in compared) + f" | {best_peer(rows)} |",
+             "|" + "---|" * (len(compared) + 2)]
     for row in rows:
         best = best_of(row, FP32_PEERS)
         cells = [format_ratio(ratio(row, "eager", name)) if is_right(row, name) else "–" for name in compared]
@@ -140,7 +141,8 @@ def ratio_table(rows, runtimes):
     means = []
     for name in compared:
         values = [ratio(row, "eager", name)[0] for row in rows if is_right(row, name) and ratio(row, "eager", name)]
-        means.append(f"{geometric_mean(values):.2f} ({len(values)} of {len(rows)})" if values else "–")
+        mark = "*" if any(is_taken(row, name) for row in rows) else ""
+        means.append(f"{geometric_mean(values):.2f}{mark} ({len(values)} of {len(rows)})" if values else "–")
     lines.append("| **geometric mean** | " + " | ".join(means) + " | |")
     return lines
 
@@ -241,7 +243,8 @@ def machine_lines(results):
         after = [row for row in results["models"] if row.get("gpu")]
         if after:
             lines[-1] += (" Behind the rounds of each: "
-                          + ", ".join(f"{row['name']} {row['gpu']['sm_mhz']} MHz, {row['gpu']['celsius']} °C" for row in after))
+                          + ", ".join(f"{row['name']} {row['gpu']['sm_mhz']} MHz, {row['gpu']['celsius']} °C"
+                                      for row in after))
     if machine.get("optimize"):
         lines += ["", f"kpt optimize was given {machine['optimize']}."]
     return lines + [""]
@@ -257,7 +260,8 @@ def start_table(rows, runtimes, together):
     for row in rows:
         seconds = [row.get("first_answer_s", {}).get(name) for name in runtimes]
         package = row.get("package", {}).get("package_load_seconds")
-        lines.append(f"| {row['name']} | " + " | ".join("–" if s is None else f"{s:.1f}" for s in [*seconds, package]) + " |")
+        cells = ["–" if value is None else f"{value:.1f}" for value in [*seconds, package]]
+        lines.append(f"| {row['name']} | " + " | ".join(cells) + " |")
     return lines
 
 

@@ -120,8 +120,8 @@ def compare(model, heads, entry, arguments):
 
 
 def make_table(rows, device):
-    lines = [f"| model | ours on {device}, ms | JAX, ms | JAX over ours (95 %) | ours loads, s | JAX compiles, s | ours against "
-             "fp64 | JAX against fp64 | between them |", "|" + "---|" * 9]
+    lines = [f"| model | ours on {device}, ms | JAX, ms | JAX over ours (95 %) | ours loads, s | JAX compiles, s | ours "
+             "against fp64 | JAX against fp64 | between them |", "|" + "---|" * 9]
     for row in rows:
         if "failed" in row:
             lines.append(f"| {row['name']} | {row['failed']} |" + " |" * 7)

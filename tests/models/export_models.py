@@ -40,8 +40,8 @@ import model_list
 import references
 
 HERE = Path(__file__).resolve().parent
-SCRIPTS = ["../../tools/decode_step.py", "benchmark_rows.py", "case_files.py", "export_models.py", "model_list.py", "own_modules.py",
-           "references.py", "weight_values.py"]
+SCRIPTS = ["../../tools/decode_step.py", "benchmark_rows.py", "case_files.py", "export_models.py", "model_list.py",
+           "own_modules.py", "references.py", "weight_values.py"]
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 # Architectures that are also exported in decomposed form, and with gradients enabled (which leaves regions with
 # gradients switched off in the graph).
@@ -408,7 +408,8 @@ def print_exceptions(index):
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the files")
-    parser.add_argument("--only", nargs="+", default=["*"], metavar="NAME", help="names or patterns, as --list prints; NAME:32x128 for a row of the benchmarks")
+    parser.add_argument("--only", nargs="+", default=["*"], metavar="NAME",
+                        help="names or patterns, as --list prints; NAME:32x128 for a row of the benchmarks")
     parser.add_argument("--size", choices=("small", "full"), default="small")
     parser.add_argument("--list", action="store_true", help="print the names and stop")
     parser.add_argument("--jobs", type=int, help="processes (default: 2 for small, 1 for full)")
