@@ -196,6 +196,7 @@ class TestExecutable final : public Executable {
     }
     const std::int64_t rows = inputs.empty() || inputs[0].dims().empty() ? 1 : inputs[0].dims()[0];
     if (memory_.tried != nullptr) memory_.tried->push_back(rows);
+    if (memory_.as_written != nullptr) memory_.as_written->push_back(context.as_written);
     if (rows % memory_.multiple != 0) return {StatusCode::kInvalidArgument, "the rows cannot be shared evenly"};
     if (rows > memory_.rows) return {StatusCode::kOutOfMemory, "the test backend has no room for so many rows"};
     if (is_stateful() && context.state == nullptr) return {StatusCode::kInvalidArgument, "a run needs a state"};

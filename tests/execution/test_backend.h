@@ -20,6 +20,7 @@ struct TestMemory {
   bool sizes_cost = false;                     // as its target says
   std::int64_t multiple = 1;                   // runs of other numbers of rows are invalid
   std::vector<Dims>* strides = nullptr;        // is told those of each run's inputs
+  std::vector<bool>* as_written = nullptr;     // is told RunContext::as_written of each run
 };
 
 // What it computes, and where. One whose device is "cpu" stands for the host: its results have addresses.

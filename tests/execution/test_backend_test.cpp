@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/loaded_model.h"
+#include "validation/model_run.h"
 
 namespace kpt {
 namespace {
@@ -44,6 +45,21 @@ ImportedModel make_model() {
   weight.elements<float>()[2] = 30;
   model.weights.emplace("weight", weight);
   return model;
+}
+
+// What candidates are held against must not lose precision by options that the candidate has.
+TEST(TestBackend, HearsWhichRunsAreAsTheModelIsWritten) {
+  std::vector<bool> heard;
+  execution_test::TestMemory memory;
+  memory.as_written = &heard;
+  const std::shared_ptr<Backend> backend = execution_test::make_test_backend(memory);
+  const PlacedDevice placed{backend, backend->devices().value()[0]};
+  ModelRun run = ModelRun::load(make_model(), placed).value();
+  const std::vector<NamedTensor> inputs = {{"x", Tensor::empty(DType::kFloat32, Dims{3}).value()}};
+  ASSERT_TRUE(run.run(inputs).ok());
+  run.run_as_written();
+  ASSERT_TRUE(run.run(inputs).ok());
+  EXPECT_EQ(heard, (std::vector<bool>{false, true}));
 }
 
 TEST(TestBackend, ModelsRunThoughMemoryHasNoAddress) {
