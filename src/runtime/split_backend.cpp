@@ -39,6 +39,7 @@ class SplitTarget final : public Target {
   std::string_view name() const override { return whole_.name(); }
   const Capabilities& capabilities() const override { return whole_.capabilities(); }
   const HardwareRates* rates() const override { return whole_.rates(); }
+  std::string arithmetic() const override { return whole_.arithmetic() + (allowed_ ? " split" : ""); }
   std::optional<CompileStatistics> compile_statistics() const override { return whole_.compile_statistics(); }
   Result<std::unique_ptr<Program>> deserialize(std::string_view bytes) const override {
     return whole_.deserialize(bytes);

@@ -202,9 +202,9 @@ Status SplitExecutable::run_part(std::size_t index, RunContext& context, const i
   std::vector<Tensor> inputs;
   inputs.reserve(part.inputs.size());
   for (const std::size_t slot : part.inputs) inputs.push_back(slots[slot]);
-  RunContext own;
-  own.deadline = context.deadline;
-  own.cancelled = context.cancelled;
+  RunContext own = context;
+  own.observer = nullptr;
+  own.outputs_on_device = false;
   std::optional<PartObserver> observer;
   if (context.observer != nullptr) own.observer = &observer.emplace(*context.observer, part.nodes);
   std::vector<Tensor> outputs;

@@ -54,9 +54,10 @@ ImportedModel add_outputs(const ImportedModel& model, const std::set<std::string
 }
 
 Result<Values> observe(const ImportedModel& model, const std::set<std::string, std::less<>>& names,
-                       const PlacedDevice& device, const std::vector<Draw>& draws, std::size_t draw) {
+                       const PlacedDevice& device, const std::vector<Draw>& draws, std::size_t draw, bool as_written) {
   ImportedModel observed = add_outputs(model, names);
   KPT_ASSIGN_OR_RETURN(ModelRun run, ModelRun::load(std::move(observed), device));
+  if (as_written) run.run_as_written();
   std::vector<NamedTensor> outputs;
   for (std::size_t step = run.is_stateful() ? 0 : draw; step <= draw; ++step) {
     KPT_ASSIGN_OR_RETURN(outputs, run.run(draws[step].inputs));
@@ -168,11 +169,11 @@ Result<std::vector<LayerError>> compare_layers(const ImportedModel& model, const
     std::set<std::string, std::less<>> names;
     for (std::size_t index = begin; index < end; ++index) names.insert(layers[index].value);
     Observed observed;
-    KPT_ASSIGN_OR_RETURN(observed.candidate, observe(candidate, names, device, gate.draws(), draw));
-    KPT_ASSIGN_OR_RETURN(observed.plain, observe(model, names, gate.device(), gate.draws(), draw));
-    KPT_ASSIGN_OR_RETURN(observed.exact, observe(forms.exact, names, cpu, gate.draws(), draw));
+    KPT_ASSIGN_OR_RETURN(observed.candidate, observe(candidate, names, device, gate.draws(), draw, false));
+    KPT_ASSIGN_OR_RETURN(observed.plain, observe(model, names, gate.device(), gate.draws(), draw, true));
+    KPT_ASSIGN_OR_RETURN(observed.exact, observe(forms.exact, names, cpu, gate.draws(), draw, true));
     if (forms.bf16) {
-      KPT_ASSIGN_OR_RETURN(observed.bf16, observe(*forms.bf16, names, gate.device(), gate.draws(), draw));
+      KPT_ASSIGN_OR_RETURN(observed.bf16, observe(*forms.bf16, names, gate.device(), gate.draws(), draw, true));
     }
     for (std::size_t index = begin; index < end; ++index) {
       if (!judge_layer(gate, observed, layers[index])) continue;

@@ -129,6 +129,32 @@ TEST(SplitModel, InputsMayLieOnTheDeviceAndOutputsShareNoMemoryWithThem) {
   EXPECT_NE(outputs[4].buffer(), model.weights.at("w").buffer());
 }
 
+TEST(SplitModel, WhatARunIsAskedReachesItsParts) {
+  std::mt19937 random(1);
+  std::vector<bool> heard;
+  TestMemory memory;
+  memory.as_written = &heard;
+  auto backend = make_split_backend(
+      make_place({}, memory), []() -> Result<DevicePlace> { return make_place(kHostOperators); }, true);
+  const auto loaded =
+      detail::LoadedModel::load(make_model(random), *backend, *backend->devices().value()[0], backend).value();
+  RunContext context;
+  context.as_written = true;
+  std::vector<Tensor> outputs;
+  ASSERT_TRUE(loaded->run(context, std::vector<Tensor>{draw(random, {4, 3})}, outputs, nullptr).ok());
+  EXPECT_THAT(heard, ElementsAre(true, true));
+}
+
+TEST(SplitModel, KeysOfKeptResultsTellHowTheDeviceComputesAndWhetherItMayBeSplit) {
+  std::vector<std::string> keys;
+  for (const bool allowed : {false, true}) {
+    const auto backend =
+        make_split_backend(make_place({}), []() -> Result<DevicePlace> { return make_place(kHostOperators); }, allowed);
+    keys.push_back(backend->devices().value()[0]->target().arithmetic());
+  }
+  EXPECT_THAT(keys, ElementsAre("test numbers", "test numbers split"));
+}
+
 TEST(SplitModel, ManyThreadsRunOneModel) {
   std::mt19937 random(2);
   const auto loaded = load(make_model(random), true).value();

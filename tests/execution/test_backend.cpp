@@ -93,6 +93,7 @@ class TestTarget final : public Target {
   }
   std::string_view name() const override { return name_; }
   const Capabilities& capabilities() const override { return capabilities_; }
+  std::string arithmetic() const override { return "test numbers"; }
   Result<std::vector<Support>> supports(const ir::Graph& graph) const override {
     std::vector<Support> answers;
     for (const ir::Node& node : graph.nodes) {
