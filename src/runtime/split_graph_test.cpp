@@ -155,6 +155,24 @@ output %c "out"
   EXPECT_EQ(describe_parts(made->placement), "3 parts: 2 nodes on gpu:0, 3 on cpu");
 }
 
+TEST(SplitGraph, RandomNumbersComeInTheOrderOfTheirNodes) {
+  constexpr const char* kText = R"(kpt_graph 1
+input x: float32[8]
+a: float32[8] = aten.mul.Tensor(self=%x, other=%x)
+b: float32[8] = aten.erfinv.default(self=%a)
+c: float32[8] = aten.mul.Tensor(self=%b, other=%x)
+first: float32[8] = aten.rand_like.default(self=%c)
+second: float32[8] = aten.rand_like.default(self=%x)
+d: float32[8] = aten.add.Tensor(self=%first, other=%second)
+output %d "out"
+)";
+  const auto made = split(kText, {"aten.erfinv.default", "aten.rand_like.default"});
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  ASSERT_EQ(made->parts.size(), 5U);
+  EXPECT_THAT(made->parts[1].nodes, ElementsAre(1)) << "the second random node could run here";
+  EXPECT_THAT(made->parts[3].nodes, ElementsAre(3, 4));
+}
+
 TEST(SplitGraph, WritesThatNobodyCouldSeeAreTakenOut) {
   constexpr const char* kText = R"(kpt_graph 1
 input x: float32[8]

@@ -9,8 +9,11 @@
 #include "validation/draws.h"
 
 namespace kpt::cli {
+namespace {
 
 using Json = nlohmann::ordered_json;
+
+}  // namespace
 
 std::optional<PlacementTable> make_placement_table(const Program& program, std::span<const NamedTensor> inputs) {
   const Placement* placement = program.placement();
