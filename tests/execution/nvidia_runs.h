@@ -12,7 +12,8 @@
 
 namespace kpt::execution_test {
 
-// An option for what is made while it lives.
+// An option for what is made while it lives. No other thread may run.
+// NOLINTBEGIN(concurrency-mt-unsafe)
 class Setting {
  public:
   Setting(const char* name, const char* value) : name_(name) { EXPECT_EQ(setenv(name, value, 1), 0); }
@@ -23,6 +24,7 @@ class Setting {
  private:
   const char* name_;
 };
+// NOLINTEND(concurrency-mt-unsafe)
 
 inline std::vector<Tensor> run_once(Executable& executable, const std::vector<Tensor>& inputs, bool stay = false) {
   RunContext context;

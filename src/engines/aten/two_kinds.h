@@ -19,6 +19,7 @@ class TwoKinds {
   TwoKinds(std::function<void()> set, std::function<void()> reset) : set_(std::move(set)), reset_(std::move(reset)) {}
   TwoKinds(const TwoKinds&) = delete;
   TwoKinds& operator=(const TwoKinds&) = delete;
+  ~TwoKinds() = default;
 
   // Work of one kind, as long as this lives. Waits for the end of the other kind's; a thread holds one at a time.
   class Work {

@@ -31,6 +31,7 @@ int pop(nvtxDomainHandle_t /*domain*/) {
 
 }  // namespace
 
+// NOLINTNEXTLINE(readability-identifier-naming): NVTX looks for this name
 extern "C" [[gnu::visibility("default")]] int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_table) {
   const auto* callbacks = static_cast<const NvtxExportTableCallbacks*>(get_table(NVTX_ETID_CALLBACKS));
   NvtxFunctionTable table = nullptr;

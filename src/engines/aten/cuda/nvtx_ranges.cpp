@@ -38,7 +38,7 @@ void close_range() {}
 
 }  // namespace
 
-bool has_nvtx() { return KPT_HAS_NVTX != 0; }
+bool has_nvtx() noexcept { return KPT_HAS_NVTX != 0; }
 
 NvtxRange::NvtxRange(const std::string* name) : open_(name != nullptr) {
   if (open_) open_range(name->c_str());

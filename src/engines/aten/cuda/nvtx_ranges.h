@@ -10,7 +10,7 @@
 
 namespace kpt::aten {
 
-bool has_nvtx();
+bool has_nvtx() noexcept;
 
 // From here to the end of its life, on this thread; ranges nest.
 class NvtxRange {

@@ -18,7 +18,9 @@ std::string heard() {
 // NVTX looks for a profiler at the first call of a process.
 class NvtxRanges : public ::testing::Test {
  protected:
-  static void SetUpTestSuite() { setenv("NVTX_INJECTION64_PATH", KPT_FAKE_NVTX, 1); }
+  static void SetUpTestSuite() {
+    setenv("NVTX_INJECTION64_PATH", KPT_FAKE_NVTX, 1);  // NOLINT(concurrency-mt-unsafe): no other thread is there yet
+  }
   void SetUp() override { heard(); }
 };
 
