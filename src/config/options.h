@@ -108,6 +108,9 @@ inline constexpr OptionDomain named_paths() { return {OptionKind::kNamedPaths}; 
     "a capture, where the model's rows are independent")                                                              \
   X(kPlacementSplit, bool, "placement.split", "false", domain::truth(), "KPT_PLACEMENT_SPLIT",                        \
     "nodes that the chosen device cannot run go to the CPU; what lies between travels over the host's memory")        \
+  X(kAmdMatrixCores, bool, "amd.matrix_cores", "true", domain::truth(), "KPT_AMD_MATRIX_CORES",                       \
+    "products and attention on the matrix cores of AMD GPUs that have them; false means vector arithmetic, and no "   \
+    "products in FP8 and int8")                                                                                       \
   X(kAmdMemoryKeptBytes, std::int64_t, "amd.memory_kept_bytes", "1125899906842624",                                   \
     domain::range(0, kMaxCacheBudgetBytes), "KPT_AMD_MEMORY_KEPT_BYTES",                                              \
     "memory of an AMD GPU that nobody uses and that this process keeps for its next request; 0 keeps none")           \

@@ -153,6 +153,32 @@ TEST_F(CompileForAmd, ExplainShowsWhatTheKernelsTake) {
   EXPECT_EQ(on_device.at("kernels"), json.at("figures").at("kernels"));
 }
 
+// A layer in bfloat16: the kernel that explain names, and what is compiled for it and runs.
+TEST_F(CompileForAmd, MatrixCoresAreAnOption) {
+  const auto how = [&](const std::string& setting) {
+    const auto json = run({"explain", golden("bf16"), "--target", "amd:gfx942", "--json", "--set", setting}).json();
+    for (const auto& node : json.at("nodes")) {
+      if (node.at("target") == "aten.linear.default") return node.at("how").get<std::string>();
+    }
+    return std::string("no such node");
+  };
+  EXPECT_THAT(how("amd.matrix_cores=true"), HasSubstr("matrix_cdna3_bf16"));
+  EXPECT_THAT(how("amd.matrix_cores=false"), HasSubstr("product_"));
+  const std::string file = path("m.kpt");
+  const auto setting = {"--set", "amd.matrix_cores=false"};
+  std::vector<std::string> compile = {"compile", golden("bf16"), "--target", "amd:gfx942", "-o", file};
+  compile.insert(compile.end(), setting.begin(), setting.end());
+  ASSERT_EQ(run(compile).exit_code, 0);
+  std::filesystem::remove_all(path("cache"));
+  std::vector<std::string> start = {"run", file, "--device", "amd:0"};
+  const ProgramRun lacking = run(start, machine_with("gfx942", "/nowhere"));
+  EXPECT_EQ(lacking.exit_code, 1) << "the file has no kernels for matrix cores";
+  EXPECT_THAT(lacking.err, HasSubstr("no compiler for gfx942"));
+  start.insert(start.end(), setting.begin(), setting.end());
+  const ProgramRun own = run(start, machine_with("gfx942", "/nowhere"));
+  EXPECT_EQ(own.exit_code, 0) << own.err;
+}
+
 TEST_F(CompileForAmd, NodesWithoutAKernelAreListed) {
   const ProgramRun refused = run({"compile", golden("cond"), "--target", "amd:gfx942", "-o", path("m.kpt")});
   EXPECT_EQ(refused.exit_code, 1);

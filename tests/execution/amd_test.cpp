@@ -91,6 +91,25 @@ TEST_P(AmdModel, PassesTheGateAfterThePassesOfEachLevel) {
   }
 }
 
+// As on a GPU that has none: aggressive makes nothing of eight bits, and what it makes is right.
+TEST_P(AmdModel, PassesTheGateWithoutMatrixCores) {
+  SCOPED_TRACE(seed_);
+  BackendContext without;
+  without.amd_matrix_cores = false;
+  backend_ = gpu_.make_backend(without);
+  const ImportedModel model = make_bert(seed_);
+  ImportedModel candidate = model;
+  PassContext context{candidate.weights, device().device->target().capabilities(), {}, {}};
+  const auto records = run_passes(level_passes(Level::kAggressive), candidate.graph, context);
+  ASSERT_TRUE(records.ok()) << records.status().to_string();
+  for (const ir::Node& node : candidate.graph.nodes) {
+    EXPECT_NE(node.target, "kpt.linear_fp8.default") << node.name;
+    EXPECT_NE(node.target, "kpt.linear_int8.default") << node.name;
+  }
+  const GateReport report = judge(model, std::move(candidate), Level::kAggressive);
+  EXPECT_TRUE(report.passed()) << failures(report);
+}
+
 // The gate would notice: one weight of the candidate is not the model's.
 TEST_P(AmdModel, AWrongWeightIsNoticed) {
   SCOPED_TRACE(seed_);

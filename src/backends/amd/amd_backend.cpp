@@ -36,8 +36,11 @@ struct KernelSupply {
 class AmdTarget final : public Target {
  public:
   // `supply` must outlive it.
-  AmdTarget(const AmdArchitecture& architecture, const KernelSupply& supply)
-      : name_("amd:" + std::string(architecture.gfx_target)), architecture_(architecture), supply_(supply) {
+  AmdTarget(const AmdArchitecture& architecture, const KernelSupply& supply, bool matrix_cores)
+      : name_("amd:" + std::string(architecture.gfx_target)),
+        architecture_(architecture),
+        supply_(supply),
+        matrix_cores_(matrix_cores) {
     capabilities_.raw_pointers = true;
     capabilities_.dynamic_shapes = true;
     capabilities_.whole_graph_only = true;
@@ -60,47 +63,51 @@ class AmdTarget final : public Target {
       }
     }
     capabilities_.features = {std::string(architecture.gfx_target), to_lower(architecture.name)};
+    // What was measured or optimized with them does not hold without.
+    if (traits().shape.matrix != gpu::MatrixUnit::kNone) capabilities_.features.emplace_back("matrix-cores");
   }
 
   std::string_view name() const override { return name_; }
   const Capabilities& capabilities() const override { return capabilities_; }
   std::string_view gfx_target() const { return architecture_.gfx_target; }
+  // Compute units do not matter to what a target can do: 0 for one that is not here.
+  native::Traits traits(int compute_units = 0) const {
+    return native_traits(architecture_, compute_units, matrix_cores_);
+  }
 
   Result<std::vector<Support>> supports(const ir::Graph& graph) const override {
     return native::check_nodes(graph, traits());
   }
   Result<std::unique_ptr<Program>> compile(ir::Graph graph) const override {
-    KPT_ASSIGN_OR_RETURN(auto program,
-                         AmdProgram::make(architecture_, std::move(graph), supply_.kernels, supply_.threads));
+    KPT_ASSIGN_OR_RETURN(auto program, AmdProgram::make(architecture_, std::move(graph), supply_.kernels,
+                                                        supply_.threads, matrix_cores_));
     if (supply_.store) program->set_compiler(supply_.store->compiler(gfx_target()));
     return std::unique_ptr<Program>(std::move(program));
   }
   Result<std::unique_ptr<Program>> deserialize(std::string_view bytes) const override {
-    return AmdProgram::deserialize(architecture_, bytes);
+    return AmdProgram::deserialize(architecture_, bytes, matrix_cores_);
   }
   std::optional<CompileStatistics> compile_statistics() const override {
     return supply_.store ? std::optional(supply_.store->statistics(gfx_target())) : std::nullopt;
   }
 
  private:
-  // Compute units do not matter to what a target can do.
-  native::Traits traits() const { return native_traits(architecture_, 0); }
-
   std::string name_;
   const AmdArchitecture& architecture_;
   const KernelSupply& supply_;
+  bool matrix_cores_;
   Capabilities capabilities_;
 };
 
 class AmdDevice final : public Device {
  public:
-  AmdDevice(const Target& target, DeviceInfo info, HipDevice device, int compute_units, const KernelSource& kernels,
+  AmdDevice(const AmdTarget& target, DeviceInfo info, HipDevice device, int compute_units, const KernelSource& kernels,
             std::shared_ptr<MemoryPool> pool)
       : target_(target),
         info_(std::move(info)),
         rates_(find_amd_rates(info_.description)),
-        machine_(std::make_shared<HipMachine>(info_.name, std::move(device), compute_units, kernels, std::move(pool))) {
-  }
+        machine_(std::make_shared<HipMachine>(info_.name, std::move(device), target.traits(compute_units), kernels,
+                                              std::move(pool))) {}
   AmdDevice(const AmdDevice&) = delete;
   AmdDevice& operator=(const AmdDevice&) = delete;
   // What its models leave behind may suit nobody else.
@@ -196,7 +203,9 @@ class AmdBackend final : public Backend {
       };
       supply_.store = store;
     }
-    for (const AmdArchitecture& architecture : amd_architectures()) targets_.emplace_back(architecture, supply_);
+    for (const AmdArchitecture& architecture : amd_architectures()) {
+      targets_.emplace_back(architecture, supply_, context.amd_matrix_cores);
+    }
   }
 
   std::string_view name() const override { return "amd"; }

@@ -3,6 +3,7 @@
 #include "backends/amd/amd_backend.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <random>
 #include <utility>
@@ -18,6 +19,7 @@
 namespace kpt {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -186,6 +188,71 @@ TEST_F(AmdBackendTest, CapabilitiesFollowTheMatrixCores) {
   }
   EXPECT_THAT(capabilities("amd:gfx1100").own_operators, Not(Contains("kpt.linear_fp8.default")));
   EXPECT_THAT(capabilities("amd:gfx1100").matrix_dtypes, Not(Contains(DType::kFloat8E4M3FN)));
+}
+
+// A layer and attention in bfloat16: the kernels that are asked for, what the target says of itself, and the numbers.
+TEST_F(AmdBackendTest, MatrixCoresAreLeftAloneWhenTheyShallBe) {
+  graph_ = ir::read_graph(R"(kpt_graph 1
+parameter w: bfloat16[64, 64] "w"
+input x: bfloat16[1, 2, 3, 64]
+y: bfloat16[1, 2, 3, 64] = aten.linear.default(input=%x, weight=%w)
+o: bfloat16[1, 2, 3, 64]{strides=[384, 64, 128, 1]} = aten.scaled_dot_product_attention.default(query=%y, key=%x, value=%x)
+output %o "output"
+)")
+               .value();
+  std::mt19937 random(11);
+  std::normal_distribution<float> normal(0, 0.3F);
+  const auto numbers = [&](const Dims& dims) {
+    const Tensor tensor = Tensor::empty(DType::kBFloat16, dims).value();
+    for (std::uint16_t& bits : tensor.elements<std::uint16_t>()) {
+      bits = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(normal(random)) >> 16U);
+    }
+    return tensor;
+  };
+  weights_ = {{"w", numbers({64, 64})}};
+  inputs_ = {numbers({1, 2, 3, 64})};
+  struct Seen {
+    std::string kernels;
+    Capabilities capabilities;
+    std::vector<Tensor> outputs;
+    std::string program;
+  };
+  const auto see = [&](bool matrix_cores) {
+    Seen seen;
+    BackendContext context;
+    context.amd_matrix_cores = matrix_cores;
+    backend_ = gpu_.make_backend(context);
+    Device& device = *backend_->devices().value().front();
+    seen.capabilities = device.target().capabilities();
+    const auto program = device.target().compile(graph_).value();
+    seen.program = program->serialize().value();
+    for (const NodePlan& node : program->plan()) seen.kernels += node.how + "; ";
+    const auto executable = load();
+    EXPECT_TRUE(executable.ok()) << executable.status().to_string();
+    const auto activities = device.record([&] { return run(**executable, seen.outputs); });
+    for (const Activity& activity : activities.value()) {
+      if (activity.kind == Activity::Kind::kKernel) seen.kernels += std::string(activity.name) + "; ";
+    }
+    return seen;
+  };
+  const Seen with = see(true);
+  const Seen without = see(false);
+  EXPECT_THAT(with.kernels, AllOf(HasSubstr("matrix_cdna3_bf16; "), HasSubstr("attention_cdna3_bf16_64; "),
+                                  Not(HasSubstr("product"))));
+  EXPECT_THAT(without.kernels, AllOf(HasSubstr("product_"), HasSubstr("softmax_"), Not(HasSubstr("cdna3"))));
+  EXPECT_THAT(without.program, Not(HasSubstr("matrix_cdna3")));
+  EXPECT_THAT(without.capabilities.matrix_dtypes, IsEmpty());
+  EXPECT_THAT(without.capabilities.own_operators, Not(Contains("kpt.linear_fp8.default")));
+  EXPECT_NE(with.capabilities.features, without.capabilities.features) << "they are part of cache keys";
+  const auto value = [](std::uint16_t bits) { return std::bit_cast<float>(std::uint32_t{bits} << 16U); };
+  for (std::size_t i = 0; i < 384; ++i) {
+    const float wanted = value(with.outputs.at(0).elements<std::uint16_t>()[i]);
+    ASSERT_NEAR(value(without.outputs.at(0).elements<std::uint16_t>()[i]), wanted, 0.02) << i;
+  }
+  // A program that was stored with them runs without, by kernels that it does not hold.
+  const auto stored = backend_->devices().value().front()->target().deserialize(with.program);
+  ASSERT_TRUE(stored.ok()) << stored.status().to_string();
+  EXPECT_THAT((*stored)->plan().at(0).how, HasSubstr("product_"));
 }
 
 TEST_F(AmdBackendTest, ProgramsComeBackFromTheirBytes) {

@@ -49,7 +49,9 @@ Result<std::string_view> take_bytes(std::string_view& rest, std::uint64_t bytes)
 }
 
 // What the kernels of a target may use; how many compute units there are does not matter to which are launched.
-native::Traits target_traits(const AmdArchitecture& architecture) { return native_traits(architecture, 0); }
+native::Traits target_traits(const AmdArchitecture& architecture, bool matrix_cores) {
+  return native_traits(architecture, 0, matrix_cores);
+}
 
 Result<KernelObject> get_object(const KernelSource& kernels, std::string_view family, std::string_view gfx_target) {
   KernelObject object;
@@ -106,9 +108,9 @@ AmdProgram::AmdProgram(const AmdArchitecture& architecture, ir::Graph graph)
 }
 
 Result<std::unique_ptr<AmdProgram>> AmdProgram::make(const AmdArchitecture& architecture, ir::Graph graph,
-                                                     const KernelSource& kernels, int threads) {
+                                                     const KernelSource& kernels, int threads, bool matrix_cores) {
   KPT_ASSIGN_OR_RETURN(const native::NeededKernels needed,
-                       native::find_needed_kernels(graph, target_traits(architecture)));
+                       native::find_needed_kernels(graph, target_traits(architecture, matrix_cores)));
   std::unique_ptr<AmdProgram> program(new AmdProgram(architecture, std::move(graph)));
   auto objects = get_objects(kernels, needed.families, architecture.gfx_target, threads);
   for (std::size_t i = 0; i < objects.size(); ++i) {
@@ -166,7 +168,8 @@ Result<std::string> AmdProgram::serialize() const {
   return bytes;
 }
 
-Result<std::unique_ptr<Program>> AmdProgram::deserialize(const AmdArchitecture& architecture, std::string_view bytes) {
+Result<std::unique_ptr<Program>> AmdProgram::deserialize(const AmdArchitecture& architecture, std::string_view bytes,
+                                                         bool matrix_cores) {
   KPT_ASSIGN_OR_RETURN(const std::string_view head, take_program_line(bytes));
   if (!head.starts_with(fmt::format("{} ", kWord))) return corrupt_program("it is no AMD program");
   KPT_ASSIGN_OR_RETURN(const std::string_view made_for, take_program_line(bytes));
@@ -197,7 +200,7 @@ Result<std::unique_ptr<Program>> AmdProgram::deserialize(const AmdArchitecture& 
     program->objects_.emplace(std::string(row[0]), KernelObject{std::string(row[1]), std::string(code)});
   }
   if (!bytes.empty()) return corrupt_program("more follows its end");
-  const auto needed = native::find_needed_kernels(program->graph(), target_traits(architecture));
+  const auto needed = native::find_needed_kernels(program->graph(), target_traits(architecture, matrix_cores));
   if (!needed.ok()) return needed.status();
   KPT_RETURN_IF_ERROR(program->describe(architecture, *needed));
   return std::unique_ptr<Program>(std::move(program));

@@ -24,13 +24,14 @@ struct KernelObject {
 
 class AmdProgram final : public Program {
  public:
-  // Compiles up to `threads` families at once. Fails with kUnsupported and all nodes that no
-  // kernel covers, and as `kernels` does.
+  // Compiles up to `threads` families at once. `matrix_cores`: whether kernels for them may be among these. Fails with
+  // kUnsupported and all nodes that no kernel covers, and as `kernels` does.
   static Result<std::unique_ptr<AmdProgram>> make(const AmdArchitecture& architecture, ir::Graph graph,
-                                                  const KernelSource& kernels, int threads);
-  // Fails with kCorruptData, also for code that is for another target, and with kVersionMismatch for another version of
-  // the form or another target.
-  static Result<std::unique_ptr<Program>> deserialize(const AmdArchitecture& architecture, std::string_view bytes);
+                                                  const KernelSource& kernels, int threads, bool matrix_cores = true);
+  // Describes what will be launched here, whatever the program was made for. Fails with kCorruptData, also for code
+  // that is for another target, and with kVersionMismatch for another version of the form or another target.
+  static Result<std::unique_ptr<Program>> deserialize(const AmdArchitecture& architecture, std::string_view bytes,
+                                                      bool matrix_cores = true);
 
   std::string_view target() const override { return target_; }
   const ir::Graph& graph() const override { return *graph_; }

@@ -3,7 +3,6 @@
 #include <array>
 #include <utility>
 
-#include "backends/amd/target_traits.h"
 #include "base/log.h"
 
 namespace kpt {
@@ -44,11 +43,11 @@ class MachineStream final : public native::Stream {
 
 }  // namespace
 
-HipMachine::HipMachine(std::string name, HipDevice device, int compute_units, KernelSource kernels,
+HipMachine::HipMachine(std::string name, HipDevice device, const native::Traits& traits, KernelSource kernels,
                        std::shared_ptr<MemoryPool> pool)
     : name_(std::move(name)),
       device_(std::move(device)),
-      traits_(native_traits(device_.architecture(), compute_units)),
+      traits_(traits),
       kernels_(std::move(kernels)),
       pool_(std::move(pool)),
       recorder_(std::make_shared<HipRecorder>(device_)) {}

@@ -22,8 +22,8 @@ namespace kpt {
 
 class HipMachine final : public native::Machine {
  public:
-  // `pool`: of the device.
-  HipMachine(std::string name, HipDevice device, int compute_units, KernelSource kernels,
+  // `traits`, `pool`: of the device.
+  HipMachine(std::string name, HipDevice device, const native::Traits& traits, KernelSource kernels,
              std::shared_ptr<MemoryPool> pool);
 
   std::string_view name() const override { return name_; }

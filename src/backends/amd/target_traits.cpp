@@ -22,12 +22,12 @@ gpu::MatrixUnit matrix_unit_of(const AmdArchitecture& architecture) {
   return gpu::MatrixUnit::kNone;
 }
 
-native::Traits native_traits(const AmdArchitecture& architecture, int compute_units) {
+native::Traits native_traits(const AmdArchitecture& architecture, int compute_units, bool matrix_cores) {
   native::Traits traits;
   traits.shape.wave = architecture.wavefront_size;
   // A hint for how many blocks to start; no kernel of a planned launch depends on it.
   traits.shape.multiprocessors = std::max(compute_units, 1);
-  traits.shape.matrix = matrix_unit_of(architecture);
+  if (matrix_cores) traits.shape.matrix = matrix_unit_of(architecture);
   return traits;
 }
 
