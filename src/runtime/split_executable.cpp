@@ -189,8 +189,8 @@ Result<Tensor> SplitExecutable::receive(const Tensor& output, const SplitSlot& s
   KPT_ASSIGN_OR_RETURN(Tensor host, bring_to_host(output, *device_.device));
   const ir::Value& value = program_->graph().at(slot.value);
   const bool plain = value.kind != ir::ValueKind::kTensor || value.tensor.dims.size() != host.dims().size();
-  if (!slot.read_on_host || plain) return host;
-  // Operators there may rely on how their operands lie: a view that PyTorch could make must stay possible.
+  if (plain) return host;
+  // Operators of later parts may rely on how their operands lie: a view that PyTorch could make must stay possible.
   const std::vector<std::size_t> axes = order_axes(value.tensor, sizes);
   if (host.is_contiguous() && std::ranges::is_sorted(axes)) return host;
   return lay_out(host, axes);
@@ -203,6 +203,7 @@ Status SplitExecutable::run_part(std::size_t index, RunContext& context, const i
   inputs.reserve(part.inputs.size());
   for (const std::size_t slot : part.inputs) inputs.push_back(slots[slot]);
   RunContext own = context;
+  own.state = nullptr;
   own.observer = nullptr;
   own.outputs_on_device = false;
   std::optional<PartObserver> observer;

@@ -183,7 +183,7 @@ INSTANTIATE_TEST_SUITE_P(OwnNodes, OwnLinear,
                                          LinearCase{"int4", {1}, 40, 32, false, false, true, false, "none"},
                                          LinearCase{"weight_int8", {1}, 70, 1040, true, true, true, false, "none"},
                                          LinearCase{"weight_int8", {2, 4}, 70, 512, true, true, true, false, "gelu"},
-                                         LinearCase{"int4", {16}, 9, 1056, true, true, true, false, "relu"}));
+                                         LinearCase{"int4", {8}, 9, 1056, true, true, true, false, "relu"}));
 
 TEST(OwnLinear, PlanNamesTheKernelAndWhetherWeightsArePackedOnce) {
   for (const bool constant : {true, false}) {

@@ -10,7 +10,7 @@
 namespace kpt::gpu {
 
 // More rows are for matrix cores, with the weight written out (plan_convert, plan_unpack_int4).
-inline constexpr std::int64_t kMostWeightOnlyRows = 16;
+inline constexpr std::int64_t kMostWeightOnlyRows = 8;
 
 // output[row][column] = activation(Σ input[row][k] · weight[column][k] · scale + bias[column] + residual[row][column]),
 // sums in float32. Floats are float32, float16 or bfloat16, each tensor of its own type.

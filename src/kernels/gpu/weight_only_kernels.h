@@ -2,7 +2,8 @@
 //
 // Intensity: M rows take 2 M operations for each weight, which is 1 or 1/2 byte, and 2 to turn it into a float. Up to
 // some 4 rows (int8) or 1 (int4) memory is the limit: the weight's bytes by the device's bandwidth. Beyond, the vector
-// units are: weights · (M + 2) instructions. From about 16 rows matrix cores win even with weights written out first.
+// units are: weights · (M + 2) instructions. With 16 rows sums fill the registers (gfx90a keeps some in memory), and
+// matrix cores win even with weights written out first.
 //
 // A wave has four columns of the result and all rows, and goes along the depth; a lane holds 16 bytes of each column's
 // weights, the next 16 on their way while it multiplies where rows are few. Two rows at most: one access of 16 bytes.
@@ -261,17 +262,15 @@ KPT_DEVICE void unpack_int4(const UnpackInt4Args& a, L& lane) {
 }
 
 // X(name, arguments, most threads in a block, body)
-#define KPT_WEIGHT_ONLY_KERNELS_OF(X, T, type)                                \
-  X(weight_i8_1_##type, WeightOnlyArgs, 128, weight_only<T, WeightInt8, 1>)   \
-  X(weight_i8_2_##type, WeightOnlyArgs, 128, weight_only<T, WeightInt8, 2>)   \
-  X(weight_i8_4_##type, WeightOnlyArgs, 128, weight_only<T, WeightInt8, 4>)   \
-  X(weight_i8_8_##type, WeightOnlyArgs, 128, weight_only<T, WeightInt8, 8>)   \
-  X(weight_i8_16_##type, WeightOnlyArgs, 128, weight_only<T, WeightInt8, 16>) \
-  X(weight_i4_1_##type, WeightOnlyArgs, 128, weight_only<T, WeightInt4, 1>)   \
-  X(weight_i4_2_##type, WeightOnlyArgs, 128, weight_only<T, WeightInt4, 2>)   \
-  X(weight_i4_4_##type, WeightOnlyArgs, 128, weight_only<T, WeightInt4, 4>)   \
-  X(weight_i4_8_##type, WeightOnlyArgs, 128, weight_only<T, WeightInt4, 8>)   \
-  X(weight_i4_16_##type, WeightOnlyArgs, 128, weight_only<T, WeightInt4, 16>) \
+#define KPT_WEIGHT_ONLY_KERNELS_OF(X, T, type)                              \
+  X(weight_i8_1_##type, WeightOnlyArgs, 128, weight_only<T, WeightInt8, 1>) \
+  X(weight_i8_2_##type, WeightOnlyArgs, 128, weight_only<T, WeightInt8, 2>) \
+  X(weight_i8_4_##type, WeightOnlyArgs, 128, weight_only<T, WeightInt8, 4>) \
+  X(weight_i8_8_##type, WeightOnlyArgs, 128, weight_only<T, WeightInt8, 8>) \
+  X(weight_i4_1_##type, WeightOnlyArgs, 128, weight_only<T, WeightInt4, 1>) \
+  X(weight_i4_2_##type, WeightOnlyArgs, 128, weight_only<T, WeightInt4, 2>) \
+  X(weight_i4_4_##type, WeightOnlyArgs, 128, weight_only<T, WeightInt4, 4>) \
+  X(weight_i4_8_##type, WeightOnlyArgs, 128, weight_only<T, WeightInt4, 8>) \
   X(unpack_i4_##type, UnpackInt4Args, 256, unpack_int4<T>)
 #define KPT_WEIGHT_ONLY_KERNELS(X)          \
   KPT_WEIGHT_ONLY_KERNELS_OF(X, float, f32) \
