@@ -16,7 +16,11 @@ def is_chosen(entry, names):
 
 
 def read_index(folder):
-    return json.loads((Path(folder) / "index.json").read_text())
+    file = Path(folder) / "index.json"
+    try:
+        return json.loads(file.read_text())
+    except FileNotFoundError:
+        raise SystemExit(f"{file} is missing; tests/models/export_models.py writes it") from None
 
 
 def main():

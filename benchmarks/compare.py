@@ -20,11 +20,11 @@ values; the cache stays from run to run on all sides, the place is an input and 
 
 import argparse
 import fnmatch
+import hashlib
 import json
 import math
 import os
 import statistics
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -33,6 +33,7 @@ import compare_rows
 import compare_table
 import earlier_peers
 import machine_description
+from chosen_models import read_index
 from runtime_process import Lost, Server, first_answer_ms, run_bounded
 
 HERE = Path(__file__).resolve().parent
@@ -59,13 +60,21 @@ def command_of(runtime, arguments):
             "--work", str(arguments.out / "onnx"), "--device", arguments.torch_device]
 
 
+def artifact_name(name, level, plain, device, optimize):
+    """Differs where the device, the arguments of kpt optimize or the plain file do."""
+    facts = plain.stat()
+    made_from = json.dumps([device, optimize.split(), facts.st_size, facts.st_mtime_ns])
+    return f"{name}.{level}.{hashlib.sha256(made_from.encode()).hexdigest()[:12]}.kpt"
+
+
 def file_of(runtime, entry, arguments):
     """The file that a runtime loads; levels of ours are made here, once."""
     plain = arguments.models / entry["file"]
     if not runtime.startswith("ours_") or runtime == "ours_plain":
         return plain
     level = runtime.removeprefix("ours_")
-    target = arguments.out / "artifacts" / f"{entry['name']}.{level}.kpt"
+    target = arguments.out / "artifacts" / artifact_name(entry["name"], level, plain, arguments.device,
+                                                         arguments.optimize)
     if target.exists() and target.stat().st_mtime > (arguments.build / "bin" / "kpt").stat().st_mtime:
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -135,24 +144,33 @@ class Starting:
             if found is not None:
                 self.row["checks"][name] = found
 
+    def require_eager(self):
+        if "eager" not in self.servers:
+            raise Lost("eager itself does not run: " + self.row["absent"].get("eager", "no word"))
+
     def stop_all(self):
         for server in self.servers.values():
             server.stop()
 
 
 def check_outputs(server, entry, arguments, runtime):
-    """Worst relative error and least cosine against fp64 over the floating-point outputs."""
-    import numpy
     from safetensors.torch import load_file
     file = arguments.out / "outputs.safetensors"
     server.ask(f"outputs {file}")
     given = load_file(file)
     file.unlink()
-    cases = load_file(arguments.models / entry["cases_file"])
-    names = entry["outputs"]
+    return compare_outputs(given, load_file(arguments.models / entry["cases_file"]), entry["outputs"])
+
+
+def compare_outputs(given, cases, names):
+    """Worst relative error and least cosine against fp64 over the floating-point outputs.
+
+    `given` holds tensors by position, `cases` those of the file of cases; Lost where they do not allow a judgement.
+    """
+    import numpy
     if len(given) != len(names):
         raise Lost(f"gives {len(given)} outputs, the model has {len(names)}")
-    worst, cosine = 0.0, 1.0
+    worst, cosine, compared = 0.0, 1.0, 0
     for index, name in enumerate(names):
         reference = cases.get(f"case0/fp64/{name}")
         if reference is None:
@@ -161,26 +179,40 @@ def check_outputs(server, entry, arguments, runtime):
         reference = reference.double().numpy().reshape(-1)
         if ours.shape != reference.shape or not numpy.isfinite(ours).all():
             raise Lost(f"output {name} has another size or is not finite")
+        if not numpy.isfinite(reference).all():
+            raise Lost(f"the fp64 reference of output {name} is not finite")
         scale = math.sqrt(float((reference ** 2).mean())) or 1.0
         worst = max(worst, math.sqrt(float(((ours - reference) ** 2).mean())) / scale)
         product = float(numpy.linalg.norm(ours) * numpy.linalg.norm(reference))
         cosine = min(cosine, float(ours @ reference) / product if product else 1.0)
+        compared += 1
+    if compared == 0:
+        raise Lost("no output has an fp64 reference")
     return {"error": worst, "cosine": cosine}
 
 
-def take_turns(servers, arguments):
-    """One median for each runtime and round; the order turns round every time."""
-    first = {name: server.ask("run 1")["times_ms"][0] for name, server in servers.items()}
-    counts = {name: max(1, min(200, int(arguments.round_ms / max(ms, 1e-3)))) for name, ms in first.items()}
-    times = {name: [] for name in servers}
-    names = list(servers)
+def take_turn(server, count):
+    server.ask("run 1")
+    return statistics.median(server.ask(f"run {count}")["times_ms"])
+
+
+def take_turns(starting, arguments):
+    """One median for each runtime and round; the order turns round every time. Who is lost on the way gets no times."""
+    counts, times = {}, {}
+    names = list(starting.servers)
+    for name in names:
+        ms = starting.attempt(name, lambda: starting.servers[name].ask("run 1")["times_ms"][0])
+        if ms is not None:
+            counts[name], times[name] = max(1, min(200, int(arguments.round_ms / max(ms, 1e-3)))), []
     for index in range(arguments.rounds):
+        starting.require_eager()
         order = names[index % len(names):] + names[:index % len(names)]
         for name in order if index % 2 == 0 else order[::-1]:
-            time.sleep(arguments.pause_ms / 1e3)  # idle threads of the one before stop spinning
-            servers[name].ask("run 1")
-            times[name].append(statistics.median(servers[name].ask(f"run {counts[name]}")["times_ms"]))
-    return times
+            if name in starting.servers:
+                time.sleep(arguments.pause_ms / 1e3)  # idle threads of the one before stop spinning
+                times[name].append(starting.attempt(name, lambda: take_turn(starting.servers[name], counts[name])))
+    starting.require_eager()
+    return {name: times[name] for name in starting.servers}
 
 
 def available_bytes():
@@ -195,16 +227,15 @@ def measure_group(runtimes, entry, arguments, row):
     try:
         starting.start_all(runtimes)
         starting.check_all()
-        if "eager" not in starting.servers:
-            raise Lost("eager itself does not run: " + row["absent"].get("eager", "no word"))
-        return take_turns(starting.servers, arguments)
+        starting.require_eager()
+        return take_turns(starting, arguments)
     finally:
         starting.stop_all()
 
 
 def batch_of(entry):
-    """First extent of the first input."""
-    return entry["inputs"][0]["dims"][0]
+    """First extent of the first input; None where it is not known."""
+    return entry["inputs"][0]["dims"][0] if "inputs" in entry else entry.get("batch")
 
 
 def prepare(entries, arguments):
@@ -268,7 +299,11 @@ def measure_startup(entry, arguments):
             del commands[name]
     for index in range(arguments.startup_runs):
         for name in list(commands) if index % 2 == 0 else list(commands)[::-1]:
-            row["times_ms"][name].append(first_answer_ms(commands[name], environment, arguments.limit_s))
+            try:
+                row["times_ms"][name].append(first_answer_ms(commands[name], environment, arguments.limit_s))
+            except Lost as reason:
+                row["absent"][name] = f"start {index + 2}: {reason}"
+                del commands[name], row["times_ms"][name]
     return row
 
 
@@ -280,17 +315,23 @@ def export_models(arguments):
         patterns = [compare_rows.export_pattern(row, arguments.dtype) for row in arguments.rows]
     command = [sys.executable, str(SOURCE / "tests/models/export_models.py"), "--out", str(arguments.models), "--size",
                "full", "--reuse", "--only", *patterns]
-    done = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": str(arguments.threads)})
+    environment = {**os.environ, "OMP_NUM_THREADS": str(arguments.threads)}
+    try:
+        count = len(arguments.rows) or len(run_bounded([*command, "--list"], environment,
+                                                       arguments.limit_s).stdout.splitlines())
+        done = run_bounded(command, environment, arguments.limit_s * max(1, count), shown=True)
+    except Lost as reason:
+        raise SystemExit(f"compare: {reason}") from None
     if done.returncode != 0 and not arguments.rows:  # rows that are there are measured
         raise SystemExit("compare: the models could not be exported")
 
 
 def choose_entries(arguments):
-    entries = json.loads((arguments.models / "index.json").read_text())["models"]
+    entries = read_index(arguments.models)["models"]
     if arguments.rows:
         known = {entry["name"]: entry for entry in entries}
-        names = [compare_rows.entry_name(row, arguments.dtype) for row in arguments.rows]
-        return [known.get(name, {"name": name}) for name in names]
+        names = {compare_rows.entry_name(row, arguments.dtype): row for row in arguments.rows}
+        return [known.get(name, {"name": name, "batch": compare_rows.batch_of(row)}) for name, row in names.items()]
     chosen = [entry for entry in entries if any(fnmatch.fnmatch(entry["name"], p) for p in arguments.only)
               and entry["dtype"] == arguments.dtype and not entry["dynamic"] and not entry["stateful_steps"]
               and not entry.get("shape")]
@@ -318,14 +359,15 @@ def parse_arguments():
     parser.add_argument("--round-ms", type=float, default=500)
     parser.add_argument("--pause-ms", type=float, default=100)
     parser.add_argument("--warmup", type=int, default=3)
-    parser.add_argument("--limit-s", type=int, default=1800, help="for one answer of a runtime, and for kpt optimize")
+    parser.add_argument("--limit-s", type=int, default=1800,
+                        help="for one answer of a runtime, for kpt optimize, and for the export of a model")
     parser.add_argument("--optimize", default="", metavar="'ARGUMENTS'", help="for kpt optimize, as '--draws 1'")
     parser.add_argument("--start-together", action="store_true",
                         help="runtimes of a row load at the same time, compile_best apart: quicker, but the times of "
                              "loading are then those of a busy machine")
     parser.add_argument("--peers-from", type=Path, metavar="RESULTS.JSON",
-                        help="take the peers' figures of an earlier run on the same GPU, driver and torch; eager and ours "
-                             "are measured")
+                        help="take the peers' figures of an earlier run on the same GPU, driver and versions of torch, triton "
+                             "and transformers; eager and ours are measured")
     parser.add_argument("--prepare", type=int, default=0, metavar="N",
                         help="compile for the peers first, N models at the same time, compile_best left out; seconds go "
                              "to OUT/prepared.json")
@@ -333,6 +375,8 @@ def parse_arguments():
     parser.add_argument("--startup", action="store_true", help="measure start-up instead")
     parser.add_argument("--startup-runs", type=int, default=7)
     arguments = parser.parse_args()
+    if arguments.rounds < compare_table.LEAST_ROUNDS:
+        parser.error(f"--rounds must be at least {compare_table.LEAST_ROUNDS}: fewer give no interval of 95 %")
     arguments.out = arguments.out.resolve()
     arguments.out.mkdir(parents=True, exist_ok=True)
     arguments.build = arguments.build.resolve()
@@ -387,7 +431,7 @@ def main():
                 raise Lost(f"{arguments.models} does not hold it: it was not exported")
             results["models"].append(measure(entry, arguments))
         except Lost as reason:
-            results["models"].append({"name": entry["name"], "failed": str(reason)})
+            results["models"].append({"name": entry["name"], "batch": batch_of(entry), "failed": str(reason)})
         text = write_results(results, arguments)
     print(text)
     return 0

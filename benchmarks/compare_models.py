@@ -18,11 +18,10 @@ import sys
 from pathlib import Path
 
 from chosen_models import is_chosen, read_index
-from compare_table import order_interval
+from compare_table import LEAST_ROUNDS, order_interval
 from server_process import Failed, Server
 
 LEAST_RATIO = 0.98
-LEAST_ROUNDS = 6  # fewer give no interval of 95 %
 NAMES = ("program", "module", "ours")
 HERE = Path(__file__).resolve().parent
 

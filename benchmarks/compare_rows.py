@@ -22,6 +22,11 @@ def export_pattern(row, dtype):
     return f"{model}_{KINDS[dtype]}_static:{shape}"
 
 
+def batch_of(row):
+    """The first extent: a batch, or the sequences of a decoding step."""
+    return int(row.partition(":")[2].split("x")[0])
+
+
 def entry_name(row, dtype):
     """As export_models.py names the file: bert_bf16_static_32x128."""
     return export_pattern(row, dtype).replace(":", "_")

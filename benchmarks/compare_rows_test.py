@@ -2,11 +2,14 @@
 """Tests of what compare.py is made of beside its tables: rows, earlier figures, the machine, bounded processes; and of
 how jax_equivalents.py finds its weights."""
 
+import math
 import sys
 import tempfile
 import time
 import unittest
+from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import compare_rows
 import earlier_peers
@@ -21,6 +24,9 @@ class Rows(unittest.TestCase):
         self.assertEqual(compare_rows.export_pattern("bert:32x128", "bfloat16"), "bert_bf16_static:32x128")
         self.assertEqual(compare_rows.entry_name("bert:32x128", "bfloat16"), "bert_bf16_static_32x128")
         self.assertEqual(compare_rows.entry_name("vit:1", "float32"), "vit_fp32_static_1")
+
+    def test_the_first_extent_is_the_batch(self):
+        self.assertEqual([compare_rows.batch_of(row) for row in ("bert:32x128", "vit:1")], [32, 1])
 
     def test_gpu_stands_for_all_and_nothing_is_measured_twice(self):
         self.assertEqual(compare_rows.expand_rows(["gpu"]), compare_rows.GPU_ROWS)
@@ -50,11 +56,13 @@ class EarlierPeers(unittest.TestCase):
         row = {"name": "m", "rounds": [], "absent": {}, "checks": {}, "load_s": {}}
         return earlier_peers.take({"models": [known]}, "old.json", row, runtimes, self.OURS), row
 
-    def test_only_the_machine_and_torch_must_be_the_same(self):
+    def test_the_machine_and_what_peers_are_made_of_must_be_the_same(self):
         self.assertEqual(earlier_peers.find_differences(make_machine(), make_machine(rounds=3)), [])
         hot = make_machine(gpu={"name": "H200", "driver": "580.1", "sm_mhz": "1980"})
         self.assertEqual(earlier_peers.find_differences(make_machine(), hot), [])
         for changes, word in (({"versions": {"torch": "2.15.0"}}, "its torch is 2.11.0, here it is 2.15.0"),
+                              ({"versions": {"torch": "2.11.0", "transformers": "6"}}, "its transformers is 5"),
+                              ({"versions": {"torch": "2.11.0", "transformers": "5", "triton": "3"}}, "its triton is None"),
                               ({"gpu": {"name": "H100", "driver": "580.1"}}, "GPU"), ({"gpu": None}, "GPU"),
                               ({"gpu": {"name": "H200", "driver": "590.0"}}, "driver"), ({"threads": 2}, "threads"),
                               ({"device": "cpu"}, "device")):
@@ -93,6 +101,16 @@ class Machine(unittest.TestCase):
         self.assertIsNone(machine_description.read_gpu("cpu"))
 
 
+    def test_a_kpt_that_does_not_end_is_one_sentence(self):
+        with tempfile.TemporaryDirectory() as folder:
+            kpt = Path(folder) / "bin" / "kpt"
+            kpt.parent.mkdir()
+            kpt.write_text("#!/bin/sh\nsleep 60\n")
+            kpt.chmod(0o755)
+            with self.assertRaisesRegex(SystemExit, "^compare: .* did not end within 0.3 s$"):
+                machine_description.ask_kpt(SimpleNamespace(build=Path(folder), limit_s=0.3), "--version")
+
+
 class JaxWeights(unittest.TestCase):
     """Versions of transformers name the parts of ViT differently."""
 
@@ -127,6 +145,16 @@ class JaxWeights(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "is not known"):
             jax_models.arrange({"vit.layers.0.gate.weight": 1})
 
+    @unittest.skipUnless(find_spec("torch"), "needs torch")
+    def test_what_is_not_finite_never_agrees(self):
+        import torch
+        good = torch.tensor([1.0, 2.0], dtype=torch.float64)
+        self.assertEqual(jax_equivalents.difference([good, good], [good, good]), 0.0)
+        for value in (math.nan, math.inf, -math.inf):
+            bad = torch.tensor([1.0, value], dtype=torch.float64)
+            for pair in ((bad, good), (good, bad), (bad, bad)):
+                self.assertEqual(jax_equivalents.difference([good, pair[0]], [good, pair[1]]), math.inf)
+
     def test_table_says_when_answers_differ(self):
         row = {"name": "m", "times_ms": {"ours": [1.0] * 6, "jax": [2.0] * 6}, "load_s": {"ours": 1.0, "jax": 2.0},
                "errors": {"ours": 1e-6, "jax": 1e-6}, "difference": 1e-6}
@@ -142,7 +170,8 @@ for line in sys.stdin:
     word = line.split()[0]
     if word == "die": sys.exit(3)
     if word == "sleep": time.sleep(float(line.split()[1]))
-    print(json.dumps({"error": "no"} if word == "fail" else {"said": word}), flush=True)
+    if word == "babble": print("hello", flush=True)
+    else: print(json.dumps({"error": "no"} if word == "fail" else {"said": word}), flush=True)
 """
 
 
@@ -163,6 +192,8 @@ class Processes(unittest.TestCase):
         server = self.start(60)
         with self.assertRaisesRegex(runtime_process.Lost, "^no$"):
             server.ask("fail")
+        with self.assertRaisesRegex(runtime_process.Lost, "else than JSON: hello"):
+            server.ask("babble")
         self.assertEqual(server.ask("hello"), {"said": "hello"})
         with self.assertRaisesRegex(runtime_process.Lost, "status 3"):
             server.ask("die")

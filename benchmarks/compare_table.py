@@ -20,6 +20,7 @@ TITLES = {"eager": "eager", "compile": "torch.compile", "compile_best": "torch.c
 # Outputs further from fp64 than this are wrong, and their time counts for nothing.
 MOST_ERROR = 1e-3
 LEAST_COSINE = 0.99
+LEAST_ROUNDS = 6  # fewer give no interval of 95 %
 
 
 def order_interval(values, coverage=0.95):
@@ -158,23 +159,43 @@ def error_table(rows, runtimes):
     return lines
 
 
+def ratio_to_best(row, peers, runtime):
+    """(ratio, the best of `peers`), or (None, why there is none)."""
+    if "failed" in row:
+        return None, "failed"
+    if median_of(row, runtime) is None:
+        return None, "not measured"
+    if not is_right(row, runtime):
+        return None, "wrong"
+    best = best_of(row, peers)
+    found = None if best is None else ratio(row, best, runtime)
+    return (found, best) if found else (None, "no peer is right")
+
+
 def judge(rows, runtime, peers, chosen=lambda row: True):
-    """Geometric mean of a runtime's ratio to the best of `peers`, and the rows whose interval lies below 1."""
-    values, lost = [], []
-    for row in rows:
-        best = best_of(row, peers)
-        if not chosen(row) or best is None or not is_right(row, runtime):
-            continue
-        found = ratio(row, best, runtime)
+    """Geometric mean of a runtime's ratio to the best of `peers`, and the rows lost: those whose interval lies below 1,
+    and those without a ratio, which stand under "missing" too."""
+    values, lost, missing = [], [], []
+    for row in filter(chosen, rows):
+        found, word = ratio_to_best(row, peers, runtime)
         if found is None:
+            missing.append(f"{row['name']} – ({word})")
             continue
         values.append(found[0])
         if (found[0] if found[2] is None else found[2]) < 1:
-            lost.append(f"{row['name']} {format_ratio(found)} against {TITLES[best]}")
-    return {"mean": geometric_mean(values), "models": len(values), "lost": lost}
+            lost.append(f"{row['name']} {format_ratio(found)} against {TITLES[word]}")
+    return {"mean": geometric_mean(values), "models": len(values), "rows": len(values) + len(missing),
+            "lost": lost + missing, "missing": missing}
+
+
+def takes_part(rows, runtime):
+    """Whether a run asked for it: some row has a time of it, or says why there is none."""
+    return any(median_of(row, runtime) is not None or runtime in row["absent"] for row in rows if "failed" not in row)
 
 
 def convolutional(row):
+    if "architecture" not in row:  # failed: names begin with it
+        return row["name"].startswith(CONVOLUTIONAL)
     return row["architecture"] in CONVOLUTIONAL
 
 
@@ -203,9 +224,11 @@ GPU_COMPARISONS = (
 )
 
 
-def check_goal(values, least, words):
-    """A line and its summary: `values` holds (name, ratio) of each row."""
-    below = [f"{name} {format_ratio(value)}" for name, value in values if value[0] < least]
+def check_goal(rows, peers, least, words):
+    """A line and its summary. Rows without a ratio miss the goal."""
+    values = [(row["name"], *ratio_to_best(row, peers, "ours_balanced")) for row in rows]
+    below = [f"{name} {format_ratio(value)}" + ("" if value else f" ({word})") for name, value, word in values
+             if value is None or value[0] < least]
     verdict = "no row" if not values else "met" if not below else "missed"
     return (f"- goal: {words} at least {least:g}: {verdict} ({len(values) - len(below)} of {len(values)} rows)"
             + "".join(f"; {text}" for text in below),
@@ -214,18 +237,28 @@ def check_goal(values, least, words):
 
 def gpu_goals(rows):
     """Lines and summaries of the goals that hold for single rows."""
-    against_best, against_eager = [], []
-    for row in rows:
-        best = best_of(row, FP32_PEERS)
-        if not is_right(row, "ours_balanced") or best is None:
+    single = [row for row in rows if row.get("batch") == 1 or ("failed" in row and row.get("batch") is None)]
+    return [check_goal(rows, FP32_PEERS, GPU_LEAST_ROW, "ours, balanced against the best peer, each row"),
+            check_goal(single, ("eager",), GPU_LEAST_OVER_EAGER, "ours, balanced against eager, each row of batch 1")]
+
+
+def goal_lines(rows, on_gpu):
+    """Lines and summaries of all comparisons, over the rows that failed too."""
+    lines, summary = [], []
+    for runtime, peers, words, goal, chosen in GPU_COMPARISONS if on_gpu else GOALS:
+        verdict = judge(rows, runtime, peers, chosen or (lambda row: True))
+        if verdict["rows"] == 0 or not takes_part(rows, runtime):
             continue
-        found = ratio(row, best, "ours_balanced"), ratio(row, "eager", "ours_balanced")
-        if found[0]:
-            against_best.append((row["name"], found[0]))
-        if found[1] and row.get("batch") == 1:
-            against_eager.append((row["name"], found[1]))
-    return [check_goal(against_best, GPU_LEAST_ROW, "ours, balanced against the best peer, each row"),
-            check_goal(against_eager, GPU_LEAST_OVER_EAGER, "ours, balanced against eager, each row of batch 1")]
+        wanted = "" if goal is None else f" (goal {goal:g})"
+        mean = "–" if verdict["mean"] is None else f"{verdict['mean']:.2f}"
+        lines.append(f"- {TITLES[runtime]} against {words}: geometric mean {mean}{wanted} over {verdict['models']} of "
+                     f"{verdict['rows']} models, rows lost: {len(verdict['lost'])}"
+                     + "".join(f"; {text}" for text in verdict["lost"]))
+        summary.append({"runtime": runtime, "against": words, "goal": goal, **verdict})
+    for line, found in gpu_goals(rows) if on_gpu and takes_part(rows, "ours_balanced") else ():
+        lines.append(line)
+        summary.append(found)
+    return lines, summary
 
 
 def describe_gpu(gpu):
@@ -280,23 +313,12 @@ def full_table(results):
               "Largest error of an output against fp64, relative to its root mean square:", "", *error_table(rows, runtimes), ""]
     sources = sorted({taken["source"] for row in rows for taken in row.get("taken", {}).values()})
     if sources:
-        lines += [f"\\* not measured in this run but taken from {', '.join(sources)} (same GPU, driver and torch); a ratio "
-                  "with it is that of the medians of two runs, not paired, and has no interval.", ""]
+        lines += [f"\\* not measured in this run but taken from {', '.join(sources)} (same GPU, driver, torch, triton and "
+                  "transformers); a ratio with it is that of the medians of two runs, not paired, and has no interval.", ""]
     if on_gpu and any(row.get("first_answer_s") for row in rows):
         lines += [*start_table(rows, runtimes, machine.get("start_together")), ""]
-    summary = []
-    for runtime, peers, words, goal, chosen in GPU_COMPARISONS if on_gpu else GOALS:
-        verdict = judge(rows, runtime, peers, chosen or (lambda row: True))
-        if verdict["models"] == 0:
-            continue
-        wanted = "" if goal is None else f" (goal {goal:g})"
-        lines.append(f"- {TITLES[runtime]} against {words}: geometric mean {verdict['mean']:.2f}{wanted} over "
-                     f"{verdict['models']} models, rows lost: {len(verdict['lost'])}"
-                     + "".join(f"; {text}" for text in verdict["lost"]))
-        summary.append({"runtime": runtime, "against": words, "goal": goal, **verdict})
-    for line, found in gpu_goals(rows) if on_gpu else ():
-        lines.append(line)
-        summary.append(found)
+    goals, summary = goal_lines(results["models"], on_gpu)
+    lines += goals
     absent = [f"- {row['name']}, {TITLES[name]}: {reason}" for row in rows for name, reason in row["absent"].items()]
     if absent or failed:
         lines += ["", "Not measured:", "", *absent, *[f"- {text}" for text in failed]]
@@ -306,7 +328,9 @@ def full_table(results):
 def startup_table(results):
     machine = results["machine"]
     on_gpu = machine.get("device", "cpu") != "cpu"
-    lines = [f"Process start to first answer, ms: median of the later starts (95 % interval; first start of all). "
+    starts = [len(times) for row in results["models"] for times in row.get("times_ms", {}).values()]
+    interval = "95 % interval" if min(starts, default=0) >= LEAST_ROUNDS else "least and most"
+    lines = [f"Process start to first answer, ms: median of the later starts ({interval}; first start of all). "
              f"{machine['cpu']}, {machine['threads']} threads", ""]
     if machine.get("gpu"):
         lines[1:1] = ["", describe_gpu(machine["gpu"])]
@@ -318,6 +342,7 @@ def startup_table(results):
     for row in results["models"]:
         if "failed" in row:
             lines.append(f"| {row['name']} | {row['failed']} |" + " |" * len(names))
+            late.append(f"{row['name']} – (failed)")
             continue
         cells = []
         for name in names:
@@ -330,11 +355,14 @@ def startup_table(results):
         lines.append(f"| {row['name']} | " + " | ".join(cells) + (f" | {factor:.1f} |" if factor else " | – |"))
         seconds = statistics.median(pair[1]) / 1e3 if pair[1] else None
         summary.append({"name": row["name"], "ours": ours, "compile_over_ours": factor, "ours_s": seconds})
-        if seconds is None or ours == "ours_plain" or seconds > GPU_MOST_START_S:
-            late.append(f"{row['name']} {'–' if seconds is None else f'{seconds:.2f} s'}")
-    if on_gpu and summary:
+        if ours == "ours_plain":
+            late.append(f"{row['name']} – (not measured)")
+        elif seconds > GPU_MOST_START_S:
+            late.append(f"{row['name']} {seconds:.2f} s")
+    count = len(results["models"])
+    if on_gpu and count:
         lines += ["", f"- goal: ours, balanced, at most {GPU_MOST_START_S:g} s: {'missed' if late else 'met'} "
-                  f"({len(summary) - len(late)} of {len(summary)} rows)" + "".join(f"; {text}" for text in late)]
+                  f"({count - len(late)} of {count} rows)" + "".join(f"; {text}" for text in late)]
     for row in results["models"]:
         lines += [f"- {row['name']}, {TITLES[name]}: {reason}" for name, reason in row.get("absent", {}).items()]
     return "\n".join(lines) + "\n", summary

@@ -80,7 +80,9 @@ class CompareTable(unittest.TestCase):
         self.assertIn("(wrong)", text)
         self.assertIn("OpenVINO: does not load", text)
         self.assertIn("x: why", text)
-        self.assertEqual(summary, [])
+        self.assertEqual([(found["runtime"], found["mean"], found["models"], found["rows"]) for found in summary],
+                         [("ours_plain", None, 0, 2)])
+        self.assertIn("geometric mean – over 0 of 2 models, rows lost: 2; m – (wrong); x – (failed)", text)
 
     def test_every_line_of_a_table_has_the_same_number_of_cells(self):
         rows = [make_row(self.generator, f"m{index}") for index in range(3)]
@@ -117,6 +119,35 @@ class CompareTable(unittest.TestCase):
         text, summary = compare_table.full_table(self.make_gpu_results(rows))
         self.assertIn("met (1 of 1 rows)", text)
         self.assertEqual([found["below"] for found in summary[-2:]], [[], []])
+
+    def test_rows_without_a_figure_of_balanced_miss_the_goals(self):
+        def row(name, **changes):
+            made = make_row(self.generator, name, factors={"eager": 1.0, "compile": 2.0, "ours_balanced": 6.0})
+            return {**made, "batch": 1, **changes}
+        rows = [row("good"), row("absent"), row("wrong"), {"name": "failed", "batch": 1, "failed": "why"},
+                {"name": "unknown", "batch": None, "failed": "why"}, {"name": "many", "batch": 8, "failed": "why"}]
+        del rows[1]["rounds"][0]["ours_balanced"], rows[1]["checks"]["ours_balanced"]
+        rows[1]["absent"]["ours_balanced"] = "refused by the gate"
+        rows[2]["checks"]["ours_balanced"]["cosine"] = 0.5
+        text, summary = compare_table.full_table(self.make_gpu_results(rows))
+        each, single = summary[-2:]
+        words = ["absent – (not measured)", "wrong – (wrong)", "failed – (failed)", "unknown – (failed)"]
+        self.assertEqual((single["below"], single["rows"]), (words, 5))
+        self.assertEqual((each["below"], each["rows"]), ([*words, "many – (failed)"], 6))
+        self.assertIn("each row at least 0.97: missed (1 of 6 rows)", text)
+        self.assertNotIn(": met", text)
+        best = next(found for found in summary if found.get("against") == "the best peer")
+        self.assertEqual((best["models"], best["rows"], best["lost"]), (1, 6, [*words, "many – (failed)"]))
+        self.assertIn("over 1 of 6 models, rows lost: 5", text)
+
+    def test_a_runtime_that_nobody_asked_for_has_no_goal(self):
+        rows = [make_row(self.generator, factors={"eager": 1.0, "ours_plain": 2.0}), {"name": "x", "failed": "why"}]
+        _, summary = compare_table.full_table(self.make_gpu_results(rows))
+        self.assertEqual([found["runtime"] for found in summary], ["ours_plain"])
+
+    def test_a_row_that_failed_has_the_kind_that_its_name_says(self):
+        self.assertTrue(compare_table.convolutional({"name": "resnet50_fp32_static", "failed": "why"}))
+        self.assertFalse(compare_table.convolutional({"name": "bert_fp32_static", "failed": "why"}))
 
     def test_figures_of_an_earlier_run_are_marked_and_have_no_interval(self):
         row = make_row(self.generator, factors={"eager": 1.0, "ours_balanced": 8.0})
@@ -155,11 +186,15 @@ class CompareTable(unittest.TestCase):
             return {"name": name, "absent": {}, "first_ms": {"aoti": 9e4, "ours_balanced": 900},
                     "times_ms": {"aoti": [7000.0] * 3, "ours_balanced": [ours] * 3}}
         results = self.make_gpu_results([])
-        results["models"] = [row("quick", 900.0), row("slow", 2400.0), {"name": "x", "failed": "why"}]
+        lacking = row("plain", 900.0)
+        lacking["times_ms"]["ours_plain"] = lacking["times_ms"].pop("ours_balanced")
+        lacking["first_ms"]["ours_plain"] = 900
+        results["models"] = [row("quick", 900.0), row("slow", 2400.0), {"name": "x", "failed": "why"}, lacking]
         text, summary = compare_table.startup_table(results)
-        self.assertIn("at most 2 s: missed (1 of 2 rows); slow 2.40 s", text)
+        self.assertIn("at most 2 s: missed (1 of 4 rows); slow 2.40 s; x – (failed); plain – (not measured)", text)
+        self.assertIn("(least and most; first start of all)", text)
         self.assertIn("AOTInductor", text)
-        self.assertEqual([found["ours_s"] for found in summary], [0.9, 2.4])
+        self.assertEqual([found["ours_s"] for found in summary], [0.9, 2.4, 0.9])
         table = [line for line in text.splitlines() if line.startswith("|")]
         self.assertEqual(len({line.count("|") for line in table}), 1, text)
 

@@ -2,6 +2,7 @@
 
 import statistics
 
+PACKAGES = ("torch", "triton", "transformers")  # what the peers' speed and the model itself come from
 NOTES = ("load_s", "first_answer_s")
 
 
@@ -9,7 +10,8 @@ def find_differences(earlier, now):
     """Why figures of one machine's description do not hold on the other's; an empty list where they do."""
     def facts(machine):
         gpu = machine.get("gpu") or {}
-        return {"GPU": gpu.get("name"), "driver": gpu.get("driver"), "torch": machine["versions"].get("torch"),
+        return {"GPU": gpu.get("name"), "driver": gpu.get("driver"),
+                **{package: machine["versions"].get(package) for package in PACKAGES},
                 "processor": machine["cpu"], "device": machine.get("device"), "threads": machine["threads"]}
     before, after = facts(earlier), facts(now)
     return [f"its {name} is {before[name]}, here it is {after[name]}" for name in before if before[name] != after[name]]

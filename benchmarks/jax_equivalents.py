@@ -15,13 +15,13 @@ import json
 import math
 import os
 import statistics
-import subprocess
 import sys
 import time
 from pathlib import Path
 
-from compare_table import order_interval
-from runtime_process import Lost, Server
+from chosen_models import read_index
+from compare_table import LEAST_ROUNDS, order_interval
+from runtime_process import Lost, Server, run_bounded
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parent
@@ -34,7 +34,11 @@ def export(arguments):
     patterns = [f"{model}_fp32_static:{shape}" for model, shape, _ in ROWS[arguments.size]]
     command = [sys.executable, str(SOURCE / "tests/models/export_models.py"), "--out", str(arguments.models), "--size",
                arguments.size, "--reuse", "--only", *patterns]
-    if subprocess.run(command).returncode != 0:
+    try:
+        done = run_bounded(command, None, arguments.limit_s * len(patterns), shown=True)
+    except Lost as reason:
+        raise SystemExit(f"jax_equivalents: {reason}") from None
+    if done.returncode != 0:
         raise SystemExit("jax_equivalents: the models could not be exported")
 
 
@@ -74,13 +78,16 @@ def read_outputs(server, arguments):
 
 
 def difference(values, reference):
-    """Largest over the outputs, relative to the reference's root mean square."""
+    """Largest over the outputs, relative to the reference's root mean square; infinite where one is not finite."""
     worst = 0.0
     for value, expected in zip(values, reference, strict=True):
         if value.shape != expected.shape:
             return math.inf
         scale = float(expected.square().mean().sqrt()) or 1.0
-        worst = max(worst, float((value - expected).square().mean().sqrt()) / scale)
+        error = float((value - expected).square().mean().sqrt()) / scale
+        if not (math.isfinite(scale) and math.isfinite(error)):  # NaN would lose every comparison, and so agree
+            return math.inf
+        worst = max(worst, error)
     return worst
 
 
@@ -153,8 +160,11 @@ def parse_arguments():
     parser.add_argument("--round-ms", type=float, default=200)
     parser.add_argument("--pause-ms", type=float, default=100)
     parser.add_argument("--warmup", type=int, default=5)
-    parser.add_argument("--limit-s", type=int, default=300, help="for one answer of a process")
+    parser.add_argument("--limit-s", type=int, default=300,
+                        help="for one answer of a process, and for the export of a model")
     arguments = parser.parse_args()
+    if arguments.rounds < LEAST_ROUNDS:
+        parser.error(f"--rounds must be at least {LEAST_ROUNDS}")
     arguments.out = arguments.out.resolve()
     arguments.out.mkdir(parents=True, exist_ok=True)
     if arguments.models is None:
@@ -165,7 +175,7 @@ def parse_arguments():
 
 def main():
     arguments = parse_arguments()
-    known = {entry["name"]: entry for entry in json.loads((arguments.models / "index.json").read_text())["models"]}
+    known = {entry["name"]: entry for entry in read_index(arguments.models)["models"]}
     rows = []
     for model, shape, heads in ROWS[arguments.size]:
         name = f"{model}_fp32_static_{shape}"

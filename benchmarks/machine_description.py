@@ -7,6 +7,8 @@ import subprocess
 import time
 from importlib.metadata import PackageNotFoundError, version
 
+from runtime_process import Lost, run_bounded
+
 PACKAGES = ("torch", "triton", "onnxruntime", "openvino", "transformers")
 GPU_FIELDS = {"name": "name", "driver": "driver_version", "sm_mhz": "clocks.sm", "memory_mhz": "clocks.mem",
               "most_sm_mhz": "clocks.max.sm", "celsius": "temperature.gpu", "watt": "power.draw",
@@ -42,8 +44,11 @@ def read_version(package):
 
 
 def ask_kpt(arguments, *words):
-    done = subprocess.run([str(arguments.build / "bin" / "kpt"), *words], capture_output=True, text=True)
-    return done.stdout.strip()
+    """What kpt prints; ends the program with one sentence when kpt does not end."""
+    try:
+        return run_bounded([str(arguments.build / "bin" / "kpt"), *words], None, arguments.limit_s).stdout.strip()
+    except Lost as reason:
+        raise SystemExit(f"compare: {reason}") from None
 
 
 def describe(arguments):

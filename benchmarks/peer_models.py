@@ -110,14 +110,24 @@ class TorchRun:
                 if isinstance(leaf, torch.Tensor)]
 
 
+def is_newer(made, source):
+    """Whether a file exists and was made after the one it is made from."""
+    return made.exists() and made.stat().st_mtime_ns > source.stat().st_mtime_ns
+
+
+def package_name(path, device, torch_version):
+    """A package holds code of one version of torch for one device."""
+    return f"{path.stem}.{device.replace(':', '_')}.torch-{torch_version}.aoti.pt2"
+
+
 class AotInductorRun(TorchRun):
     """A package that AOTInductor made: compiled once, then only loaded."""
 
     def prepare(self, runtime, path, work):
         import torch
         work.mkdir(parents=True, exist_ok=True)
-        package = work / f"{path.stem}.{self.device.replace(':', '_')}.aoti.pt2"
-        compiled = not (package.exists() and package.stat().st_mtime > path.stat().st_mtime)
+        package = work / package_name(path, self.device, torch.__version__)
+        compiled = not is_newer(package, path)
         if compiled:
             part = work / ("part_" + package.name)
             with torch.no_grad():
@@ -139,11 +149,11 @@ class AotInductorRun(TorchRun):
 
 
 def onnx_file(path, work):
-    """The ONNX form of an exported program, made once."""
+    """The ONNX form of an exported program, made once for each export."""
     import torch
     work.mkdir(parents=True, exist_ok=True)
     target = work / (path.stem + ".onnx")
-    if not target.exists():
+    if not is_newer(target, path):
         program = load_program(path)
         with torch.no_grad():
             made = torch.onnx.export(program, (), dynamo=True, verbose=False)
@@ -165,7 +175,7 @@ def quantized_file(path, work):
     from onnxruntime.quantization import QuantType, quantize_dynamic
     from onnxruntime.quantization.shape_inference import quant_pre_process
     target = work / (path.stem + ".int8.onnx")
-    if target.exists():
+    if is_newer(target, path):
         return target
     large = path.stat().st_size > 1_900_000_000
     bare, prepared = work / (path.stem + ".bare.onnx"), work / (path.stem + ".prepared.onnx")

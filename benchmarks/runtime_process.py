@@ -37,7 +37,10 @@ class Server:
         answer = self.process.stdout.readline()
         if not answer:
             raise Lost(f"the process ended with status {self.process.wait()}; see {self.log.name}")
-        answer = json.loads(answer)
+        try:
+            answer = json.loads(answer)
+        except ValueError:
+            raise Lost(f"answers with something else than JSON: {answer.strip()[:200]}") from None
         if "error" in answer:
             raise Lost(answer["error"])
         return answer
@@ -66,10 +69,10 @@ def end_group(process):
     process.wait()
 
 
-def run_bounded(command, environment, limit_s):
-    """subprocess.run with the output kept; Lost when it takes longer than allowed."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
-                               start_new_session=True)
+def run_bounded(command, environment, limit_s, shown=False):
+    """subprocess.run with the output kept, or shown as it comes; Lost when it takes longer than allowed."""
+    output = None if shown else subprocess.PIPE
+    process = subprocess.Popen(command, stdout=output, stderr=output, text=True, env=environment, start_new_session=True)
     with process:
         try:
             out, errors = process.communicate(timeout=limit_s)

@@ -16,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-from compare_table import order_interval
+from compare_table import LEAST_ROUNDS, order_interval
 from server_process import Server
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tools"))
@@ -87,7 +87,10 @@ def parse_arguments():
     parser.add_argument("--ops", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--runs", type=int, default=30, help="runs of the chain in each round")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.rounds < LEAST_ROUNDS:
+        parser.error(f"--rounds must be at least {LEAST_ROUNDS}")
+    return arguments
 
 
 def main():

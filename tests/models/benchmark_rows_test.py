@@ -19,6 +19,7 @@ import transformers.modeling_outputs  # noqa: E402, F401  programs return its cl
 from safetensors.torch import load_file, save_file  # noqa: E402
 
 import case_files  # noqa: E402
+from model_list import STATE  # noqa: E402
 
 ROWS = {"gpt2_bf16_static:3x8": [3, 8], "llama_decode_bf16_static:1x16": [1, 1], "vit_bf16_static:3": [3, 3, 32, 32]}
 MOST_ERROR = 0.05
@@ -40,6 +41,17 @@ def check_outputs(entry, given, fp64, words):
             sys.exit(f"{entry['name']}: {name} of {words} is {error} from fp64")
 
 
+def check_cache(entry, module):
+    """The cache of a decoding step is filled: with zeros, attention would agree whatever it reads."""
+    cache = {name: buffer for name, buffer in module.named_buffers()
+             if name.rsplit(".", 1)[-1].rsplit("_", 1)[0] in STATE and buffer.is_floating_point()}
+    if bool(cache) != ("decode" in entry["name"]):
+        sys.exit(f"{entry['name']}: its cache holds {sorted(cache)}")
+    empty = [name for name, buffer in cache.items() if not buffer.any()]
+    if empty:
+        sys.exit(f"{entry['name']}: {', '.join(empty)} of its cache are zeros")
+
+
 def check(kpt, folder, entry):
     cases = load_file(folder / entry["cases_file"])
     def group(name):
@@ -52,6 +64,7 @@ def check(kpt, folder, entry):
          folder / "outputs.safetensors")
     check_outputs(entry, load_file(folder / "outputs.safetensors"), group("fp64"), "kpt run")
     module = torch.export.load(folder / entry["file"]).module()
+    check_cache(entry, module)
     for number in range(1, 4):  # a decoding step stays where its input says, however often it runs
         with torch.no_grad():
             given = case_files.flatten_outputs(module(**group("input")))
