@@ -7,8 +7,8 @@
 //   outputs FILE                    writes what the last run gave as safetensors, by position: {"outputs": 2}
 //   quit
 //
-// The inputs are those of the case; outputs are kept from run to run as a service would, on the host. A model that writes
-// buffers keeps them too: every run goes on where the last one stopped, unless an input says where it stands.
+// The inputs are those of the case; outputs are kept from run to run as a service would, on the host. A model that
+// writes buffers keeps them too: every run goes on where the last one stopped, unless an input says where it stands.
 // Usage: kpt_serve_models [DEVICE].
 #include <chrono>
 #include <fstream>

@@ -41,9 +41,9 @@ struct BackendContext {
   std::uint64_t amd_kept_bytes = std::numeric_limits<std::uint64_t>::max();
   int amd_memory_percent = 100;
   bool amd_matrix_cores = true;  // option amd.matrix_cores
-  bool split_batches = false;  // option memory.split_batches
-  bool batch_buckets = true;   // option memory.batch_buckets
-  bool split_graphs = false;   // option placement.split
+  bool split_batches = false;    // option memory.split_batches
+  bool batch_buckets = true;     // option memory.batch_buckets
+  bool split_graphs = false;     // option placement.split
 };
 
 }  // namespace kpt

@@ -158,7 +158,7 @@ TEST_F(CompileForAmd, MatrixCoresAreAnOption) {
   const auto how = [&](const std::string& setting) {
     const auto json = run({"explain", golden("bf16"), "--target", "amd:gfx942", "--json", "--set", setting}).json();
     for (const auto& node : json.at("nodes")) {
-      if (node.at("target") == "aten.linear.default") return node.at("how").get<std::string>();
+      if (node.at("operator") == "aten.linear.default") return node.at("how").get<std::string>();
     }
     return std::string("no such node");
   };

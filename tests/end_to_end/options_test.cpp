@@ -185,7 +185,7 @@ TEST(OptionEffect, PlacementSplitGivesNodesToTheCpu) {
   const ProgramRun refused = kpt("inspect", "false");
   EXPECT_EQ(refused.exit_code, 1) << refused.err;
   EXPECT_EQ(refused.json().at("advice"), "allow placement.split to run them on the CPU");
-  EXPECT_THAT(kpt("run", "false").err, HasSubstr("; allow placement.split to run them on the CPU"));
+  EXPECT_THAT(kpt("run", "false").out, HasSubstr("; allow placement.split to run them on the CPU"));
   const ProgramRun split = kpt("inspect", "true");
   EXPECT_EQ(split.exit_code, 0) << split.err;
   EXPECT_EQ(split.json().at("placement"), "2 parts: 1 node on xla:fake, 1 on cpu");
