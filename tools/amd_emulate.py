@@ -8,7 +8,7 @@ project's own HIP compiler path and launches from its own plan functions, both t
     cmake --build build/cpu-release --target kpt_emulation_feed
 
 Prints one row for each kernel and target: cases run, the largest error as a part of what is allowed, or why it could
-not be run. Ends with 1 when a result is wrong. References are in amd_emulate_cases.py.
+not be run. Ends with 1 when a result is wrong. References are in amd_emulate_cases.py and amd_emulate_tensor_cases.py.
 """
 
 import argparse
@@ -30,6 +30,7 @@ import traceback
 import numpy as np
 
 import amd_emulate_cases as cases
+import amd_emulate_tensor_cases as tensor_cases
 
 ARCHITECTURES = {"gfx942": "cdna", "gfx950": "cdna", "gfx1100": "rdna3", "gfx1200": "rdna4", "gfx1201": "rdna4"}
 WAVES = {"cdna": 64, "rdna3": 32, "rdna4": 32}
@@ -266,6 +267,24 @@ def text_of(call, members):
     return " ".join(words)
 
 
+def give_lds_room(emu):
+    """The emulator reads the LDS for all lanes of a wave and writes it back for those that are off, whose address
+    registers may hold anything. So its LDS gets all of the address space that 32 bits can name; what lies beyond its
+    size is nobody's."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000)
+    room = mmap.mmap(-1, (1 << 32) + PAGE, flags=flags)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(room))
+    original = emu.Buffer
+
+    def buffer(device, size, dtype, **more):
+        # Registers are made in WaveState, memory with a place of its own.
+        if sys._getframe(1).f_code.co_name == "run_asm" and dtype == emu.dtypes.uint32 and not more:
+            more = {"options": emu.BufferSpec(external_ptr=address)}
+        return original(device, size, dtype, **more)
+
+    emu.Buffer, emu.lds_room = buffer, room  # which lives as long as the emulator
+
+
 def prepare_emulator(options, folder):
     """The emulator compiles each instruction for the machine's own CPU, as its model says; where the system hides some
     of that CPU (SVE), such code dies. So its compiler is told the plain architecture, and its cache is our own."""
@@ -277,10 +296,11 @@ def prepare_emulator(options, folder):
     os.environ["CC"] = compiler
     os.environ["CACHEDB"] = os.path.abspath(os.path.join(options.build, "amd_emulator_cache.db"))
     sys.path.insert(0, options.emulator)
-    from test.mockgpu.amd.emu import run_asm
+    from test.mockgpu.amd import emu
     from tinygrad.renderer.amd import decode_inst
 
-    return run_asm, decode_inst
+    give_lds_room(emu)
+    return emu.run_asm, decode_inst
 
 
 def run_target(target, options, seed, answers):
@@ -288,7 +308,7 @@ def run_target(target, options, seed, answers):
     feed = open_feed(options)
     with tempfile.TemporaryDirectory() as folder:
         device = Device(target, feed, prepare_emulator(options, folder), folder)
-        for case in cases.all_cases(device.wave, UNITS[target]):
+        for case in (*cases.all_cases(device.wave, UNITS[target]), *tensor_cases.all_cases()):
             if options.kernels and not any(part in case.kernel for part in options.kernels):
                 continue
             answers.put(("begin", case.kernel, case.label))

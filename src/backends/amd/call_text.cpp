@@ -5,6 +5,9 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -12,9 +15,13 @@
 #include "kernels/gpu/activation.h"
 #include "kernels/gpu/attention.h"
 #include "kernels/gpu/convert.h"
+#include "kernels/gpu/elementwise.h"
 #include "kernels/gpu/embedding.h"
+#include "kernels/gpu/gather.h"
 #include "kernels/gpu/matrix.h"
 #include "kernels/gpu/norm.h"
+#include "kernels/gpu/product.h"
+#include "kernels/gpu/reduce.h"
 #include "kernels/gpu/rotary.h"
 #include "kernels/gpu/softmax.h"
 
@@ -51,12 +58,17 @@ class Fields {
     if (!value) return fail(key, "is no whole number");
     number = *value;
   }
-  void read(std::string_view key, float& number) {
+  void read(std::string_view key, double& number) {
     const auto text = take(key);
     if (!text) return;
     const auto value = parse_double(*text);
     if (!value) return fail(key, "is no number");
-    number = static_cast<float>(*value);
+    number = *value;
+  }
+  void read(std::string_view key, float& number) {
+    double value = static_cast<double>(number);
+    read(key, value);
+    number = static_cast<float>(value);
   }
   void read(std::string_view key, bool& flag) {
     std::int64_t number = flag ? 1 : 0;
@@ -75,10 +87,24 @@ class Fields {
     read(key, rms);
     kind = rms ? gpu::NormKind::kRms : gpu::NormKind::kLayer;
   }
-  void read(std::string_view key, gpu::Activation& activation) {
-    std::int64_t number = static_cast<std::int64_t>(activation);
+  // Plans refuse what is no enumerator.
+  template <typename Enum>
+    requires std::is_same_v<Enum, gpu::Activation> || std::is_same_v<Enum, gpu::ElementOp> ||
+             std::is_same_v<Enum, gpu::ReduceOp>
+  void read(std::string_view key, Enum& choice) {
+    auto number = static_cast<std::int64_t>(choice);
     read(key, number);
-    activation = static_cast<gpu::Activation>(number);
+    choice = static_cast<Enum>(number);
+  }
+  // As many as there are; none is "key=".
+  void read(std::string_view key, std::vector<std::int64_t>& numbers) {
+    const auto text = take(key);
+    if (!text || text->empty()) return;
+    for (const std::string_view part : split(*text, ',')) {
+      const auto value = parse_int(part);
+      if (!value) return fail(key, "is no list of whole numbers");
+      numbers.push_back(*value);
+    }
   }
   void read(std::string_view key, std::array<std::int64_t, 3>& numbers) {
     const auto text = take(key);
@@ -90,6 +116,11 @@ class Fields {
       if (!value) return fail(key, "is not three numbers");
       numbers[i] = *value;
     }
+  }
+
+  bool has(std::string_view key) const { return values_.contains(key); }
+  void fail(std::string_view key, std::string_view what) {
+    if (status_.ok()) status_ = {StatusCode::kInvalidArgument, fmt::format("'{}' {}", printable(key, 64), what)};
   }
 
   Status status() const {
@@ -104,9 +135,6 @@ class Fields {
     const std::string_view value = found->second;
     values_.erase(found);
     return value;
-  }
-  void fail(std::string_view key, std::string_view what) {
-    if (status_.ok()) status_ = {StatusCode::kInvalidArgument, fmt::format("'{}' {}", printable(key, 64), what)};
   }
 
   std::map<std::string_view, std::string_view> values_;
@@ -234,6 +262,83 @@ Result<CallText> attention(Fields& fields, const gpu::DeviceShape& device) {
   return finish(fields, gpu::plan_attention(call, device));
 }
 
+void read_operand(Fields& fields, const std::string& name, gpu::ElementInput& operand) {
+  fields.read(name + ".data", operand.data);
+  fields.read(name + ".dtype", operand.dtype);
+  fields.read(name + ".strides", operand.strides);
+  fields.read(name + ".number", operand.number);
+  fields.read(name + ".integer", operand.integer);
+}
+
+Result<CallText> elementwise(Fields& fields, const gpu::DeviceShape& device) {
+  gpu::ElementwiseCall call;
+  KPT_FIELD(op), KPT_FIELD(in_integers), KPT_FIELD(activation), KPT_FIELD(dims), KPT_FIELD(factor);
+  KPT_FIELD(factor_integer), KPT_FIELD(output), KPT_FIELD(output_dtype), KPT_FIELD(output_strides);
+  read_operand(fields, "a", call.a);
+  read_operand(fields, "b", call.b);
+  read_operand(fields, "c", call.c);
+  return finish(fields, gpu::plan_elementwise(call, device));
+}
+
+gpu::GatherCall read_gather(Fields& fields) {
+  gpu::GatherCall call;
+  KPT_FIELD(dtype), KPT_FIELD(source), KPT_FIELD(output), KPT_FIELD(dims), KPT_FIELD(source_strides), KPT_FIELD(wrap);
+  KPT_FIELD(out_of_range);
+  for (int i = 0; fields.has(fmt::format("axes.{}.indices", i)); ++i) {
+    const std::string name = fmt::format("axes.{}", i);
+    gpu::GatherAxis& axis = call.axes.emplace_back();
+    fields.read(name + ".indices", axis.indices);
+    fields.read(name + ".strides", axis.strides);
+    fields.read(name + ".extent", axis.extent);
+    fields.read(name + ".source_stride", axis.source_stride);
+  }
+  return call;
+}
+
+Result<CallText> gather(Fields& fields, const gpu::DeviceShape& device) {
+  const gpu::GatherCall call = read_gather(fields);
+  return finish(fields, gpu::plan_gather(call, device));
+}
+
+Result<CallText> scatter(Fields& fields, const gpu::DeviceShape& device) {
+  const gpu::GatherCall call = read_gather(fields);
+  return finish(fields, gpu::plan_scatter(call, device));
+}
+
+void read_axes(Fields& fields, const std::string& name, std::vector<gpu::ReduceAxis>& axes) {
+  std::vector<std::int64_t> extents, strides;
+  fields.read(name + ".extent", extents);
+  fields.read(name + ".stride", strides);
+  if (extents.size() != strides.size()) return fields.fail(name, "has not as many extents as strides");
+  for (std::size_t i = 0; i < extents.size(); ++i) axes.push_back({extents[i], strides[i]});
+}
+
+Result<CallText> reduce(Fields& fields, const gpu::DeviceShape& device) {
+  gpu::ReduceCall call;
+  KPT_FIELD(op), KPT_FIELD(dtype), KPT_FIELD(input), KPT_FIELD(output), KPT_FIELD(output_dtype);
+  read_axes(fields, "kept", call.kept);
+  read_axes(fields, "reduced", call.reduced);
+  return finish(fields, gpu::plan_reduce(call, device));
+}
+
+void read_side(Fields& fields, const std::string& name, gpu::ProductSide& side) {
+  fields.read(name + ".data", side.data);
+  fields.read(name + ".dtype", side.dtype);
+  fields.read(name + ".batch_strides", side.batch_strides);
+  fields.read(name + ".line_stride", side.line_stride);
+  fields.read(name + ".depth_stride", side.depth_stride);
+}
+
+Result<CallText> product(Fields& fields, const gpu::DeviceShape& device) {
+  gpu::ProductCall call;
+  KPT_FIELD(activation), KPT_FIELD(scale), KPT_FIELD(bias), KPT_FIELD(bias_dtype), KPT_FIELD(residual);
+  KPT_FIELD(output), KPT_FIELD(output_dtype), KPT_FIELD(output_batch_strides), KPT_FIELD(output_row_stride);
+  KPT_FIELD(batches), KPT_FIELD(rows), KPT_FIELD(columns), KPT_FIELD(depth);
+  read_side(fields, "left", call.left);
+  read_side(fields, "right", call.right);
+  return finish(fields, gpu::plan_product(call, device));
+}
+
 #undef KPT_FIELD
 
 struct CallKind {
@@ -248,7 +353,9 @@ constexpr CallKind kCalls[] = {
     {"convert", convert},     {"quantize_rows", quantize_rows},
     {"transpose", transpose}, {"tensor_scale", tensor_scale},
     {"embedding", embedding}, {"matrix", matrix},
-    {"attention", attention},
+    {"attention", attention}, {"elementwise", elementwise},
+    {"gather", gather},       {"scatter", scatter},
+    {"reduce", reduce},       {"product", product},
 };
 
 }  // namespace

@@ -1,8 +1,10 @@
 // Kernel calls as text, for tools in other languages: "norm dtype=float16 rows=3 input=0x7f00…" → its launches.
 //
 // A call is named as its plan function (plan_norm() → "norm"); keys are the members of its structure, pointers are
-// hexadecimal addresses, types are named as to_string(DType) does, arrays are "1,2,3". Keys that a call does not have
-// and values that are none are refused, so a slip never becomes a default.
+// hexadecimal addresses, types are named as to_string(DType) does, enumerators are numbers, arrays are "1,2,3". Members
+// of members are "left.dtype", those of a list of structures "axes.0.extent" or, where each is two numbers,
+// "kept.extent=4,5". Keys that a call does not have and values that are none are refused, so a slip never becomes a
+// default.
 #pragma once
 
 #include <string>

@@ -29,6 +29,30 @@ TEST(CallText, ACallBecomesThePlanOfItsStructure) {
   EXPECT_EQ(to_text(made->plan[0]).rfind("norm_wave_f16 2 128 0010000000000000", 0), 0U) << to_text(made->plan[0]);
 }
 
+TEST(CallText, MembersOfMembers) {
+  const auto launched = [](std::string_view text) {
+    const auto made = plan_from_text(text, kDevice);
+    EXPECT_TRUE(made.ok()) << made.status().to_string();
+    return made.ok() && made->plan.size() == 1 ? std::string(made->plan[0].kernel) : "nothing";
+  };
+  EXPECT_EQ(launched("elementwise op=1 dims=2,3 a.data=0x1000 a.strides=3,1 b.number=0.5 output=0x2000 "
+                     "output_strides=3,1"),
+            "elementwise_f32");
+  EXPECT_EQ(launched("scatter dtype=float16 source=0x1000 output=0x2000 dims=2,3 source_strides=0,1 "
+                     "axes.0.indices=0x3000 axes.0.strides=1,0 axes.0.extent=4 axes.0.source_stride=3"),
+            "scatter_b16");
+  EXPECT_EQ(launched("reduce op=7 dtype=int64 input=0x1000 output=0x2000 output_dtype=int64 kept.extent=4 "
+                     "kept.stride=5 reduced.extent=5 reduced.stride=1"),
+            "extreme_i64");
+  EXPECT_EQ(launched("product left.data=0x1000 left.dtype=bfloat16 left.line_stride=4 right.data=0x2000 "
+                     "right.line_stride=4 output=0x3000 output_row_stride=5 batches=1,2,3 rows=2 columns=5 depth=4"),
+            "product_bf16");
+  const auto message = [](std::string_view text) { return plan_from_text(text, kDevice).status().message(); };
+  EXPECT_THAT(message("reduce kept.extent=4,5 kept.stride=1"), HasSubstr("'kept' has not as many extents as strides"));
+  EXPECT_THAT(message("elementwise dims=2,x"), HasSubstr("'dims' is no list of whole numbers"));
+  EXPECT_THAT(message("gather axes.1.indices=0x1000"), HasSubstr("'axes.1.indices' is no key of the call"));
+}
+
 TEST(CallText, AWorkspaceIsKnownBeforeItsAddress) {
   const std::string call = "norm_backward dtype=float32 rows=5 width=8 weight_gradient=0x10 ";
   const auto size = plan_from_text(call + "workspace_only=1", kDevice);
