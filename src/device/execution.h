@@ -207,7 +207,7 @@ struct RunContext {
   const std::atomic<bool>* cancelled = nullptr;                   // likewise
   NodeObserver* observer = nullptr;
   bool outputs_on_device = false;  // outputs stay where they were made; otherwise they come to the host
-  bool as_written = false;         // options that trade precision for speed do not count
+  bool as_written = false;         // an option that lets float32 be rounded more (TF32) does not count
 };
 
 // Loaded on one or several devices. Thread safe: everything a run changes lives in its RunContext.
