@@ -164,6 +164,15 @@ std::int64_t SplitExecutable::row_multiple() const {
   return multiple;
 }
 
+std::string SplitExecutable::describe_runs() const {
+  std::string text;
+  for (std::size_t index = 0; index < parts_.size(); ++index) {
+    const std::string own = parts_[index]->describe_runs();
+    if (!own.empty()) text += fmt::format("{}part {}: {}", text.empty() ? "" : "; ", index + 1, own);
+  }
+  return text;
+}
+
 Status SplitExecutable::fill_slots(std::span<const Tensor> inputs, ir::Bindings& sizes,
                                    std::vector<Tensor>& slots) const {
   if (inputs.size() != user_inputs_) {

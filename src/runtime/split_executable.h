@@ -56,6 +56,7 @@ class SplitExecutable final : public Executable {
   Result<std::unique_ptr<State>> make_state() const override;
   std::vector<NodePlan> plan() const override;
   std::int64_t row_multiple() const override;
+  std::string describe_runs() const override;
   Status run(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs, Event* event) override;
 
  private:

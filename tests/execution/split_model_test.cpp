@@ -105,6 +105,7 @@ TEST(SplitModel, GivesWhatTheHostGivesAlone) {
   const DevicePlace host = make_place(kHostOperators);
   const auto whole = detail::LoadedModel::load(model, *host.backend, *host.device, host.backend).value();
   EXPECT_EQ((*split)->executable().device(), "test:0+cpu");
+  EXPECT_EQ((*split)->executable().describe_runs(), "part 1: one after the other; part 3: one after the other");
   ASSERT_NE((*split)->program().placement(), nullptr);
   EXPECT_EQ(describe_parts(*(*split)->program().placement()), "4 parts: 2 nodes on test:0, 2 on cpu");
   for (const std::int64_t rows : {1, 5, 0, 64}) {  // an empty batch too

@@ -190,6 +190,7 @@ class TestExecutable final : public Executable {
   }
   std::vector<NodePlan> plan() const override { return {}; }
   std::int64_t row_multiple() const override { return memory_.multiple; }
+  std::string describe_runs() const override { return device_ == "cpu" ? "" : "one after the other"; }
   Status run(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs, Event* event) override {
     for (const Tensor& input : inputs) {
       if (device_ == "cpu" && input.device() != "cpu") return {StatusCode::kInvalidArgument, "not on the host"};
