@@ -18,7 +18,10 @@ from pathlib import Path
 from source_files import ROOT, list_files, make_chooser, sources_of, usable_cores
 
 # What a folder's headers expect of the file that includes them.
-EXPECTED = {"src/kernels/cpu": ["-DKPT_SIMD=header_check"]}  # the namespace of one instruction set
+EXPECTED = {
+    "src/kernels/cpu": ["-DKPT_SIMD=header_check"],  # the namespace of one instruction set
+    "src/engines/aten": ['-DKPT_ATEN_FAKES=""', '-DKPT_ATEN_DRIVER=""'],  # paths that its tests are told
+}
 INSTRUCTION_SETS = ("avx", "neon")  # headers of one compile only with its flags, as the sources that include them do
 TORCH_HEADER = "include/kpt/torch.h"  # the one public header that needs libtorch's
 TORCH_FOLDER = "src/engines/aten/module"  # whose flags find them
@@ -128,10 +131,22 @@ def check(chain, command):
     return None if run.returncode == 0 else f"one of {', '.join(chain)} does not stand by itself:\n{run.stderr[:1500]}"
 
 
+def add_cuda(command):
+    """The command with the folders of CUDA's headers, those beside libtorch's first; None where there are none."""
+    beside = [Path(word).parents[1] for word in command or [] if word.endswith("/torch/include")]
+    found = [folder for packages in beside for folder in sorted(packages.glob("nvidia/*/include"))]
+    found.append(Path("/usr/local/cuda/include"))
+    if not any((folder / "cuda_runtime.h").exists() for folder in found):
+        return None
+    return command + [word for folder in found for word in ("-isystem", str(folder))]
+
+
 def find_flags(header, folders):
-    """The command to compile a header with, or None in a build without libtorch for one that needs it."""
+    """The command to compile a header with, or None in a build without libtorch or CUDA's for one that needs them."""
     folder = str(Path(header).parent)
-    if header == TORCH_HEADER or folder in (TORCH_FOLDER, CUDA_FOLDER):
+    if folder == CUDA_FOLDER:
+        return add_cuda(folders.get(TORCH_FOLDER))
+    if header == TORCH_HEADER or folder == TORCH_FOLDER:
         return folders.get(TORCH_FOLDER)
     while folder not in folders and folder not in ("", "."):
         folder = str(Path(folder).parent)
