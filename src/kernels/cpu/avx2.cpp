@@ -5,6 +5,7 @@
 #include "kernels/cpu/finish.h"
 #include "kernels/cpu/kernel_list.h"
 #include "kernels/cpu/pack_input.h"
+#include "kernels/cpu/unroll.h"
 
 namespace kpt::kernels {
 namespace {
@@ -21,6 +22,7 @@ struct Avx2 : ExpandCodes<kernels::kColumns> {
 struct Float32 {
   using Vector = __m256;
   using Scalar = float;
+  static constexpr bool kHoldsWeights = true;  // 12 sums, 3 weights and an input: all registers
   static constexpr std::ptrdiff_t kInputStep = kRows * 4;
   static constexpr std::ptrdiff_t kWeightStep = kColumns * 4;
 
@@ -41,6 +43,7 @@ struct Float32 {
 struct Int8 {
   using Vector = __m256i;
   using Scalar = std::int32_t;
+  static constexpr bool kHoldsWeights = false;  // a product needs a register before it is added
   static constexpr std::ptrdiff_t kInputStep = kRows * 4;
   static constexpr std::ptrdiff_t kWeightStep = kColumns * 2;
 
@@ -65,10 +68,22 @@ struct Int8 {
 
 template <typename Type, std::size_t kCount>
 inline void add_unit(typename Type::Vector (&sums)[kCount][3], const char* input, const char* weights) {
-  for (std::ptrdiff_t part = 0; part < 3; ++part) {
-    const auto w = Type::weights(weights, part);
-    for (std::size_t row = 0; row < kCount; ++row) {
-      sums[row][part] = Type::multiply(sums[row][part], Type::input(input, static_cast<std::ptrdiff_t>(row)), w);
+  if constexpr (Type::kHoldsWeights) {
+    typename Type::Vector columns[3];
+    KPT_UNROLL for (std::ptrdiff_t part = 0; part < 3; ++part) columns[part] = Type::weights(weights, part);
+    KPT_UNROLL for (std::size_t row = 0; row < kCount; ++row) {
+      const auto factor = Type::input(input, static_cast<std::ptrdiff_t>(row));
+      KPT_UNROLL for (std::size_t part = 0; part < 3; ++part) {
+        sums[row][part] = Type::multiply(sums[row][part], factor, columns[part]);
+      }
+    }
+  } else {
+    KPT_UNROLL for (std::ptrdiff_t part = 0; part < 3; ++part) {
+      const auto columns = Type::weights(weights, part);
+      KPT_UNROLL for (std::size_t row = 0; row < kCount; ++row) {
+        const auto factor = Type::input(input, static_cast<std::ptrdiff_t>(row));
+        sums[row][part] = Type::multiply(sums[row][part], factor, columns);
+      }
     }
   }
 }
@@ -79,19 +94,22 @@ void multiply_rows(std::int64_t units, const char* input, const char* weights, t
                    bool accumulate) {
   constexpr std::size_t kSets = kCount <= 2 ? 2 : 1;
   typename Type::Vector sums[kSets][kCount][3];
-  for (auto& set : sums) {
-    for (auto& row : set) {
-      for (auto& sum : row) sum = Type::zero();
+  KPT_UNROLL for (std::size_t set = 0; set < kSets; ++set) {
+    KPT_UNROLL for (std::size_t row = 0; row < kCount; ++row) {
+      KPT_UNROLL for (std::size_t part = 0; part < 3; ++part) sums[set][row][part] = Type::zero();
     }
   }
-  std::int64_t unit = 0;
-  for (; unit + 2 <= units; unit += 2, input += 2 * Type::kInputStep, weights += 2 * Type::kWeightStep) {
-    add_unit<Type, kCount>(sums[0], input, weights);
-    add_unit<Type, kCount>(sums[1 % kSets], input + Type::kInputStep, weights + Type::kWeightStep);
+  if constexpr (kSets == 2 || !Type::kHoldsWeights) {
+    for (; units >= 2; units -= 2, input += 2 * Type::kInputStep, weights += 2 * Type::kWeightStep) {
+      add_unit<Type, kCount>(sums[0], input, weights);
+      add_unit<Type, kCount>(sums[1 % kSets], input + Type::kInputStep, weights + Type::kWeightStep);
+    }
   }
-  if (unit < units) add_unit<Type, kCount>(sums[0], input, weights);
-  for (std::size_t row = 0; row < kCount; ++row) {
-    for (std::size_t part = 0; part < 3; ++part) {
+  for (; units > 0; --units, input += Type::kInputStep, weights += Type::kWeightStep) {
+    add_unit<Type, kCount>(sums[0], input, weights);
+  }
+  KPT_UNROLL for (std::size_t row = 0; row < kCount; ++row) {
+    KPT_UNROLL for (std::size_t part = 0; part < 3; ++part) {
       auto sum = sums[0][row][part];
       if constexpr (kSets == 2) sum = Type::add(sum, sums[1][row][part]);
       typename Type::Scalar* target = tile + row * kColumns + part * 8;

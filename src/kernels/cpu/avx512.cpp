@@ -18,9 +18,11 @@ struct Avx512 : ExpandCodes<48> {
   static Sum add(Sum a, Sum b) { return _mm512_add_ps(a, b); }
   static Sum load(const float* address) { return _mm512_loadu_ps(address); }
   static void store(float* address, Sum value) { _mm512_storeu_ps(address, value); }
-  static Sum add_product(Sum sum, const char* input, const char* weights) {
-    const Sum factor = _mm512_set1_ps(*reinterpret_cast<const float*>(input));
-    return _mm512_fmadd_ps(factor, load(reinterpret_cast<const float*>(weights)), sum);
+  static Sum load_weights(const char* address) { return load(reinterpret_cast<const float*>(address)); }
+  static Sum spread(const char* input) { return _mm512_set1_ps(*reinterpret_cast<const float*>(input)); }
+  static Sum add_product(Sum sum, Sum input, Sum weights) { return _mm512_fmadd_ps(input, weights, sum); }
+  static void add_all(std::int64_t units, const char* input, const char* weights, Sum* sums) {
+    KPT_AVX512_TILE("vfmadd231ps", units, input, weights, sums);
   }
 };
 

@@ -21,11 +21,15 @@ struct Avx512Bfloat16 {
   static Sum add(Sum a, Sum b) { return _mm512_add_ps(a, b); }
   static Sum load(const float* address) { return _mm512_loadu_ps(address); }
   static void store(float* address, Sum value) { _mm512_storeu_ps(address, value); }
-  static Sum add_product(Sum sum, const char* input, const char* weights) {
+  static __m512bh load_weights(const char* address) { return std::bit_cast<__m512bh>(_mm512_loadu_si512(address)); }
+  static __m512bh spread(const char* input) {
     std::int32_t pair = 0;
     std::memcpy(&pair, input, sizeof(pair));
-    return _mm512_dpbf16_ps(sum, std::bit_cast<__m512bh>(_mm512_set1_epi32(pair)),
-                            std::bit_cast<__m512bh>(_mm512_loadu_si512(weights)));
+    return std::bit_cast<__m512bh>(_mm512_set1_epi32(pair));
+  }
+  static Sum add_product(Sum sum, __m512bh input, __m512bh weights) { return _mm512_dpbf16_ps(sum, input, weights); }
+  static void add_all(std::int64_t units, const char* input, const char* weights, Sum* sums) {
+    KPT_AVX512_TILE("vdpbf16ps", units, input, weights, sums);
   }
 };
 

@@ -1,13 +1,48 @@
 // The tile of AVX-512: 8 rows, three vectors of 16 columns. See vector_math.h for `Isa`, which has the vector type Sum,
 // the element type Scalar and, for units of four bytes per row and column,
 //   static Sum zero();  static Sum add(Sum, Sum);  static Sum load(const Scalar*);  static void store(Scalar*, Sum);
-//   static Sum add_product(Sum sum, const char* input, const char* weights): one input unit with 16 of the weights.
+//   static Vector load_weights(const char* address): of 16 columns;  static Vector spread(const char* input): one unit;
+//   static Sum add_product(Sum sum, Vector input, Vector weights);
+//   static void add_all(std::int64_t units, const char* input, const char* weights, Sum* sums): the products of a whole
+//   tile,
+//     sums[8][3]; KPT_AVX512_TILE writes its body.
 #pragma once
+
+// Weights in zmm0 to zmm2, inputs in zmm3 and zmm4, sums in zmm8 to zmm31. In assembly, because compilers that keep 24
+// sums in registers still write them to the stack in every round (g++ 12). `operation` takes weights, inputs and sums.
+#define KPT_TILE_ROW(operation, offset, factor, a, b, c)                                                          \
+  "vbroadcastss " #offset "(%[input]), %%" factor "\n" operation " %%zmm0, %%" factor ", %%zmm" #a "\n" operation \
+  " %%zmm1, %%" factor ", %%zmm" #b "\n" operation " %%zmm2, %%" factor ", %%zmm" #c "\n"
+#define KPT_TILE_UNIT(operation)                                                                                  \
+  "vmovups (%[weights]), %%zmm0\nvmovups 64(%[weights]), %%zmm1\nvmovups 128(%[weights]), %%zmm2\n" KPT_TILE_ROW( \
+      operation, 0, "zmm3", 8, 9, 10) KPT_TILE_ROW(operation, 4, "zmm4", 11, 12, 13)                              \
+      KPT_TILE_ROW(operation, 8, "zmm3", 14, 15, 16) KPT_TILE_ROW(operation, 12, "zmm4", 17, 18, 19)              \
+          KPT_TILE_ROW(operation, 16, "zmm3", 20, 21, 22) KPT_TILE_ROW(operation, 20, "zmm4", 23, 24, 25)         \
+              KPT_TILE_ROW(operation, 24, "zmm3", 26, 27, 28)                                                     \
+                  KPT_TILE_ROW(operation, 28, "zmm4", 29, 30, 31) "add $32, %[input]\nadd $192, %[weights]\n"
+#define KPT_TILE_SIX(one, a, b, c, d, e, f, from) \
+  one(a, from + 0) one(b, from + 64) one(c, from + 128) one(d, from + 192) one(e, from + 256) one(f, from + 320)
+#define KPT_TILE_ALL(one)                                                                       \
+  KPT_TILE_SIX(one, 8, 9, 10, 11, 12, 13, 0)                                                    \
+  KPT_TILE_SIX(one, 14, 15, 16, 17, 18, 19, 384) KPT_TILE_SIX(one, 20, 21, 22, 23, 24, 25, 768) \
+      KPT_TILE_SIX(one, 26, 27, 28, 29, 30, 31, 1152)
+#define KPT_TILE_CLEAR(sum, offset) "vpxord %%zmm" #sum ", %%zmm" #sum ", %%zmm" #sum "\n"
+#define KPT_TILE_STORE(sum, offset) "vmovups %%zmm" #sum ", " #offset "(%[sums])\n"
+#define KPT_AVX512_TILE(operation, units, input, weights, sums)                                                \
+  __asm__ volatile(KPT_TILE_ALL(KPT_TILE_CLEAR) "test %[units], %[units]\nje 2f\n1:\n" KPT_TILE_UNIT(          \
+                       operation) "dec %[units]\njne 1b\n2:\n" KPT_TILE_ALL(KPT_TILE_STORE)                    \
+                   : [units] "+r"(units), [input] "+r"(input), [weights] "+r"(weights)                         \
+                   : [sums] "r"(sums)                                                                          \
+                   : "memory", "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm8", "xmm9", "xmm10", "xmm11", \
+                     "xmm12", "xmm13", "xmm14", "xmm15", "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", \
+                     "xmm22", "xmm23", "xmm24", "xmm25", "xmm26", "xmm27", "xmm28", "xmm29", "xmm30", "xmm31")
 
 #include <immintrin.h>
 
 #include <cstddef>
 #include <cstdint>
+
+#include "kernels/cpu/unroll.h"
 
 namespace kpt::kernels {
 
@@ -20,37 +55,49 @@ struct Avx512Tile {
 
   template <std::size_t kCount>
   static inline void add_unit(Sum (&sums)[kCount][3], const char* input, const char* weights) {
-    for (std::size_t row = 0; row < kCount; ++row) {
-      for (std::size_t part = 0; part < 3; ++part) {
-        sums[row][part] = Isa::add_product(sums[row][part], input + row * 4, weights + part * 64);
+    using Vector = decltype(Isa::load_weights(weights));
+    Vector columns[3];
+    KPT_UNROLL for (std::size_t part = 0; part < 3; ++part) columns[part] = Isa::load_weights(weights + part * 64);
+    KPT_UNROLL for (std::size_t row = 0; row < kCount; ++row) {
+      const Vector factor = Isa::spread(input + row * 4);
+      KPT_UNROLL for (std::size_t part = 0; part < 3; ++part) {
+        sums[row][part] = Isa::add_product(sums[row][part], factor, columns[part]);
       }
     }
   }
 
-  // Few rows get two sets of sums, so that the chains of dependent additions fill the pipes.
+  // Up to four rows, with two sets of sums, so that the chains of dependent additions fill the pipes.
   template <std::size_t kCount>
   static void multiply_rows(std::int64_t units, const char* input, const char* weights, Scalar* tile, bool accumulate) {
-    constexpr std::size_t kSets = kCount <= 4 ? 2 : 1;
-    Sum sums[kSets][kCount][3];
-    for (auto& set : sums) {
-      for (auto& row : set) {
-        for (Sum& sum : row) sum = Isa::zero();
+    Sum sums[2][kCount][3];
+    KPT_UNROLL for (std::size_t set = 0; set < 2; ++set) {
+      KPT_UNROLL for (std::size_t row = 0; row < kCount; ++row) {
+        KPT_UNROLL for (std::size_t part = 0; part < 3; ++part) sums[set][row][part] = Isa::zero();
       }
     }
     std::int64_t unit = 0;
     for (; unit + 2 <= units; unit += 2, input += 2 * kInputStep, weights += 2 * kWeightStep) {
       add_unit<kCount>(sums[0], input, weights);
-      add_unit<kCount>(sums[1 % kSets], input + kInputStep, weights + kWeightStep);
+      add_unit<kCount>(sums[1], input + kInputStep, weights + kWeightStep);
     }
     if (unit < units) add_unit<kCount>(sums[0], input, weights);
-    for (std::size_t row = 0; row < kCount; ++row) {
-      for (std::size_t part = 0; part < 3; ++part) {
-        Sum sum = sums[0][row][part];
-        if constexpr (kSets == 2) sum = Isa::add(sum, sums[1][row][part]);
-        Scalar* target = tile + row * 48 + part * 16;
-        Isa::store(target, accumulate ? Isa::add(Isa::load(target), sum) : sum);
+    KPT_UNROLL for (std::size_t row = 0; row < kCount; ++row) {
+      KPT_UNROLL for (std::size_t part = 0; part < 3; ++part) {
+        store(tile + row * 48 + part * 16, Isa::add(sums[0][row][part], sums[1][row][part]), accumulate);
       }
     }
+  }
+
+  // Computes all rows of the tile, whatever the last ones hold, and stores `rows` of them.
+  static void multiply_tile(std::int64_t units, const char* input, const char* weights, Scalar* tile, int rows,
+                            bool accumulate) {
+    Sum sums[8 * 3];
+    Isa::add_all(units, input, weights, sums);
+    for (int part = 0; part < 3 * rows; ++part) store(tile + part * 16, sums[part], accumulate);
+  }
+
+  static void store(Scalar* target, Sum sum, bool accumulate) {
+    Isa::store(target, accumulate ? Isa::add(Isa::load(target), sum) : sum);
   }
 
   static void multiply(std::int64_t units, const void* input, const void* weights, void* tile, int rows,
@@ -63,10 +110,7 @@ struct Avx512Tile {
       case 2: return multiply_rows<2>(units, a, w, out, accumulate);
       case 3: return multiply_rows<3>(units, a, w, out, accumulate);
       case 4: return multiply_rows<4>(units, a, w, out, accumulate);
-      case 5: return multiply_rows<5>(units, a, w, out, accumulate);
-      case 6: return multiply_rows<6>(units, a, w, out, accumulate);
-      case 7: return multiply_rows<7>(units, a, w, out, accumulate);
-      default: return multiply_rows<8>(units, a, w, out, accumulate);
+      default: return multiply_tile(units, a, w, out, rows, accumulate);
     }
   }
 };

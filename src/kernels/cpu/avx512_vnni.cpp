@@ -23,10 +23,15 @@ struct Vnni {
   static Sum add(Sum a, Sum b) { return _mm512_add_epi32(a, b); }
   static Sum load(const std::int32_t* address) { return _mm512_loadu_si512(address); }
   static void store(std::int32_t* address, Sum value) { _mm512_storeu_si512(address, value); }
-  static Sum add_product(Sum sum, const char* input, const char* weights) {
+  static Sum load_weights(const char* address) { return _mm512_loadu_si512(address); }
+  static Sum spread(const char* input) {
     std::int32_t four = 0;
     std::memcpy(&four, input, sizeof(four));
-    return _mm512_dpbusd_epi32(sum, _mm512_set1_epi32(four), _mm512_loadu_si512(weights));
+    return _mm512_set1_epi32(four);
+  }
+  static Sum add_product(Sum sum, Sum input, Sum weights) { return _mm512_dpbusd_epi32(sum, input, weights); }
+  static void add_all(std::int64_t units, const char* input, const char* weights, Sum* sums) {
+    KPT_AVX512_TILE("vpdpbusd", units, input, weights, sums);
   }
 };
 

@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/rows.h"
 #include "kernels/cpu/simd.h"
+#include "kernels/cpu/unroll.h"
 
 namespace kpt::kernels::KPT_SIMD {
 
@@ -27,13 +28,6 @@ struct TileProduct {
   std::int64_t c_stride;
   const float* factors;  // one per row of c; null: c is only written
 };
-
-// Loops over a tile are unrolled by name: arrays of vectors stay in registers only then.
-#if defined(__clang__)
-#define KPT_UNROLL _Pragma("unroll")
-#else
-#define KPT_UNROLL _Pragma("GCC unroll 16")
-#endif
 
 [[gnu::noinline]] inline void multiply_tile(const TileProduct& product) {
   Floats sums[kTileRows][kTileVectors];

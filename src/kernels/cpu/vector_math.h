@@ -52,7 +52,7 @@ struct VectorMath {
     return value;
   }
   static void store(float* target, Floats value) { std::memcpy(target, &value, sizeof(value)); }
-  static Floats fill(float value) { return Floats{} + value; }
+  static Floats fill(float value) { return value - Floats{}; }  // zero plus the value is an addition: of -0 it makes 0
   // Signed sums that leave their range on the way come back modulo 2^32.
   static Ints wrapping_sum(Ints a, Ints b) {
     Words left;
