@@ -8,7 +8,8 @@ project's own HIP compiler path and launches from its own plan functions, both t
     cmake --build build/cpu-release --target kpt_emulation_feed
 
 Prints one row for each kernel and target: cases run, the largest error as a part of what is allowed, or why it could
-not be run. Ends with 1 when a result is wrong. References are in amd_emulate_cases.py and amd_emulate_tensor_cases.py.
+not be run. Ends with 1 when a result is wrong. References are in amd_emulate_cases.py, amd_emulate_tensor_cases.py and
+amd_emulate_weight_cases.py.
 """
 
 import argparse
@@ -31,6 +32,7 @@ import numpy as np
 
 import amd_emulate_cases as cases
 import amd_emulate_tensor_cases as tensor_cases
+import amd_emulate_weight_cases as weight_cases
 
 ARCHITECTURES = {"gfx942": "cdna", "gfx950": "cdna", "gfx1100": "rdna3", "gfx1200": "rdna4", "gfx1201": "rdna4"}
 WAVES = {"cdna": 64, "rdna3": 32, "rdna4": 32}
@@ -308,7 +310,8 @@ def run_target(target, options, seed, answers):
     feed = open_feed(options)
     with tempfile.TemporaryDirectory() as folder:
         device = Device(target, feed, prepare_emulator(options, folder), folder)
-        for case in (*cases.all_cases(device.wave, UNITS[target]), *tensor_cases.all_cases()):
+        own = cases.all_cases(device.wave, UNITS[target])
+        for case in (*own, *tensor_cases.all_cases(), *weight_cases.all_cases(device.wave)):
             if options.kernels and not any(part in case.kernel for part in options.kernels):
                 continue
             answers.put(("begin", case.kernel, case.label))

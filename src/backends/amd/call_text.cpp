@@ -1,5 +1,6 @@
 #include "backends/amd/call_text.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <map>
@@ -24,6 +25,7 @@
 #include "kernels/gpu/reduce.h"
 #include "kernels/gpu/rotary.h"
 #include "kernels/gpu/softmax.h"
+#include "kernels/gpu/weight_only.h"
 
 namespace kpt {
 namespace {
@@ -100,22 +102,16 @@ class Fields {
   void read(std::string_view key, std::vector<std::int64_t>& numbers) {
     const auto text = take(key);
     if (!text || text->empty()) return;
-    for (const std::string_view part : split(*text, ',')) {
-      const auto value = parse_int(part);
-      if (!value) return fail(key, "is no list of whole numbers");
-      numbers.push_back(*value);
-    }
+    const auto values = parse_list(*text);
+    if (!values) return fail(key, "is no list of whole numbers");
+    numbers = *values;
   }
   void read(std::string_view key, std::array<std::int64_t, 3>& numbers) {
     const auto text = take(key);
     if (!text) return;
-    const auto parts = split(*text, ',');
-    if (parts.size() != numbers.size()) return fail(key, "is not three numbers");
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      const auto value = parse_int(parts[i]);
-      if (!value) return fail(key, "is not three numbers");
-      numbers[i] = *value;
-    }
+    const auto values = parse_list(*text);
+    if (!values || values->size() != numbers.size()) return fail(key, "is not three numbers");
+    std::ranges::copy(*values, numbers.begin());
   }
 
   bool has(std::string_view key) const { return values_.contains(key); }
@@ -129,6 +125,15 @@ class Fields {
   }
 
  private:
+  static std::optional<std::vector<std::int64_t>> parse_list(std::string_view text) {
+    std::vector<std::int64_t> numbers;
+    for (const std::string_view part : split(text, ',')) {
+      const auto value = parse_int(part);
+      if (!value) return std::nullopt;
+      numbers.push_back(*value);
+    }
+    return numbers;
+  }
   std::optional<std::string_view> take(std::string_view key) {
     const auto found = values_.find(key);
     if (found == values_.end()) return std::nullopt;
@@ -149,6 +154,20 @@ Result<CallText> finish(const Fields& fields, const Result<gpu::Plan>& plan) {
   return CallText{*plan, 0};
 }
 
+// Of a call that has a workspace.
+template <typename Call>
+Result<CallText> finish_with_workspace(Fields& fields, const Call& call, const gpu::DeviceShape& device,
+                                       std::size_t (*workspace)(const Call&, const gpu::DeviceShape&),
+                                       Result<gpu::Plan> (*make_plan)(const Call&, const gpu::DeviceShape&)) {
+  bool workspace_only = false;
+  fields.read("workspace_only", workspace_only);
+  KPT_RETURN_IF_ERROR(fields.status());
+  const std::size_t bytes = workspace(call, device);
+  if (workspace_only) return CallText{{}, bytes};
+  KPT_ASSIGN_OR_RETURN(gpu::Plan plan, make_plan(call, device));
+  return CallText{std::move(plan), bytes};
+}
+
 Result<CallText> norm(Fields& fields, const gpu::DeviceShape& device) {
   gpu::NormCall call;
   KPT_FIELD(dtype), KPT_FIELD(kind), KPT_FIELD(input), KPT_FIELD(residual), KPT_FIELD(weight), KPT_FIELD(bias);
@@ -162,13 +181,7 @@ Result<CallText> norm_backward(Fields& fields, const gpu::DeviceShape& device) {
   KPT_FIELD(dtype), KPT_FIELD(kind), KPT_FIELD(gradient), KPT_FIELD(input), KPT_FIELD(weight), KPT_FIELD(weight_dtype);
   KPT_FIELD(mean), KPT_FIELD(scale), KPT_FIELD(sum_gradient), KPT_FIELD(input_gradient), KPT_FIELD(weight_gradient);
   KPT_FIELD(bias_gradient), KPT_FIELD(rows), KPT_FIELD(width), KPT_FIELD(workspace);
-  bool workspace_only = false;
-  fields.read("workspace_only", workspace_only);
-  KPT_RETURN_IF_ERROR(fields.status());
-  const std::size_t bytes = gpu::norm_backward_workspace(call, device);
-  if (workspace_only) return CallText{{}, bytes};
-  KPT_ASSIGN_OR_RETURN(gpu::Plan plan, gpu::plan_norm_backward(call, device));
-  return CallText{std::move(plan), bytes};
+  return finish_with_workspace(fields, call, device, gpu::norm_backward_workspace, gpu::plan_norm_backward);
 }
 
 Result<CallText> softmax(Fields& fields, const gpu::DeviceShape& device) {
@@ -221,13 +234,7 @@ Result<CallText> tensor_scale(Fields& fields, const gpu::DeviceShape& device) {
   gpu::TensorScaleCall call;
   KPT_FIELD(from), KPT_FIELD(to), KPT_FIELD(input), KPT_FIELD(count), KPT_FIELD(largest), KPT_FIELD(scale);
   KPT_FIELD(workspace);
-  bool workspace_only = false;
-  fields.read("workspace_only", workspace_only);
-  KPT_RETURN_IF_ERROR(fields.status());
-  const std::size_t bytes = gpu::tensor_scale_workspace(call, device);
-  if (workspace_only) return CallText{{}, bytes};
-  KPT_ASSIGN_OR_RETURN(gpu::Plan plan, gpu::plan_tensor_scale(call, device));
-  return CallText{std::move(plan), bytes};
+  return finish_with_workspace(fields, call, device, gpu::tensor_scale_workspace, gpu::plan_tensor_scale);
 }
 
 Result<CallText> transpose(Fields& fields, const gpu::DeviceShape& device) {
@@ -339,6 +346,21 @@ Result<CallText> product(Fields& fields, const gpu::DeviceShape& device) {
   return finish(fields, gpu::plan_product(call, device));
 }
 
+Result<CallText> weight_only(Fields& fields, const gpu::DeviceShape& device) {
+  gpu::WeightOnlyCall call;
+  KPT_FIELD(input), KPT_FIELD(input_dtype), KPT_FIELD(input_stride), KPT_FIELD(weight), KPT_FIELD(weight_dtype);
+  KPT_FIELD(scale), KPT_FIELD(group), KPT_FIELD(bias), KPT_FIELD(bias_dtype), KPT_FIELD(residual);
+  KPT_FIELD(residual_dtype), KPT_FIELD(residual_stride), KPT_FIELD(output), KPT_FIELD(output_dtype);
+  KPT_FIELD(activation), KPT_FIELD(rows), KPT_FIELD(columns), KPT_FIELD(depth);
+  return finish(fields, gpu::plan_weight_only(call, device));
+}
+
+Result<CallText> unpack_int4(Fields& fields, const gpu::DeviceShape& device) {
+  gpu::UnpackInt4Call call;
+  KPT_FIELD(input), KPT_FIELD(output), KPT_FIELD(to), KPT_FIELD(scale), KPT_FIELD(count), KPT_FIELD(group);
+  return finish(fields, gpu::plan_unpack_int4(call, device));
+}
+
 #undef KPT_FIELD
 
 struct CallKind {
@@ -347,15 +369,26 @@ struct CallKind {
 };
 
 constexpr CallKind kCalls[] = {
-    {"norm", norm},           {"norm_backward", norm_backward},
-    {"softmax", softmax},     {"rotary", rotary},
-    {"gated", gated},         {"bias_activation", bias_activation},
-    {"convert", convert},     {"quantize_rows", quantize_rows},
-    {"transpose", transpose}, {"tensor_scale", tensor_scale},
-    {"embedding", embedding}, {"matrix", matrix},
-    {"attention", attention}, {"elementwise", elementwise},
-    {"gather", gather},       {"scatter", scatter},
-    {"reduce", reduce},       {"product", product},
+    {"norm", norm},
+    {"norm_backward", norm_backward},
+    {"softmax", softmax},
+    {"rotary", rotary},
+    {"gated", gated},
+    {"bias_activation", bias_activation},
+    {"convert", convert},
+    {"quantize_rows", quantize_rows},
+    {"transpose", transpose},
+    {"tensor_scale", tensor_scale},
+    {"embedding", embedding},
+    {"matrix", matrix},
+    {"attention", attention},
+    {"elementwise", elementwise},
+    {"gather", gather},
+    {"scatter", scatter},
+    {"reduce", reduce},
+    {"product", product},
+    {"weight_only", weight_only},
+    {"unpack_int4", unpack_int4},
 };
 
 }  // namespace

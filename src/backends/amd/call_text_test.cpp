@@ -47,6 +47,11 @@ TEST(CallText, MembersOfMembers) {
   EXPECT_EQ(launched("product left.data=0x1000 left.dtype=bfloat16 left.line_stride=4 right.data=0x2000 "
                      "right.line_stride=4 output=0x3000 output_row_stride=5 batches=1,2,3 rows=2 columns=5 depth=4"),
             "product_bf16");
+  EXPECT_EQ(launched("weight_only input=0x1000 input_dtype=float16 input_stride=64 weight=0x2000 weight_dtype=uint8 "
+                     "scale=0x3000 group=32 output=0x4000 rows=3 columns=5 depth=64"),
+            "weight_i4_4_f16");
+  EXPECT_EQ(launched("unpack_int4 input=0x1000 output=0x2000 to=float32 scale=0x3000 count=6 group=2"),
+            "unpack_i4_f32");
   const auto message = [](std::string_view text) { return plan_from_text(text, kDevice).status().message(); };
   EXPECT_THAT(message("reduce kept.extent=4,5 kept.stride=1"), HasSubstr("'kept' has not as many extents as strides"));
   EXPECT_THAT(message("elementwise dims=2,x"), HasSubstr("'dims' is no list of whole numbers"));
