@@ -55,11 +55,18 @@ std::string render_report(const OptimizeReport& report, bool color) {
   for (const DroppedPass& dropped : report.dropped) {
     rows.push_back({std::exchange(title, ""), fmt::format("{}: {}", dropped.pass, dropped.reason)});
   }
-  if (!report.not_quantized.empty()) rows.push_back({heading("not quantized"), join(report.not_quantized, ", ")});
+  std::string wide = heading("not quantized");
+  if (!report.not_quantized.empty()) {
+    rows.push_back({std::exchange(wide, ""), fmt::format("{}: for accuracy", join(report.not_quantized, ", "))});
+  }
+  for (const KernelChoice& choice : report.kernels) {
+    if (choice.taken != Taken::kUnquantized) continue;
+    rows.push_back({std::exchange(wide, ""), fmt::format("{}: {}", join(choice.nodes, ", "), choice.reason)});
+  }
   if (!report.kept_precise.empty()) rows.push_back({heading("kept precise"), join(report.kept_precise, ", ")});
   std::string kernels = heading("kernels");
   for (const KernelChoice& choice : report.kernels) {
-    if (!choice.library) continue;
+    if (choice.taken != Taken::kLibrary) continue;
     rows.push_back({std::exchange(kernels, ""),
                     fmt::format("{} ({}): {}", choice.operator_target, join(choice.nodes, ", "), choice.reason)});
   }

@@ -18,6 +18,7 @@
 #include "optimize/precision_search.h"
 #include "passes/last_token_logits.h"
 #include "passes/library_form.h"
+#include "passes/own_calls.h"
 #include "validation/last_position.h"
 
 #include <nlohmann/json.hpp>
@@ -38,6 +39,11 @@ bool needs_measuring(std::string_view pass) {
   constexpr std::array<std::string_view, 4> kCleaning = {"remove_in_place", "remove_dead_code", "fold_constants",
                                                          "common_subexpressions"};
   return std::ranges::find(kCleaning, pass) == kCleaning.end();
+}
+
+bool quantizes(const Pass* pass) {
+  return std::ranges::any_of(
+      pipeline(), [&](const PipelineRow& row) { return row.pass == pass && row.accuracy >= Accuracy::kInt8; });
 }
 
 struct Candidate {
@@ -64,6 +70,7 @@ class Optimizer {
     tell("running the passes", 0.25);
     if (options_.measure && options_.known_losers) report_.dropped = *options_.known_losers;
     KPT_ASSIGN_OR_RETURN(Candidate candidate, build({}, nullptr, options_.check_each));
+    if (options_.measure) KPT_RETURN_IF_ERROR(leave_slow_products(candidate));
     if (options_.measure && !options_.known_losers) KPT_RETURN_IF_ERROR(drop_losers(candidate));
     if (options_.measure) KPT_RETURN_IF_ERROR(choose_kernels(candidate));
     tell("checking the answers", 0.75);
@@ -129,8 +136,9 @@ class Optimizer {
   Result<Candidate> build(const std::vector<std::string>& without, std::vector<PassStage>* stages, bool check) {
     Candidate candidate;
     candidate.model = model_;
-    PassContext context{candidate.model.weights, device_.device->target().capabilities(), make_evaluator(),
-                        report_.kept_precise, report_.not_quantized};
+    PassContext context{candidate.model.weights, device_.device->target().capabilities(),
+                        make_evaluator(),        report_.kept_precise,
+                        report_.not_quantized,   slow_quantized_};
     std::vector<const Pass*> chosen;
     std::vector<std::size_t> places;  // of these among passes_
     RunnerOptions runner;
@@ -185,6 +193,50 @@ class Optimizer {
 
   const Draw& timed_draw() const { return gate_->draws().front(); }
 
+  TuneOptions make_tuning() const {
+    TuneOptions tuning;
+    tuning.cache = options_.cache;
+    tuning.surroundings = options_.surroundings;
+    return tuning;
+  }
+
+  // Quantized products that are slower than what they replace stay that, before whole passes are asked about. Only
+  // where a node alone runs without copies to a device, which would count.
+  Status leave_slow_products(Candidate& candidate) {
+    if (!device_.device->target().capabilities().host_processor) return {};
+    std::vector<std::string> asked;
+    for (const PassRecord& record : candidate.records) {
+      const bool changed = record.changes > 0 && record.skipped.empty();
+      if (changed && quantizes(find_pass(record.pass)) && !is_named(record.pass)) asked.push_back(record.pass);
+    }
+    if (asked.empty()) return {};
+    tell("measuring quantized products", 0.28);
+    KPT_ASSIGN_OR_RETURN(const Candidate wider, build(asked, nullptr, false));
+    report_.kernels = tune_quantized(candidate.model, wider.model, timed_draw().inputs, device_, make_tuning());
+    slow_quantized_ = list_nodes(report_.kernels, Taken::kUnquantized);
+    return take_choices(candidate, slow_quantized_, report_.kernels);
+  }
+
+  // Builds the model with what was chosen for these nodes, and takes it if the whole gains by it.
+  Status take_choices(Candidate& candidate, std::vector<std::string>& nodes, std::vector<KernelChoice>& choices) {
+    if (nodes.empty()) return {};
+    KPT_ASSIGN_OR_RETURN(Candidate other, build({}, nullptr, false));
+    KPT_ASSIGN_OR_RETURN(ModelRun before, ModelRun::load(candidate.model, device_));
+    KPT_ASSIGN_OR_RETURN(ModelRun after, ModelRun::load(other.model, device_));
+    KPT_ASSIGN_OR_RETURN(const PairedTimes times,
+                         measure_pair(before, after, timed_draw().inputs, options_.seconds_per_pair));
+    if (times.ratio > 1) {
+      candidate = std::move(other);
+      return {};
+    }
+    nodes.clear();
+    for (KernelChoice& choice : choices) {
+      if (choice.taken != Taken::kOwn) choice.reason += ", but the whole model gains nothing by it";
+      choice.taken = Taken::kOwn;
+    }
+    return {};
+  }
+
   // Every pass that did something, with and without it; a loser is taken out for good before the next is asked about.
   Status drop_losers(Candidate& candidate) {
     const auto start = Clock::now();
@@ -223,27 +275,28 @@ class Optimizer {
   // Nodes for which aten's kernel is faster than ours take it, if the model as a whole gains by it.
   Status choose_kernels(Candidate& candidate) {
     tell("measuring kernels", 0.7);
-    TuneOptions tuning;
-    tuning.cache = options_.cache;
-    tuning.surroundings = options_.surroundings;
-    report_.kernels = tune_nodes(candidate.model, timed_draw().inputs, device_, tuning);
-    by_library_ = list_library_nodes(report_.kernels);
-    if (by_library_.empty()) return {};
-    KPT_ASSIGN_OR_RETURN(Candidate other, build({}, nullptr, false));
-    KPT_ASSIGN_OR_RETURN(ModelRun before, ModelRun::load(candidate.model, device_));
-    KPT_ASSIGN_OR_RETURN(ModelRun after, ModelRun::load(other.model, device_));
-    KPT_ASSIGN_OR_RETURN(const PairedTimes times,
-                         measure_pair(before, after, timed_draw().inputs, options_.seconds_per_pair));
-    if (times.ratio > 1) {
-      candidate = std::move(other);
-      return {};
+    std::vector<KernelChoice> choices = tune_nodes(candidate.model, timed_draw().inputs, device_, make_tuning());
+    forget_dropped(candidate.model.graph);
+    for (const KernelChoice& known : report_.kernels) {
+      if (known.taken == Taken::kOwn) forget_nodes(choices, known.nodes);  // quantized: aten has nothing like them
     }
-    by_library_.clear();
-    for (KernelChoice& choice : report_.kernels) {
-      if (choice.library) choice.reason += ", but the whole model gains nothing by it";
-      choice.library = false;
-    }
+    by_library_ = list_nodes(choices, Taken::kLibrary);
+    KPT_RETURN_IF_ERROR(take_choices(candidate, by_library_, choices));
+    report_.kernels.insert(report_.kernels.end(), choices.begin(), choices.end());
     return {};
+  }
+
+  // Takes quantized products out of the choices that are none any longer, because a pass was taken out.
+  void forget_dropped(const ir::Graph& graph) {
+    std::vector<std::string> gone;
+    for (const KernelChoice& choice : report_.kernels) {
+      for (const std::string& name : choice.nodes) {
+        const auto node = std::ranges::find(graph.nodes, name, &ir::Node::name);
+        const bool here = node != graph.nodes.end();
+        if (!here || (choice.taken == Taken::kOwn && !is_quantized_product(node->target))) gone.push_back(name);
+      }
+    }
+    forget_nodes(report_.kernels, gone);
   }
 
   // The same with our own kernels alone: passes know its nodes by their names, of aten's calls they do not.
@@ -273,7 +326,7 @@ class Optimizer {
       ranked.resize(std::min(share, ranked.size()));
       if (!raise_precision(own.model.graph, ranked, report_.not_quantized, report_.kept_precise)) return {};
       forget_nodes(report_.kernels, ranked);  // they were measured in the type that they leave
-      by_library_ = list_library_nodes(report_.kernels);
+      by_library_ = list_nodes(report_.kernels, Taken::kLibrary);
       KPT_ASSIGN_OR_RETURN(candidate, build({}, nullptr, false));
     }
   }
@@ -361,15 +414,11 @@ class Optimizer {
   std::vector<const Pass*> passes_;
   // By the check after each pass in the first build: places among passes_ that later builds leave out, and why.
   std::map<std::size_t, std::string> taken_back_;
-  std::vector<std::string> by_library_;  // nodes that aten's kernels run
+  std::vector<std::string> slow_quantized_;  // nodes that are not quantized because that was slower
+  std::vector<std::string> by_library_;      // nodes that aten's kernels run
   std::optional<Gate> gate_;
   OptimizeReport report_;
 };
-
-bool quantizes(const Pass* pass) {
-  return std::ranges::any_of(
-      pipeline(), [&](const PipelineRow& row) { return row.pass == pass && row.accuracy >= Accuracy::kInt8; });
-}
 
 void put_named_first(std::vector<const Pass*>& chosen, const std::set<const Pass*>& named) {
   std::vector<const Pass*> order;

@@ -1,5 +1,8 @@
 #include "optimize/optimize_json.h"
 
+#include <algorithm>
+#include <array>
+
 #include <nlohmann/json.hpp>
 
 #include "validation/gate_report.h"
@@ -7,6 +10,18 @@
 namespace kpt {
 
 using Json = nlohmann::ordered_json;
+
+namespace {
+
+constexpr std::array<std::string_view, 3> kTaken = {"own", "aten", "unquantized"};  // by Taken
+
+// Ours, where the word is not known.
+Taken read_taken(const std::string& name) {
+  const auto found = std::ranges::find(kTaken, name);
+  return found == kTaken.end() ? Taken::kOwn : static_cast<Taken>(found - kTaken.begin());
+}
+
+}  // namespace
 
 Json to_json(const OptimizeReport& report) {
   Json json = {{"level", std::string(level_name(report.level))},
@@ -36,7 +51,7 @@ Json to_json(const OptimizeReport& report) {
   for (const KernelChoice& choice : report.kernels) {
     json["kernels"].push_back({{"nodes", choice.nodes},
                                {"operator", choice.operator_target},
-                               {"taken", choice.library ? "aten" : "own"},
+                               {"taken", std::string(kTaken.at(static_cast<std::size_t>(choice.taken)))},
                                {"reason", choice.reason}});
   }
   if (report.speed) {
@@ -65,9 +80,9 @@ Result<OptimizeReport> read_optimize_report(const std::string& text) {
       report.dropped.push_back({entry.at("pass").get<std::string>(), entry.at("reason").get<std::string>()});
     }
     for (const Json& entry : json.at("kernels")) {
-      report.kernels.push_back({entry.at("nodes").get<std::vector<std::string>>(),
-                                entry.at("operator").get<std::string>(), entry.at("taken").get<std::string>() == "aten",
-                                entry.at("reason").get<std::string>()});
+      report.kernels.push_back(
+          {entry.at("nodes").get<std::vector<std::string>>(), entry.at("operator").get<std::string>(),
+           read_taken(entry.at("taken").get<std::string>()), entry.at("reason").get<std::string>()});
     }
     report.kept_precise = json.at("kept_precise").get<std::vector<std::string>>();
     report.not_quantized = json.at("not_quantized").get<std::vector<std::string>>();

@@ -98,7 +98,9 @@ TEST(OptimizeJson, GoesRoundTrip) {
   report.dropped = {{"y", "slower"}};
   report.kept_precise = {"linear_3"};
   report.not_quantized = {"linear_4"};
-  report.kernels = {{{"linear_1", "linear_2"}, "kpt.linear.default", true, "faster"}};
+  report.kernels = {{{"linear_1", "linear_2"}, "kpt.linear.default", Taken::kLibrary, "faster"},
+                    {{"linear_3"}, "kpt.linear.default", Taken::kOwn, "slower"},
+                    {{"conv2d"}, "kpt.conv2d_int8.default", Taken::kUnquantized, "float32 is faster"}};
   report.speed = PairedTimes{2, 1, 2, 1.9, 2.1, 11};
   report.measured_on = "seed 7";
   report.gate.tolerance = 0.5;
@@ -114,6 +116,8 @@ TEST(OptimizeJson, GoesRoundTrip) {
   ASSERT_TRUE(back.ok()) << back.status().message();
   EXPECT_EQ(dump_json(to_json(*back)), text);
   EXPECT_TRUE(back->passed());
+  ASSERT_EQ(back->kernels.size(), 3U);
+  for (std::size_t at = 0; at < 3; ++at) EXPECT_EQ(back->kernels[at].taken, report.kernels[at].taken) << at;
 }
 
 TEST(OptimizeJson, OtherTextIsCorruptData) {
@@ -127,15 +131,17 @@ TEST(OptimizeJson, OtherTextIsCorruptData) {
 
 TEST(KernelChoices, NodesThatAreForgottenGoWithTheirChoices) {
   using Names = std::vector<std::string>;
-  std::vector<KernelChoice> choices = {{{"a", "b"}, "kpt.linear.default", true, "faster"},
-                                       {{"c"}, "kpt.linear.default", true, "faster"},
-                                       {{"d", "e"}, "kpt.linear.default", false, "slower"}};
-  EXPECT_EQ(list_library_nodes(choices), (Names{"a", "b", "c"}));
+  std::vector<KernelChoice> choices = {{{"a", "b"}, "kpt.linear.default", Taken::kLibrary, "faster"},
+                                       {{"c"}, "kpt.linear.default", Taken::kLibrary, "faster"},
+                                       {{"d", "e"}, "kpt.linear.default", Taken::kOwn, "slower"},
+                                       {{"f"}, "kpt.linear_int8.default", Taken::kUnquantized, "slower"}};
+  EXPECT_EQ(list_nodes(choices, Taken::kLibrary), (Names{"a", "b", "c"}));
+  EXPECT_EQ(list_nodes(choices, Taken::kUnquantized), (Names{"f"}));
   forget_nodes(choices, {"b", "c", "d", "x"});
-  ASSERT_EQ(choices.size(), 2U) << "one was left without a node";
+  ASSERT_EQ(choices.size(), 3U) << "one was left without a node";
   EXPECT_EQ(choices[0].nodes, Names{"a"});
   EXPECT_EQ(choices[1].nodes, Names{"e"});
-  EXPECT_EQ(list_library_nodes(choices), Names{"a"});
+  EXPECT_EQ(list_nodes(choices, Taken::kLibrary), Names{"a"});
 }
 
 // Products in float32, int8, bfloat16 and FP8, one after the other.

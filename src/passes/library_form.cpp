@@ -207,10 +207,10 @@ void fix_type(ir::TensorType& type, const ir::Bindings& sizes, Status& status) {
 NodeModel isolate_node(const ir::Graph& graph, const ConstantWeights& constants, const ir::Node& node) {
   NodeModel alone;
   std::map<std::uint32_t, ir::ValueId> known;
-  const auto take = [&](ir::ValueId id) {
+  const auto take = [&](ir::ValueId id, const std::string& argument) {
     if (const auto found = known.find(ir::index_of(id)); found != known.end()) return found->second;
     ir::Value value = graph.at(id);
-    value.name = fmt::format("a{}", known.size());
+    value.name = "a_" + argument;
     value.tensor.requires_grad = false;
     const Tensor* constant = constants.find(id);
     const std::string name = value.name;
@@ -224,7 +224,7 @@ NodeModel isolate_node(const ir::Graph& graph, const ConstantWeights& constants,
   ir::Node copy = node;
   copy.name = "node";
   for (ir::NamedArgument& argument : copy.arguments) {
-    if (const ir::ValueId* id = argument.value.value_id()) argument.value = {take(*id)};
+    if (const ir::ValueId* id = argument.value.value_id()) argument.value = {take(*id, argument.name)};
   }
   for (std::size_t index = 0; index < copy.outputs.size(); ++index) {
     ir::ValueId& id = copy.outputs[index].values[0];

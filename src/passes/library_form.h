@@ -18,8 +18,8 @@ struct NodeModel {
   Weights weights;
 };
 
-// The node alone, with names of no meaning: nodes that run alike give the same text (print_graph), whatever they are
-// called and whatever their weights hold.
+// The node alone, its tensors named after its arguments: nodes that run alike give the same text (print_graph),
+// whatever they are called and whatever their weights hold, and two forms of a node take inputs of the same names.
 NodeModel isolate_node(const ir::Graph& graph, const ConstantWeights& constants, const ir::Node& node);
 
 // Every extent as a number. Fails with kInvalidArgument for symbols that `sizes` does not have.

@@ -51,6 +51,7 @@ TEST(LibraryForm, NodesThatRunAlikeGiveTheSameText) {
   EXPECT_EQ(isolate_text(model, 0), isolate_text(model, 1));
   EXPECT_NE(isolate_text(model, 1), isolate_text(model, 2));
   EXPECT_THAT(isolate_text(model, 2), HasSubstr("symbol s0"));
+  EXPECT_THAT(isolate_text(model, 2), HasSubstr("input a_residual: float32[s0, 6]")) << "named after its argument";
 }
 
 TEST(LibraryForm, SizesBecomeNumbersOrTheSymbolIsNamed) {

@@ -30,7 +30,8 @@ struct PassContext {
   const Capabilities& capabilities;       // of the target
   Evaluator evaluator;                    // may be empty: then nothing is folded
   std::vector<std::string> kept_precise;  // names of nodes that stay in the model's own precision
-  std::vector<std::string> not_quantized = {};  // of nodes that may become bfloat16, but nothing below it
+  std::vector<std::string> not_quantized = {};   // of nodes that may become bfloat16, but nothing below it
+  std::vector<std::string> slow_quantized = {};  // likewise: they were measured to be slower below it
 };
 
 struct Pass {

@@ -150,6 +150,31 @@ TEST(Precision, KeptNodesAndStrangeWeightsStay) {
   EXPECT_THAT(run.record.details, Contains(HasSubstr("no finite number")));
 }
 
+TEST(Precision, NodesThatWereSlowerInFewerBitsStayAndSayWhy) {
+  constexpr const char* kTwoConvolutions = R"(kpt_graph 1
+parameter w: float32[16, 16, 1, 1]
+parameter v: float32[16, 16, 1, 1]
+input x: float32[1, 16, 4, 4]
+first: float32[1, 16, 4, 4] = kpt.conv2d.default(input=%x, weight=%w, bias=none, residual=none, stride=[1, 1], padding=[0, 0], dilation=[1, 1], groups=1, activation="none")
+second: float32[1, 16, 4, 4] = kpt.conv2d.default(input=%first, weight=%v, bias=none, residual=none, stride=[1, 1], padding=[0, 0], dilation=[1, 1], groups=1, activation="none")
+output %second "y"
+)";
+  for (const auto& [text, pass] :
+       {std::pair(kTwoProducts, "quantize_int8"), std::pair(kTwoConvolutions, "quantize_convs_int8")}) {
+    SCOPED_TRACE(pass);
+    ir::Graph graph = ir::read_graph(text).value();
+    Weights weights = pass_testing::draw_weights(graph, 5);
+    const Capabilities capabilities = pass_testing::full_capabilities();
+    PassContext context{weights, capabilities, {}, {}, {}, {"first"}};
+    const auto records = run_passes(std::vector{find_pass(pass)}, graph, context);
+    ASSERT_TRUE(records.ok()) << records.status().message();
+    EXPECT_THAT((*records)[0].details, Contains("first stays as it is: it was measured to be slower in fewer bits"));
+    EXPECT_FALSE(is_quantized_product(graph.nodes[0].target));
+    EXPECT_EQ((*records)[0].changes, 1U);
+    EXPECT_TRUE(is_quantized_product(graph.nodes[1].target));
+  }
+}
+
 TEST(Precision, NeedsTheTargetsTypes) {
   Capabilities capabilities = pass_testing::full_capabilities();
   capabilities.matrix_dtypes.clear();

@@ -157,6 +157,10 @@ class Quantization {
       leave(name, "it is kept precise");
       return {};
     }
+    if (is_kept_precise(context_.slow_quantized, name)) {
+      leave(name, "it was measured to be slower in fewer bits");
+      return {};
+    }
     const std::int64_t group = weight->dims()[1] % 64 == 0 ? 64 : 32;
     if (const char* why = find_obstacle(edit_.node(index), weight->dims(), group)) {
       leave(name, why);

@@ -237,7 +237,7 @@ std::string render_passes(const OptimizeReport& report) {
     for (const std::string& detail : record.details) rows.push_back({"", "", "  " + detail});
   }
   for (const DroppedPass& dropped : report.dropped) rows.push_back({dropped.pass, "taken out", dropped.reason});
-  for (const std::string& kept : report.not_quantized) rows.push_back({"", "not quantized", kept});
+  for (const std::string& kept : report.not_quantized) rows.push_back({"", "not quantized", kept + ": for accuracy"});
   for (const std::string& kept : report.kept_precise) rows.push_back({"", "kept precise", kept});
   return format_table(rows);
 }
@@ -249,7 +249,9 @@ std::string render_choices(const OptimizeReport& report) {
     const std::string nodes = choice.nodes.size() == 1
                                   ? choice.nodes.front()
                                   : fmt::format("{} and {} more", choice.nodes.front(), choice.nodes.size() - 1);
-    rows.push_back({choice.operator_target, nodes, choice.library ? "aten" : "ours", choice.reason});
+    const char* taken = choice.taken == Taken::kOwn ? "ours" : "not quantized";
+    if (choice.taken == Taken::kLibrary) taken = "aten";
+    rows.push_back({choice.operator_target, nodes, taken, choice.reason});
   }
   return format_table(rows);
 }

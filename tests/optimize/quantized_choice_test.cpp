@@ -1,0 +1,237 @@
+// Which convolutions and products stay out of int8, one by one: those that are slower there and those that the gate
+// refuses. Times come from a CPU that waits where the test says, so that they do not hang on the machine.
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <random>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "api/backend_list.h"
+#include "api/model_loading.h"
+#include "hardware_fixture.h"
+#include "ir/text.h"
+#include "optimize/optimize.h"
+#include "passes/node_arguments.h"
+#include "passes/own_calls.h"
+#include "passes/pass_testing.h"
+
+namespace kpt::testing {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// How long a node waits beyond its work.
+using Wait = std::function<std::chrono::milliseconds(const ir::Graph&, const ir::Node&)>;
+
+class SlowExecutable final : public Executable {
+ public:
+  SlowExecutable(std::unique_ptr<Executable> right, std::chrono::milliseconds wait)
+      : right_(std::move(right)), wait_(wait) {}
+  std::string_view device() const override { return right_->device(); }
+  bool is_stateful() const override { return right_->is_stateful(); }
+  Result<std::unique_ptr<State>> make_state() const override { return right_->make_state(); }
+  std::vector<NodePlan> plan() const override { return right_->plan(); }
+  Status run(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs, Event* event) override {
+    std::this_thread::sleep_for(wait_);
+    return right_->run(context, inputs, outputs, event);
+  }
+
+ private:
+  std::unique_ptr<Executable> right_;
+  std::chrono::milliseconds wait_;
+};
+
+class SlowBackend final : public Backend {
+ public:
+  SlowBackend(std::shared_ptr<Backend> right, Wait wait) : right_(std::move(right)), wait_(std::move(wait)) {}
+  std::string_view name() const override { return right_->name(); }
+  std::vector<const Target*> targets() const override { return right_->targets(); }
+  Result<std::vector<Device*>> devices() override { return right_->devices(); }
+  Result<std::unique_ptr<Executable>> load(std::shared_ptr<const Program> program, const Weights& weights,
+                                           std::span<Device* const> devices) override {
+    std::chrono::milliseconds wait(0);
+    for (const ir::Node& node : program->graph().nodes) wait += wait_(program->graph(), node);
+    KPT_ASSIGN_OR_RETURN(auto executable, right_->load(std::move(program), weights, devices));
+    return std::unique_ptr<Executable>(std::make_unique<SlowExecutable>(std::move(executable), wait));
+  }
+
+ private:
+  std::shared_ptr<Backend> right_;
+  Wait wait_;
+};
+
+// Convolutions and products with 48 filters or rows are slow in int8, those with 32 slow in all other types.
+std::chrono::milliseconds wait_by_filters(const ir::Graph& graph, const ir::Node& node) {
+  const ir::ValueId weight = value_argument(node, "weight");
+  if (weight == ir::kNoValue || graph.at(weight).tensor.dims.size() < 2) return {};
+  const bool int8 = graph.at(weight).tensor.dtype == DType::kInt8;
+  const auto filters = constant_dim(graph.at(weight).tensor, 0);
+  const bool slow = (filters == 48 && int8) || (filters == 32 && !int8);
+  return std::chrono::milliseconds(slow ? 4 : 0);
+}
+
+constexpr const char* kConvolutions = R"(kpt_graph 1
+parameter v: float32[32, 16, 1, 1]
+parameter w: float32[48, 32, 3, 3]
+input x: float32[1, 16, 6, 6]
+gains: float32[1, 32, 6, 6] = aten.conv2d.default(input=%x, weight=%v, bias=none, stride=[1, 1], padding=[0, 0])
+loses: float32[1, 48, 6, 6] = aten.conv2d.default(input=%gains, weight=%w, bias=none, stride=[1, 1], padding=[1, 1])
+output %loses "y"
+)";
+
+constexpr const char* kProducts = R"(kpt_graph 1
+parameter v: float32[32, 64]
+parameter w: float32[48, 32]
+input x: float32[16, 64]
+gains: float32[16, 32] = aten.linear.default(input=%x, weight=%v)
+loses: float32[16, 48] = aten.linear.default(input=%gains, weight=%w)
+output %loses "y"
+)";
+
+// Right but for the scales of the node 'gains', as long as it is quantized.
+Result<PassStats> invert_scales(ir::Graph& graph, PassContext& context) {
+  for (const ir::Node& node : graph.nodes) {
+    if (node.name != "gains" || node.target != kConv2dInt8Target) continue;
+    const ir::ValueId id = value_argument(node, "scale");
+    const auto input = std::ranges::find(graph.inputs, id, &ir::GraphInput::value);
+    Tensor& scale = context.weights.find(input->name)->second;
+    KPT_ASSIGN_OR_RETURN(scale, scale.contiguous_copy());
+    for (std::size_t at = 0; at < scale.elements<float>().size(); at += 2) scale.elements<float>()[at] *= -1;
+    return PassStats{1, {node.name}};
+  }
+  return PassStats{};
+}
+
+const Pass kInvertScales = {"invert_scales", "a planted fault", false, [](const Capabilities&) { return Support{}; },
+                            invert_scales};
+
+class QuantizedChoice : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_matrix_dtype(cpu_.device->target().capabilities(), DType::kInt8)) {
+      GTEST_SKIP() << "this processor has no fast int8 products";
+    }
+  }
+
+  static PlacedDevice find_cpu() {
+    const Environment environment = Environment::from_process();
+    const auto context = make_backend_context(load_config({}, environment).value(), environment).value();
+    return find_runnable_device("cpu", context).value();
+  }
+
+  ImportedModel make_model(const char* text) const {
+    ImportedModel model;
+    model.graph = ir::read_graph(text).value();
+    model.weights = pass_testing::draw_weights(model.graph, seed_);
+    return model;
+  }
+
+  OptimizeOptions make_options() const {
+    OptimizeOptions options;
+    options.level = Level::kAggressive;
+    options.seconds_per_pair = 0.1;
+    options.draws.seed = seed_;
+    return options;
+  }
+
+  OptimizeOutcome optimize(const char* text, const OptimizeOptions& options) const {
+    auto outcome = optimize_model(make_model(text), options, slow_, cpu_);
+    EXPECT_TRUE(outcome.ok()) << outcome.status().message();
+    if (!outcome.ok()) return {};
+    for (const OutputVerdict& verdict : outcome->report.gate.worst()) EXPECT_TRUE(verdict.passed) << verdict.reason;
+    return std::move(*outcome);
+  }
+
+  static bool is_quantized(const OptimizeOutcome& outcome, std::string_view name) {
+    if (!outcome.artifact) return false;
+    const std::vector<ir::Node>& nodes = outcome.artifact->targets[0].graph.nodes;
+    const auto node = std::ranges::find(nodes, name, &ir::Node::name);
+    EXPECT_NE(node, nodes.end()) << name;
+    return node != nodes.end() && is_quantized_product(node->target);
+  }
+
+  static std::vector<std::string> details(const OptimizeReport& report, std::string_view pass) {
+    const auto record = std::ranges::find(report.passes, pass, &PassRecord::pass);
+    return record == report.passes.end() ? std::vector<std::string>() : record->details;
+  }
+
+  unsigned seed_ = std::random_device()();
+  ::testing::ScopedTrace trace_{__FILE__, __LINE__, ::testing::Message() << "seed " << seed_};
+  PlacedDevice cpu_ = find_cpu();
+  PlacedDevice slow_ = {std::make_shared<SlowBackend>(cpu_.backend, wait_by_filters), cpu_.device};
+};
+
+TEST_F(QuantizedChoice, OneThatIsSlowerInInt8IsLeftAndTheOtherIsNot) {
+  struct Case {
+    const char* graph;
+    std::string_view pass;
+    std::string_view target;
+  };
+  for (const Case& each : {Case{kConvolutions, "quantize_convs_int8", kConv2dInt8Target},
+                           Case{kProducts, "quantize_int8", kLinearInt8Target}}) {
+    SCOPED_TRACE(each.pass);
+    const OptimizeOutcome outcome = optimize(each.graph, make_options());
+    EXPECT_TRUE(is_quantized(outcome, "gains"));
+    EXPECT_FALSE(is_quantized(outcome, "loses"));
+    const OptimizeReport& report = outcome.report;
+    EXPECT_EQ(std::ranges::find(report.dropped, each.pass, &DroppedPass::pass), report.dropped.end());
+    EXPECT_THAT(details(report, each.pass),
+                Contains("loses stays as it is: it was measured to be slower in fewer bits"));
+    EXPECT_EQ(report.not_quantized, std::vector<std::string>{}) << "accuracy asked for nothing";
+    const auto left = std::ranges::find(report.kernels, Taken::kUnquantized, &KernelChoice::taken);
+    ASSERT_NE(left, report.kernels.end());
+    EXPECT_THAT(left->nodes, ElementsAre("loses"));
+    EXPECT_EQ(left->operator_target, each.target);
+    EXPECT_THAT(left->reason, HasSubstr(" times faster ("));
+    const auto kept = std::ranges::find(report.kernels, std::vector<std::string>{"gains"}, &KernelChoice::nodes);
+    ASSERT_NE(kept, report.kernels.end());
+    EXPECT_EQ(kept->taken, Taken::kOwn);
+    EXPECT_THAT(kept->reason, HasSubstr(" times as fast as "));
+    EXPECT_THAT(kept->reason, Not(HasSubstr("aten")));
+  }
+}
+
+TEST_F(QuantizedChoice, TheUsersWordBeatsTheMeasurement) {
+  OptimizeOptions options = make_options();
+  options.enabled = {"quantize_convs_int8"};
+  options.known_losers = std::vector<DroppedPass>{};  // which other passes lose is not the question
+  const OptimizeOutcome outcome = optimize(kConvolutions, options);
+  EXPECT_TRUE(is_quantized(outcome, "gains"));
+  EXPECT_TRUE(is_quantized(outcome, "loses"));
+}
+
+TEST_F(QuantizedChoice, WhatWasMeasuredIsKept) {
+  const TemporaryFolder folder;
+  CompileCache cache = CompileCache::open(folder.path() / "cache", 1 << 30).value();
+  OptimizeOptions options = make_options();
+  options.cache = &cache;
+  const auto reason = [&] {
+    const OptimizeOutcome outcome = optimize(kConvolutions, options);
+    const auto left = std::ranges::find(outcome.report.kernels, Taken::kUnquantized, &KernelChoice::taken);
+    return left == outcome.report.kernels.end() ? std::string("none was left") : left->reason;
+  };
+  const std::string first = reason();
+  EXPECT_THAT(first, HasSubstr(" ms against "));
+  EXPECT_EQ(reason(), first) << "the same times: nothing was measured again";
+}
+
+TEST_F(QuantizedChoice, AConvolutionThatTheGateRefusesGoesUpAloneAndIsNamed) {
+  OptimizeOptions options = make_options();
+  options.measure = false;
+  options.added = {{&kInvertScales, "quantize_convs_int8"}};
+  const OptimizeOutcome outcome = optimize(kConvolutions, options);
+  EXPECT_FALSE(is_quantized(outcome, "gains"));
+  EXPECT_TRUE(is_quantized(outcome, "loses")) << "nothing was timed, and it is right";
+  EXPECT_THAT(outcome.report.not_quantized, ElementsAre("gains"));
+  EXPECT_THAT(details(outcome.report, "quantize_convs_int8"), Contains("gains stays as it is: it is kept precise"));
+}
+
+}  // namespace
+}  // namespace kpt::testing
