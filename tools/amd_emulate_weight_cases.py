@@ -55,7 +55,7 @@ def unpack(device, random, type, count, group):
 
 
 def product_cases(wave):
-    """Waves that share the depth, a part of a wave, and what is read element by element; the last columns fill no wave."""
+    """Waves that share the depth, a part of a wave, and element by element; the last columns fill no wave."""
     for bits, group in ((8, 0), (4, 64)):
         for most, rows in ((1, 1), (2, 2), (4, 3), (8, 7)):
             for place, type in enumerate(FLOATS):
