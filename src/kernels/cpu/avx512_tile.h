@@ -22,10 +22,10 @@
                   KPT_TILE_ROW(operation, 28, "zmm4", 29, 30, 31) "add $32, %[input]\nadd $192, %[weights]\n"
 #define KPT_TILE_SIX(one, a, b, c, d, e, f, from) \
   one(a, from + 0) one(b, from + 64) one(c, from + 128) one(d, from + 192) one(e, from + 256) one(f, from + 320)
-#define KPT_TILE_ALL(one)                                                                       \
-  KPT_TILE_SIX(one, 8, 9, 10, 11, 12, 13, 0)                                                    \
-  KPT_TILE_SIX(one, 14, 15, 16, 17, 18, 19, 384) KPT_TILE_SIX(one, 20, 21, 22, 23, 24, 25, 768) \
-      KPT_TILE_SIX(one, 26, 27, 28, 29, 30, 31, 1152)
+#define KPT_TILE_ALL(one)                        \
+  KPT_TILE_SIX(one, 8, 9, 10, 11, 12, 13, 0)     \
+  KPT_TILE_SIX(one, 14, 15, 16, 17, 18, 19, 384) \
+  KPT_TILE_SIX(one, 20, 21, 22, 23, 24, 25, 768) KPT_TILE_SIX(one, 26, 27, 28, 29, 30, 31, 1152)
 #define KPT_TILE_CLEAR(sum, offset) "vpxord %%zmm" #sum ", %%zmm" #sum ", %%zmm" #sum "\n"
 #define KPT_TILE_STORE(sum, offset) "vmovups %%zmm" #sum ", " #offset "(%[sums])\n"
 #define KPT_AVX512_TILE(operation, units, input, weights, sums)                                                \
