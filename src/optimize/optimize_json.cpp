@@ -15,10 +15,11 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kTaken = {"own", "aten", "unquantized"};  // by Taken
 
-// Ours, where the word is not known.
-Taken read_taken(const std::string& name) {
+Result<Taken> read_taken(const std::string& name) {
   const auto found = std::ranges::find(kTaken, name);
-  return found == kTaken.end() ? Taken::kOwn : static_cast<Taken>(found - kTaken.begin());
+  if (found != kTaken.end()) return static_cast<Taken>(found - kTaken.begin());
+  return Status(StatusCode::kCorruptData,
+                "the stored report says '" + name + "' of a kernel, which this version does not know");
 }
 
 }  // namespace
@@ -80,9 +81,9 @@ Result<OptimizeReport> read_optimize_report(const std::string& text) {
       report.dropped.push_back({entry.at("pass").get<std::string>(), entry.at("reason").get<std::string>()});
     }
     for (const Json& entry : json.at("kernels")) {
-      report.kernels.push_back(
-          {entry.at("nodes").get<std::vector<std::string>>(), entry.at("operator").get<std::string>(),
-           read_taken(entry.at("taken").get<std::string>()), entry.at("reason").get<std::string>()});
+      KPT_ASSIGN_OR_RETURN(const Taken taken, read_taken(entry.at("taken").get<std::string>()));
+      report.kernels.push_back({entry.at("nodes").get<std::vector<std::string>>(),
+                                entry.at("operator").get<std::string>(), taken, entry.at("reason").get<std::string>()});
     }
     report.kept_precise = json.at("kept_precise").get<std::vector<std::string>>();
     report.not_quantized = json.at("not_quantized").get<std::vector<std::string>>();

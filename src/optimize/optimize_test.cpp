@@ -118,6 +118,9 @@ TEST(OptimizeJson, GoesRoundTrip) {
   EXPECT_TRUE(back->passed());
   ASSERT_EQ(back->kernels.size(), 3U);
   for (std::size_t at = 0; at < 3; ++at) EXPECT_EQ(back->kernels[at].taken, report.kernels[at].taken) << at;
+  std::string strange = text;
+  strange.replace(strange.find("unquantized"), 11, "guessed");
+  EXPECT_EQ(read_optimize_report(strange).status().code(), StatusCode::kCorruptData);
 }
 
 TEST(OptimizeJson, OtherTextIsCorruptData) {
