@@ -10,6 +10,7 @@
 #include "base/sha256.h"
 #include "config/config.h"
 #include "device/detection_context.h"
+#include "support/tree_paths.h"
 
 namespace {
 
@@ -23,14 +24,14 @@ void run_program(benchmark::State& state, const std::vector<std::string>& argume
 void empty_process(benchmark::State& state) { run_program(state, {"true"}); }
 BENCHMARK(empty_process)->Unit(benchmark::kMillisecond)->UseRealTime();
 
-void kpt_version(benchmark::State& state) { run_program(state, {KPT_BUILD_DIR "/bin/kpt", "--version"}); }
+void kpt_version(benchmark::State& state) { run_program(state, {kpt::build_dir() + "/bin/kpt", "--version"}); }
 BENCHMARK(kpt_version)->Unit(benchmark::kMillisecond)->UseRealTime();
 
-void kpt_doctor(benchmark::State& state) { run_program(state, {KPT_BUILD_DIR "/bin/kpt", "doctor"}); }
+void kpt_doctor(benchmark::State& state) { run_program(state, {kpt::build_dir() + "/bin/kpt", "doctor"}); }
 BENCHMARK(kpt_doctor)->Unit(benchmark::kMillisecond)->UseRealTime();
 
 void kpt_doctor_without_libtorch(benchmark::State& state) {
-  run_program(state, {KPT_BUILD_DIR "/bin/kpt", "doctor", "--set", "probe.backends=nvidia,amd,tpu,pjrt"});
+  run_program(state, {kpt::build_dir() + "/bin/kpt", "doctor", "--set", "probe.backends=nvidia,amd,tpu,pjrt"});
 }
 BENCHMARK(kpt_doctor_without_libtorch)->Unit(benchmark::kMillisecond)->UseRealTime();
 

@@ -65,12 +65,12 @@ function(kpt_test program)
     kpt_runs_cpu_plugin(${program}) # before its cases become tests
   endif()
   set_target_properties(${program} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${KPT_TEST_OUTPUT_DIRECTORY}")
-  target_link_libraries(${program} PRIVATE kpt_compiler_settings GTest::gmock GTest::gtest_main ${ARG_LIBRARIES})
+  target_link_libraries(${program} PRIVATE kpt_compiler_settings kpt_tree_paths GTest::gmock GTest::gtest_main
+    ${ARG_LIBRARIES})
   foreach(module IN LISTS ARG_USES)
     kpt_target_name(${module} target)
     target_link_libraries(${program} PRIVATE ${target})
   endforeach()
-  target_compile_definitions(${program} PRIVATE KPT_SOURCE_DIR="${PROJECT_SOURCE_DIR}" KPT_BUILD_DIR="${CMAKE_BINARY_DIR}")
   if(KPT_SANITIZE STREQUAL "none" AND CMAKE_BUILD_TYPE STREQUAL "Release")
     # Two thirds of the time (40 s instead of 60 s for a joined one). Not -O0: tests compute references.
     target_compile_options(${program} PRIVATE -O1)

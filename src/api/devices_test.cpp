@@ -17,6 +17,7 @@
 #include "kpt/errors.h"
 #include "kpt/version.h"
 #include "support/hardware_fixture.h"
+#include "support/tree_paths.h"
 
 namespace kpt {
 namespace {
@@ -56,14 +57,14 @@ class ScopedVariables {
 class RecordedMachine {
  public:
   RecordedMachine(const std::string& kind, const std::string& name, const std::string& backend)
-      : fixture_(testing::HardwareFixture::load(KPT_SOURCE_DIR "/tests/data/hardware/" + kind + "/" + name + ".json")) {
+      : fixture_(testing::HardwareFixture::load(source_dir() + "/tests/data/hardware/" + kind + "/" + name + ".json")) {
     const Environment recorded = fixture_.context().environment;
     for (const EnvironmentVariable& row : environment_table()) {
       if (const auto value = recorded.find(row.name)) variables.set(std::string(row.name), *value);
     }
     variables.set("KPT_SYSTEM_ROOT", fixture_.root().string());
     variables.set("KPT_PROBE_BACKENDS", backend);
-    variables.set("LD_LIBRARY_PATH", KPT_BUILD_DIR "/fakes/nvidia");
+    variables.set("LD_LIBRARY_PATH", build_dir() + "/fakes/nvidia");
     variables.set("KPT_FAKE_CUDA", fixture_.driver_file().string());
   }
 

@@ -6,6 +6,7 @@
 
 #include "archive/zip.h"
 #include "archive/zip_forge.h"
+#include "support/tree_paths.h"
 
 namespace kpt {
 namespace {
@@ -359,7 +360,7 @@ TEST(ZipReader, LongNamesInMessagesAreCut) {
 }
 
 TEST(ZipReader, ArchiveOfPyTorchIsRead) {
-  const auto file = MappedFile::open(std::string(KPT_SOURCE_DIR) + "/src/archive/test_data/linear.pt2");
+  const auto file = MappedFile::open(source_dir() + "/src/archive/test_data/linear.pt2");
   ASSERT_TRUE(file.ok()) << file.status().to_string();
   const auto archive = ZipArchive::open(*file);
   ASSERT_TRUE(archive.ok()) << archive.status().to_string();

@@ -15,6 +15,7 @@
 #include "artifact/artifact_sampling.h"
 #include "base/files.h"
 #include "support/hardware_fixture.h"
+#include "support/tree_paths.h"
 
 namespace kpt {
 namespace {
@@ -183,10 +184,10 @@ TEST_F(ArtifactTest, OtherFilesAreNoArtifacts) {
   EXPECT_FALSE(is_artifact(folder_.path()));
   std::ofstream(folder_.path() / "empty").flush();
   EXPECT_FALSE(is_artifact(folder_.path() / "empty"));
-  EXPECT_FALSE(is_artifact(std::filesystem::path(KPT_SOURCE_DIR) / "tests/golden/pt2/2.15.0/linear_state.pt2"));
+  EXPECT_FALSE(is_artifact(std::filesystem::path(source_dir()) / "tests/golden/pt2/2.15.0/linear_state.pt2"));
   EXPECT_EQ(read_artifact(folder_.path() / "missing").status().code(), StatusCode::kNotFound);
   EXPECT_EQ(
-      read_artifact(std::filesystem::path(KPT_SOURCE_DIR) / "tests/golden/pt2/2.15.0/linear_state.pt2").status().code(),
+      read_artifact(std::filesystem::path(source_dir()) / "tests/golden/pt2/2.15.0/linear_state.pt2").status().code(),
       StatusCode::kCorruptData);
 }
 

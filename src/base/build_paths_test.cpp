@@ -7,6 +7,7 @@
 
 #include "base/build_info.h"
 #include "support/hardware_fixture.h"
+#include "support/tree_paths.h"
 
 namespace kpt {
 namespace {
@@ -33,11 +34,11 @@ TEST(BuildPaths, MissingHelperNamesThePlaceAndTheRemedy) {
 TEST(BuildPaths, WithoutTheVariableHelpersLieBesideTheProgramsFolder) {
   const auto found = find_helper(Environment::from_map({}), "kpt-no-such-helper");
   ASSERT_FALSE(found.ok());
-  EXPECT_THAT(found.status().message(), HasSubstr(std::string(KPT_BUILD_DIR) + "/libexec/kpt/kpt-no-such-helper"));
+  EXPECT_THAT(found.status().message(), HasSubstr(build_dir() + "/libexec/kpt/kpt-no-such-helper"));
 }
 
 TEST(BuildPaths, ModulesLieInTheLibraryFolderUnlessTheEnvironmentSaysOtherwise) {
-  EXPECT_EQ(module_folder(Environment::from_map({})), std::filesystem::path(KPT_BUILD_DIR) / "lib" / "kpt");
+  EXPECT_EQ(module_folder(Environment::from_map({})), std::filesystem::path(build_dir()) / "lib" / "kpt");
   EXPECT_EQ(module_folder(Environment::from_map({{"KPT_MODULE_DIR", "/somewhere/else"}})), "/somewhere/else");
 }
 

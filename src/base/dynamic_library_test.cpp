@@ -7,13 +7,14 @@
 #include <gtest/gtest.h>
 
 #include "support/hardware_fixture.h"
+#include "support/tree_paths.h"
 
 namespace kpt {
 namespace {
 
 using ::testing::HasSubstr;
 
-std::string built(const std::string& name) { return std::string(KPT_BUILD_DIR) + "/test_bin/" + name; }
+std::string built(const std::string& name) { return build_dir() + "/test_bin/" + name; }
 
 TEST(DynamicLibrary, FunctionIsFoundAndCanBeCalled) {
   const auto library = DynamicLibrary::open(built("libkpt_base_test_plugin.so"));

@@ -10,6 +10,7 @@
 
 #include "base/files.h"
 #include "kpt/errors.h"
+#include "support/tree_paths.h"
 
 namespace kpt {
 namespace {
@@ -74,7 +75,7 @@ TEST(Environment, NamesLikeOursThatNobodyReadsAreTold) {
 }
 
 TEST(Environment, NobodyIsWarnedOfWhatTheTreeItselfReads) {
-  const std::filesystem::path root = KPT_SOURCE_DIR;
+  const std::filesystem::path root = source_dir();
   std::vector<std::filesystem::path> files = {root / "Makefile", root / "CONTRIBUTING.md", root / ".ci/run"};
   for (const char* folder : {"benchmarks", "tests", "tools"}) {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(root / folder)) {

@@ -8,6 +8,7 @@
 #include "base/environment.h"
 #include "base/files.h"
 #include "kpt/errors.h"
+#include "support/tree_paths.h"
 
 namespace kpt {
 namespace {
@@ -15,9 +16,9 @@ namespace {
 using ::testing::HasSubstr;
 
 void expect_committed(const std::string& name, const std::string& page) {
-  const auto committed = read_text_file(std::string(KPT_SOURCE_DIR) + "/docs/reference/" + name, 1 << 20);
+  const auto committed = read_text_file(source_dir() + "/docs/reference/" + name, 1 << 20);
   const std::string remedy = "docs/reference/" + name +
-                             " is not what the tables say; write it anew with\n  cmake --build " + KPT_BUILD_DIR +
+                             " is not what the tables say; write it anew with\n  cmake --build " + build_dir() +
                              " --target reference";
   ASSERT_TRUE(committed.ok()) << remedy;
   EXPECT_EQ(*committed, page) << remedy;

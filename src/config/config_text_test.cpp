@@ -10,6 +10,7 @@
 #include "base/files.h"
 #include "config/automatic.h"
 #include "config/config_file.h"
+#include "support/tree_paths.h"
 
 namespace kpt {
 namespace {
@@ -159,7 +160,7 @@ TEST(OptionsJson, HasEveryOptionWithItsDefaultAndEveryPreset) {
 }
 
 TEST(OptionsPage, IsWhatTheTableMakes) {
-  const auto page = read_text_file(std::filesystem::path(KPT_SOURCE_DIR) / "docs/reference/options.md", 1u << 20);
+  const auto page = read_text_file(std::filesystem::path(source_dir()) / "docs/reference/options.md", 1u << 20);
   ASSERT_TRUE(page.ok()) << page.status().message();
   EXPECT_EQ(*page, options_markdown()) << "bring it up to date: kpt config docs > docs/reference/options.md";
 }

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "importer/model_file.h"
+#include "support/tree_paths.h"
 
 namespace kpt {
 namespace {
@@ -20,7 +21,7 @@ using ::testing::Not;
 using ::testing::StartsWith;
 using ::testing::UnorderedElementsAreArray;
 
-std::filesystem::path golden_folder() { return std::filesystem::path(KPT_SOURCE_DIR) / "tests/golden/pt2"; }
+std::filesystem::path golden_folder() { return std::filesystem::path(source_dir()) / "tests/golden/pt2"; }
 
 // One of each minor version. A folder that vanishes must not take its tests with it unseen.
 const std::vector<std::string> kVersions = {"2.9.1", "2.10.0", "2.11.0", "2.12.1", "2.13.0", "2.14.1", "2.15.0"};

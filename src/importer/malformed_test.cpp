@@ -16,6 +16,7 @@
 #include "archive/zip.h"
 #include "importer/import_archive.h"
 #include "importer/model_forge.h"
+#include "support/tree_paths.h"
 
 namespace kpt {
 namespace {
@@ -32,7 +33,7 @@ const std::string kWeights = "linear_state/data/weights/model_weights_config.jso
 const std::string kConstants = "linear_state/data/constants/model_constants_config.json";
 
 std::vector<ForgedEntry> golden_entries() {
-  const auto path = std::filesystem::path(KPT_SOURCE_DIR) / "tests/golden/pt2/2.15.0/linear_state.pt2";
+  const auto path = std::filesystem::path(source_dir()) / "tests/golden/pt2/2.15.0/linear_state.pt2";
   return testing::forge_model(path).entries;
 }
 

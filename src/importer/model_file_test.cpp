@@ -12,6 +12,7 @@
 
 #include "importer/import_archive.h"
 #include "importer/model_forge.h"
+#include "support/tree_paths.h"
 #include "tensor_files/safetensors.h"
 
 namespace kpt {
@@ -26,7 +27,7 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 std::filesystem::path golden(const std::string& name) {
-  return std::filesystem::path(KPT_SOURCE_DIR) / "tests/golden/pt2/2.15.0" / (name + ".pt2");
+  return std::filesystem::path(source_dir()) / "tests/golden/pt2/2.15.0" / (name + ".pt2");
 }
 
 ForgedZip forge(const std::string& name) { return testing::forge_model(golden(name)); }

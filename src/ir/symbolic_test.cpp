@@ -10,6 +10,7 @@
 #include "base/files.h"
 #include "base/text.h"
 #include "ir/expr_sampling.h"
+#include "support/tree_paths.h"
 
 namespace kpt::ir {
 namespace {
@@ -41,7 +42,7 @@ TEST(Bindings, ReplaceAndFind) {
 }
 
 TEST(SizesAgainstPython, AreTheSameForEveryLineOfTheTable) {
-  const auto table = read_text_file(std::string(KPT_SOURCE_DIR) + "/src/ir/test_data/python_sizes.txt", 1U << 20U);
+  const auto table = read_text_file(source_dir() + "/src/ir/test_data/python_sizes.txt", 1U << 20U);
   ASSERT_TRUE(table.ok());
   const auto lines = split(trim(*table), '\n');
   ASSERT_GT(lines.size(), 300U);

@@ -7,14 +7,15 @@
 
 #include "base/files.h"
 #include "passes/pipeline.h"
+#include "support/tree_paths.h"
 
 namespace kpt {
 namespace {
 
 TEST(LevelsPage, CommittedPageIsCurrent) {
-  const auto page = read_text_file(std::string(KPT_SOURCE_DIR) + "/docs/reference/levels.md", 1 << 20);
+  const auto page = read_text_file(source_dir() + "/docs/reference/levels.md", 1 << 20);
   ASSERT_TRUE(page.ok()) << page.status().message();
-  EXPECT_EQ(*page, levels_page()) << "write it anew: cmake --build " << KPT_BUILD_DIR << " --target reference";
+  EXPECT_EQ(*page, levels_page()) << "write it anew: cmake --build " << build_dir() << " --target reference";
 }
 
 TEST(Pipeline, EachLevelAddsToTheOneBelowIt) {

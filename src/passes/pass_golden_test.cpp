@@ -15,6 +15,7 @@
 #include "passes/pass_testing.h"
 #include "passes/pipeline.h"
 #include "passes/runner.h"
+#include "support/tree_paths.h"
 
 namespace kpt {
 namespace {
@@ -28,7 +29,7 @@ struct Golden {
 
 std::vector<Golden> list_golden() {
   std::vector<Golden> cases;
-  for (const auto& entry : fs::recursive_directory_iterator(fs::path(KPT_SOURCE_DIR) / "src/passes/test_data")) {
+  for (const auto& entry : fs::recursive_directory_iterator(fs::path(source_dir()) / "src/passes/test_data")) {
     if (entry.path().extension() != ".graph") continue;
     cases.push_back({entry.path().parent_path().filename().string(), entry.path()});
   }
@@ -40,7 +41,7 @@ void PrintTo(const Golden& golden, std::ostream* stream) { *stream << golden.fil
 
 // Where a person looks at what came out, and takes it over if it is right.
 void write_actual(const Golden& golden, const std::string& text) {
-  const fs::path folder = fs::path(KPT_BUILD_DIR) / "golden_actual" / golden.pass;
+  const fs::path folder = fs::path(build_dir()) / "golden_actual" / golden.pass;
   fs::create_directories(folder);
   std::ofstream(folder / golden.file.filename()) << text;
   std::cout << "what came out: " << (folder / golden.file.filename()) << '\n';

@@ -13,6 +13,7 @@
 
 #include "archive/mapped_file.h"
 #include "kpt/tensor.h"
+#include "support/tree_paths.h"
 
 namespace kpt::testing {
 
@@ -71,7 +72,7 @@ inline void write_plain_file(const std::filesystem::path& path, const std::strin
 }
 
 inline std::filesystem::path test_data(const std::string& name) {
-  return std::filesystem::path(KPT_SOURCE_DIR) / "src/tensor_files/test_data" / name;
+  return std::filesystem::path(source_dir()) / "src/tensor_files/test_data" / name;
 }
 
 }  // namespace kpt::testing

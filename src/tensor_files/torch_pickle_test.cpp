@@ -15,6 +15,7 @@
 #include "base/files.h"
 #include "base/little_endian.h"
 #include "support/hardware_fixture.h"
+#include "support/tree_paths.h"
 #include "tensor_files/random_tensor.h"
 
 namespace kpt {
@@ -124,8 +125,7 @@ TEST(TorchPickle, StateDictIsReadAsDict) {
 }
 
 TEST(TorchPickle, SampleInputsInsideAnExportedModelAreRead) {
-  const auto file =
-      MappedFile::open(std::filesystem::path(KPT_SOURCE_DIR) / "src/archive/test_data/linear.pt2").value();
+  const auto file = MappedFile::open(std::filesystem::path(source_dir()) / "src/archive/test_data/linear.pt2").value();
   const auto archive = ZipArchive::open(file).value();
   const ZipEntry* entry = archive.find("linear/data/sample_inputs/model.pt");
   ASSERT_NE(entry, nullptr);

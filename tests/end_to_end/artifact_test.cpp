@@ -14,6 +14,7 @@
 #include "hardware_fixture.h"
 #include "importer/model_file.h"
 #include "program.h"
+#include "support/tree_paths.h"
 #include "tensor_files/tensor_file.h"
 
 namespace kpt::testing {
@@ -66,7 +67,7 @@ class ArtifactCommands : public ::testing::Test {
     return run_kpt(arguments);
   }
 
-  const std::string kGolden = std::string(KPT_SOURCE_DIR) + "/tests/golden/pt2/2.15.0/linear_state.pt2";
+  const std::string kGolden = source_dir() + "/tests/golden/pt2/2.15.0/linear_state.pt2";
   unsigned seed_ = std::random_device()();
   std::mt19937 random_{seed_};
   ::testing::ScopedTrace trace_{__FILE__, __LINE__, ::testing::Message() << "seed " << seed_};

@@ -10,6 +10,7 @@
 #include "benchmark/page.h"
 #include "hardware_fixture.h"
 #include "program.h"
+#include "support/tree_paths.h"
 
 namespace kpt::testing {
 namespace {
@@ -198,7 +199,7 @@ TEST(BenchPage, WhatTheCommandWritesLooksRightInABrowser) {
   const TemporaryFolder folder;
   const std::string html = (folder.path() / "page.html").string();
   const std::string base = (folder.path() / "base.json").string();
-  const std::string model = std::string(KPT_SOURCE_DIR) + "/tests/golden/pt2/2.15.0/sizes.pt2";
+  const std::string model = source_dir() + "/tests/golden/pt2/2.15.0/sizes.pt2";
   const auto symbols = run_kpt({"inspect", model, "--json"}).json().at("symbols");
   const std::string sweep = symbols.at(0).at("name").get<std::string>() + "=3,4,6";
   const std::vector<std::string> line = {"bench", model, "--sweep", sweep, "--duration", "0.1", "--warmup", "0"};

@@ -9,6 +9,7 @@
 #include "base/files.h"
 #include "hardware_fixture.h"
 #include "program.h"
+#include "support/tree_paths.h"
 
 namespace kpt::testing {
 namespace {
@@ -143,7 +144,7 @@ TEST(BenchCommand, ArtifactsAreMeasuredAndTheirErrorsShown) {
 // `timeout` sends what Ctrl-C does and gives the status that a shell would see.
 TEST(BenchCommand, CtrlCEndsItWith130AndNothingHalfWritten) {
   const TemporaryFolder folder;
-  const ProgramRun run = run_program({"timeout", "--preserve-status", "--signal=INT", "3", KPT_BUILD_DIR "/bin/kpt",
+  const ProgramRun run = run_program({"timeout", "--preserve-status", "--signal=INT", "3", build_dir() + "/bin/kpt",
                                       "bench", golden("conv_norm"), "--duration", "100", "--save-baseline",
                                       (folder.path() / "base.json").string()});
   EXPECT_EQ(run.exit_code, 130) << run.err;

@@ -7,6 +7,7 @@
 
 #include "hardware_fixture.h"
 #include "program.h"
+#include "support/tree_paths.h"
 
 namespace kpt::testing {
 namespace {
@@ -36,7 +37,7 @@ TEST(CommandLine, VersionListensToTheGlobalFlags) {
 }
 
 TEST(CommandLine, FlagsWithoutAMeaningAreUsageErrors) {
-  const std::string file = KPT_SOURCE_DIR "/tests/data/hardware/cpu/neoverse_v1.json";
+  const std::string file = source_dir() + "/tests/data/hardware/cpu/neoverse_v1.json";
   for (const std::vector<std::string>& arguments : {std::vector<std::string>{"config", "docs", "--set", "nonsense=1"},
                                                     {"config", "docs", "--preset", "training"},
                                                     {"config", "docs", "--config", file},
@@ -122,7 +123,7 @@ TEST(CommandLine, ConfigShowSaysWhereEachValueCameFrom) {
 }
 
 TEST(CommandLine, LostOutputIsAFailure) {
-  const ProgramRun run = run_program({"/bin/sh", "-c", KPT_BUILD_DIR "/bin/kpt config docs >/dev/full"});
+  const ProgramRun run = run_program({"/bin/sh", "-c", build_dir() + "/bin/kpt config docs >/dev/full"});
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_THAT(run.err, HasSubstr("could not be written"));
 }

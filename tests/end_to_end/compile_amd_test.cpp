@@ -13,6 +13,7 @@
 #include "backends/amd/hip_compiler.h"
 #include "hardware_fixture.h"
 #include "program.h"
+#include "support/tree_paths.h"
 
 namespace kpt::testing {
 namespace {
@@ -39,7 +40,7 @@ class CompileForAmd : public ::testing::Test {
     std::ofstream(spec) << fmt::format(
         R"({{"version": 60443482, "devices": [{{"name": "test", "gfx": "{}", "compute_units": 4, "memory_total": {}}}]}})",
         gfx_target, memory);
-    return {"LD_LIBRARY_PATH=" KPT_BUILD_DIR "/fakes/amd", "KPT_FAKE_HIP=" + spec, "PATH=" + search, "ROCM_PATH="};
+    return {"LD_LIBRARY_PATH=" + build_dir() + "/fakes/amd", "KPT_FAKE_HIP=" + spec, "PATH=" + search, "ROCM_PATH="};
   }
   std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
 

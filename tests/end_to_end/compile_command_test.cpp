@@ -8,6 +8,7 @@
 #include "artifact/artifact.h"
 #include "hardware_fixture.h"
 #include "program.h"
+#include "support/tree_paths.h"
 
 namespace kpt::testing {
 namespace {
@@ -19,7 +20,7 @@ using ::testing::Not;
 class CompileCommand : public ::testing::Test {
  protected:
   // A copy for each test: compiles with the same library wait for each other.
-  CompileCommand() { std::filesystem::copy_file(KPT_BUILD_DIR "/fakes/pjrt/fake_pjrt_plugin.so", path("libtpu.so")); }
+  CompileCommand() { std::filesystem::copy_file(build_dir() + "/fakes/pjrt/fake_pjrt_plugin.so", path("libtpu.so")); }
   ProgramRun compile(std::vector<std::string> arguments, const std::string& orders = "",
                      std::vector<std::string> environment = {}) const {
     arguments.insert(arguments.begin(), "compile");

@@ -13,6 +13,7 @@
 #include "base/environment.h"
 #include "hardware_fixture.h"
 #include "program.h"
+#include "support/tree_paths.h"
 
 namespace kpt::testing {
 namespace {
@@ -32,7 +33,7 @@ struct BareMachine {
     const std::string none = (folder.path() / "none.json").string();
     return {"KPT_SYSTEM_ROOT=" + folder.path().string(),
             "KPT_TORCH_DIR=" + (folder.path() / "no_torch").string(),
-            "LD_LIBRARY_PATH=" KPT_BUILD_DIR "/fakes/nvidia:" KPT_BUILD_DIR "/fakes/amd",
+            "LD_LIBRARY_PATH=" + build_dir() + "/fakes/nvidia:" + build_dir() + "/fakes/amd",
             "KPT_FAKE_CUDA=" + none,
             "KPT_FAKE_HIP=" + none,
             "PATH=" + (folder.path() / "no_programs").string(),
@@ -46,7 +47,7 @@ struct FakeCuda {
   TemporaryFolder folder;
   explicit FakeCuda(const ordered_json& spec) { std::ofstream(folder.path() / "cuda.json") << spec.dump(); }
   std::vector<std::string> environment() const {
-    return {"LD_LIBRARY_PATH=" KPT_BUILD_DIR "/fakes/nvidia",
+    return {"LD_LIBRARY_PATH=" + build_dir() + "/fakes/nvidia",
             "KPT_FAKE_CUDA=" + (folder.path() / "cuda.json").string()};
   }
 };
@@ -62,7 +63,7 @@ const ordered_json kOneHopper = {{"version", 13000},
 
 TEST(Doctor, JsonHasEveryKeyOfTheSchema) {
   const ordered_json report = run_kpt({"doctor", "--json"}).json();
-  std::ifstream file(KPT_SOURCE_DIR "/docs/reference/doctor.schema.json");
+  std::ifstream file(source_dir() + "/docs/reference/doctor.schema.json");
   const ordered_json schema = ordered_json::parse(file);
   const auto require = [](const ordered_json& part, const ordered_json& object) {
     for (const auto& key : part.at("required")) EXPECT_TRUE(object.contains(key)) << key;
@@ -115,7 +116,7 @@ TEST(Doctor, WorksOnABareMachineAndSaysWhatIsMissing) {
 class ForgetfulPrograms {
  public:
   ForgetfulPrograms() {
-    copy(KPT_BUILD_DIR "/bin/kpt");
+    copy(build_dir() + "/bin/kpt");
     copy(find_helper(Environment::from_map({}), "kpt-probe").value());
   }
   ProgramRun run(std::vector<std::string> arguments, std::vector<std::string> environment) const {
@@ -197,7 +198,7 @@ TEST(Doctor, AGpuWithoutItsSoftwareIsAWarningOnly) {
   std::ofstream(device / "device") << "0x15bf\n";
   std::ofstream(device / "class") << "0x030000\n";
   std::vector<std::string> environment = machine.environment();
-  environment.push_back("LD_LIBRARY_PATH=" KPT_BUILD_DIR "/fakes/nvidia");
+  environment.push_back("LD_LIBRARY_PATH=" + build_dir() + "/fakes/nvidia");
   const ProgramRun run = run_kpt({"doctor", "--json", "--category", "amd"}, environment);
   const ordered_json line = find_line(run.json(), "amd", "runtime");
   const bool has_runtime = !line.at("details").at("hip_runtime_version").get<std::string>().empty() ||
@@ -242,12 +243,12 @@ TEST(Doctor, AnNvidiaGpuWithoutTheCudaModuleIsAWarningWithTheCommand) {
 }
 
 TEST(Doctor, AnAmdGpuNeedsACompilerThatFindsItsLinker) {
-  const HardwareFixture machine = HardwareFixture::load(KPT_SOURCE_DIR "/tests/data/hardware/amd/cdna3_mi300x.json");
+  const HardwareFixture machine = HardwareFixture::load(source_dir() + "/tests/data/hardware/amd/cdna3_mi300x.json");
   const TemporaryFolder programs;
   const auto compiler = [&] {
     return find_line(run_kpt({"doctor", "--json", "--category", "amd"},
                              {"KPT_SYSTEM_ROOT=" + machine.root().string(),
-                              "ROCM_PATH=", "LD_LIBRARY_PATH=" KPT_BUILD_DIR "/fakes/amd",
+                              "ROCM_PATH=", "LD_LIBRARY_PATH=" + build_dir() + "/fakes/amd",
                               "KPT_FAKE_HIP=" + machine.driver_file().string(), "PATH=" + programs.path().string()})
                          .json(),
                      "amd", "compiler");
@@ -322,7 +323,7 @@ TEST(Doctor, TwoHangingLibrariesTakeOneTimeLimitAlsoWithOneThread) {
   const FakeCuda both(spec);
   const ProgramRun run = run_kpt(
       {"doctor", "--json", "--category", "nvidia,amd", "--set", "probe.timeout_ms=3000", "--set", "threads.count=1"},
-      {"LD_LIBRARY_PATH=" KPT_BUILD_DIR "/fakes/nvidia:" KPT_BUILD_DIR "/fakes/amd",
+      {"LD_LIBRARY_PATH=" + build_dir() + "/fakes/nvidia:" + build_dir() + "/fakes/amd",
        "KPT_FAKE_CUDA=" + (both.folder.path() / "cuda.json").string(),
        "KPT_FAKE_HIP=" + (both.folder.path() / "cuda.json").string()});
   for (const auto& [category, name] : {std::pair("nvidia", "driver"), std::pair("amd", "runtime")}) {

@@ -9,6 +9,7 @@
 
 #include "importer/model_forge.h"
 #include "program.h"
+#include "support/tree_paths.h"
 #include "tensor_files/tensor_file.h"
 
 namespace kpt::testing {
@@ -108,7 +109,7 @@ TEST(InspectCommand, BadFilesAndSizesAreSentences) {
   const ProgramRun symbol = run_kpt({"inspect", golden("sizes"), "--size", "nobody=3"});
   EXPECT_EQ(symbol.exit_code, 1);
   EXPECT_THAT(symbol.err, HasSubstr("no symbol 'nobody'"));
-  const std::string refused = std::string(KPT_SOURCE_DIR) + "/tests/golden/refused/linear_state_2.8.0.pt2";
+  const std::string refused = source_dir() + "/tests/golden/refused/linear_state_2.8.0.pt2";
   EXPECT_THAT(run_kpt({"inspect", refused}).err, HasSubstr("re-export with PyTorch 2.9 or newer"));
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/sanitizers.h"
 #include "program.h"
+#include "support/tree_paths.h"
 #include "tensor_files/tensor_file.h"
 
 namespace kpt::testing {
@@ -126,7 +127,7 @@ TEST(ExplainCommand, TimesHoldTheLongestNodesAgainstMeasuredLimits) {
   }
   EXPECT_EQ(run_kpt({"explain", golden("conv_norm"), "--top", "3"}).exit_code, 2) << "--top is of --times";
   EXPECT_THAT(run_kpt({"explain", golden("conv_norm"), "--times", "--device", "xla:fake", "--set",
-                       "pjrt.plugins=fake=" KPT_BUILD_DIR "/fakes/pjrt/fake_pjrt_plugin.so"})
+                       "pjrt.plugins=fake=" + build_dir() + "/fakes/pjrt/fake_pjrt_plugin.so"})
                   .err,
               HasSubstr("use --device cpu"));
 }

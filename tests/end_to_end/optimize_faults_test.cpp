@@ -17,6 +17,7 @@
 #include "base/files.h"
 #include "hardware_fixture.h"
 #include "program.h"
+#include "support/tree_paths.h"
 
 namespace kpt::testing {
 namespace {
@@ -91,7 +92,7 @@ TEST_F(OptimizeFaults, AFullDiskIsASentenceAndTheOldFileStays) {
   const std::string old = read_text_file(path("old.kpt"), 1 << 24).value();
   ASSERT_GT(old.size(), 4096U);
   // Blocks of 512 or 1024 bytes, as the shell has it.
-  std::vector<std::string> command = {"sh", "-c", "ulimit -f 2 && exec \"$@\"", "sh", KPT_BUILD_DIR "/bin/kpt"};
+  std::vector<std::string> command = {"sh", "-c", "ulimit -f 2 && exec \"$@\"", "sh", build_dir() + "/bin/kpt"};
   const std::size_t fixed = command.size();
   for (const char* out : {"new.kpt", "old.kpt"}) {
     command.resize(fixed);
@@ -139,7 +140,7 @@ TEST_F(OptimizeFaults, ACacheThatCannotBeWrittenServesWhatItHasAndKeepsNothing) 
   }
   const auto run = [&](const std::vector<std::string>& more) {
     std::vector<std::string> command = prefix;
-    command.emplace_back(KPT_BUILD_DIR "/bin/kpt");
+    command.emplace_back(build_dir() + "/bin/kpt");
     for (const std::string& argument : optimize("again.kpt", more)) command.push_back(argument);
     fs::remove(path("again.kpt"));
     return run_program(command);

@@ -12,6 +12,7 @@
 #include "hardware_fixture.h"
 #include "ir/text.h"
 #include "program.h"
+#include "support/tree_paths.h"
 
 namespace kpt::testing {
 namespace {
@@ -62,7 +63,7 @@ TEST(OptionEffect, CliColorForcesOrForbidsColour) {
 
 // A recorded processor, the same on every machine.
 TEST(OptionEffect, CpuIsaHidesInstructionSets) {
-  const HardwareFixture machine = HardwareFixture::load(KPT_SOURCE_DIR "/tests/data/hardware/cpu/neoverse_v1.json");
+  const HardwareFixture machine = HardwareFixture::load(source_dir() + "/tests/data/hardware/cpu/neoverse_v1.json");
   const auto processor = [&](const std::string& hidden) {
     return find_line(run_kpt(doctor("cpu", "cpu.isa=" + hidden), {"KPT_SYSTEM_ROOT=" + machine.root().string()}).json(),
                      "cpu", "processor");
@@ -81,7 +82,7 @@ TEST(OptionEffect, ProbeTimeoutLimitsAHangingLibrary) {
   std::ofstream(folder.path() / "cuda.json") << R"({"version": 13000, "calls": {"cuInit": "hang"}})";
   const ProgramRun run = run_kpt(
       doctor("nvidia", "probe.timeout_ms=200"),
-      {"LD_LIBRARY_PATH=" KPT_BUILD_DIR "/fakes/nvidia", "KPT_FAKE_CUDA=" + (folder.path() / "cuda.json").string()});
+      {"LD_LIBRARY_PATH=" + build_dir() + "/fakes/nvidia", "KPT_FAKE_CUDA=" + (folder.path() / "cuda.json").string()});
   EXPECT_THAT(run.out, HasSubstr("0.2 s"));
 }
 
@@ -104,8 +105,8 @@ TEST(OptionEffect, PjrtPluginsAreLookedAtAndAMissingOneFails) {
 
 TEST(OptionEffect, PjrtCompileTimeoutStopsACompilerThatHangs) {
   const ProgramRun run = run_kpt(
-      {"run", KPT_SOURCE_DIR "/tests/golden/pt2/2.15.0/kwargs.pt2", "--device", "xla:fake", "--set",
-       "pjrt.plugins=fake=" KPT_BUILD_DIR "/fakes/pjrt/fake_pjrt_plugin.so", "--set", "pjrt.compile_timeout_ms=300"},
+      {"run", source_dir() + "/tests/golden/pt2/2.15.0/kwargs.pt2", "--device", "xla:fake", "--set",
+       "pjrt.plugins=fake=" + build_dir() + "/fakes/pjrt/fake_pjrt_plugin.so", "--set", "pjrt.compile_timeout_ms=300"},
       {"FAKE_PJRT=hang PJRT_Client_Compile"});
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_THAT(run.err, HasSubstr("was stopped after 0.3 s"));
@@ -114,8 +115,8 @@ TEST(OptionEffect, PjrtCompileTimeoutStopsACompilerThatHangs) {
 // The fake plugin has four devices.
 TEST(OptionEffect, PjrtDevicesAndShardingDecideWhatIsSharedOut) {
   const auto run = [](const std::string& devices, const std::string& sharding) {
-    return run_kpt({"run", KPT_SOURCE_DIR "/tests/golden/pt2/2.15.0/tied.pt2", "--device", "xla:fake", "--set",
-                    "pjrt.plugins=fake=" KPT_BUILD_DIR "/fakes/pjrt/fake_pjrt_plugin.so", "--set",
+    return run_kpt({"run", source_dir() + "/tests/golden/pt2/2.15.0/tied.pt2", "--device", "xla:fake", "--set",
+                    "pjrt.plugins=fake=" + build_dir() + "/fakes/pjrt/fake_pjrt_plugin.so", "--set",
                     "pjrt.devices=" + devices, "--set", "pjrt.sharding=" + sharding})
         .err;
   };
@@ -148,7 +149,7 @@ TEST(OptionEffect, MemoryOptionsDecideHowBatchesRun) {
                                           "--device",
                                           "xla:fake",
                                           "--set",
-                                          "pjrt.plugins=fake=" KPT_BUILD_DIR "/fakes/pjrt/fake_pjrt_plugin.so"};
+                                          "pjrt.plugins=fake=" + build_dir() + "/fakes/pjrt/fake_pjrt_plugin.so"};
     for (const std::string& setting : settings) arguments.insert(arguments.end(), {"--set", setting});
     const ProgramRun run = run_kpt(arguments);
     EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
@@ -179,7 +180,7 @@ TEST(OptionEffect, PlacementSplitGivesNodesToTheCpu) {
   ASSERT_TRUE(write_artifact(file, mixed).ok());
   const auto kpt = [&file](const std::string& command, const std::string& allowed) {
     return run_kpt({command, file, "--json", "--device", "xla:fake", "--set",
-                    "pjrt.plugins=fake=" KPT_BUILD_DIR "/fakes/pjrt/fake_pjrt_plugin.so", "--set",
+                    "pjrt.plugins=fake=" + build_dir() + "/fakes/pjrt/fake_pjrt_plugin.so", "--set",
                     "placement.split=" + allowed});
   };
   const ProgramRun refused = kpt("inspect", "false");
@@ -206,7 +207,7 @@ TEST(OptionEffect, PlacementSplitGivesNodesToTheCpu) {
 TEST(OptionEffect, TpuOptionsBoundMemoryOfTheProgramAndOfItsCompiler) {
   const TemporaryFolder folder;
   const std::string library = (folder.path() / "libtpu.so").string();
-  std::filesystem::copy_file(KPT_BUILD_DIR "/fakes/pjrt/fake_pjrt_plugin.so", library);
+  std::filesystem::copy_file(build_dir() + "/fakes/pjrt/fake_pjrt_plugin.so", library);
   const auto compile = [&](const std::string& setting, const std::string& orders) {
     std::vector<std::string> arguments = {"compile", golden("conv_norm"), "--target", "tpu:v5e", "--no-cache", "--set",
                                           setting};

@@ -4,6 +4,7 @@
 
 #include "base/environment.h"
 #include "hardware_fixture.h"
+#include "support/tree_paths.h"
 
 namespace kpt::testing {
 
@@ -19,7 +20,7 @@ nlohmann::ordered_json ProgramRun::json() const {
 namespace {
 
 std::vector<std::string> with_kpt(const std::vector<std::string>& arguments) {
-  std::vector<std::string> command = {KPT_BUILD_DIR "/bin/kpt"};
+  std::vector<std::string> command = {build_dir() + "/bin/kpt"};
   command.insert(command.end(), arguments.begin(), arguments.end());
   return command;
 }
@@ -66,9 +67,7 @@ ProgramRun run_program(const std::vector<std::string>& program, const std::vecto
   return {outcome->exit_code, outcome->standard_output, outcome->standard_error};
 }
 
-std::string golden(const std::string& name) {
-  return std::string(KPT_SOURCE_DIR) + "/tests/golden/pt2/2.15.0/" + name + ".pt2";
-}
+std::string golden(const std::string& name) { return source_dir() + "/tests/golden/pt2/2.15.0/" + name + ".pt2"; }
 
 nlohmann::ordered_json find_line(const nlohmann::ordered_json& report, const std::string& category,
                                  const std::string& name) {

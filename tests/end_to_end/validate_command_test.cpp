@@ -14,6 +14,7 @@
 #include "hardware_fixture.h"
 #include "importer/model_file.h"
 #include "program.h"
+#include "support/tree_paths.h"
 
 namespace kpt::testing {
 namespace {
@@ -124,7 +125,7 @@ TEST(ValidateCommand, TwoDevicesAreHeldAgainstFp64AndAgainstEachOther) {
   const std::string search = std::filesystem::path(compiler->path).parent_path().string();
   const ProgramRun run = run_kpt({"validate", golden("tied"), "--devices", "cpu,amd:0", "--json", "--set",
                                   "cache.dir=" + (folder.path() / "cache").string()},
-                                 {"LD_LIBRARY_PATH=" KPT_BUILD_DIR "/fakes/amd", "KPT_FAKE_HIP=" + spec,
+                                 {"LD_LIBRARY_PATH=" + build_dir() + "/fakes/amd", "KPT_FAKE_HIP=" + spec,
                                   "PATH=" + search + ":/usr/bin:/bin", "ROCM_PATH="});
   ASSERT_EQ(run.exit_code, 0) << run.err << run.out;
   const auto report = run.json();

@@ -8,13 +8,13 @@
 #include "base/files.h"
 #include "ir/text.h"
 #include "runtime/generate_inputs.h"
+#include "support/tree_paths.h"
 
 namespace kpt::execution_test {
 
 ImportedModel make_bert(std::uint64_t seed) {
   ImportedModel model;
-  model.graph =
-      ir::read_graph(*read_text_file(std::string(KPT_SOURCE_DIR) + "/tests/execution/bert.graph", 1 << 20)).value();
+  model.graph = ir::read_graph(*read_text_file(source_dir() + "/tests/execution/bert.graph", 1 << 20)).value();
   std::mt19937_64 random(seed);
   std::normal_distribution<float> normal(0, 0.2F);
   for (const ir::GraphInput& input : model.graph.inputs) {

@@ -14,6 +14,7 @@
 #include "engines/aten/graph_engine.h"
 #include "ir/text.h"
 #include "kpt/model.h"
+#include "support/tree_paths.h"
 
 namespace kpt {
 namespace {
@@ -24,9 +25,7 @@ using execution_test::make_inputs;
 using execution_test::same_bytes;
 using testing::HasSubstr;
 
-std::string golden(const std::string& name) {
-  return std::string(KPT_SOURCE_DIR) + "/tests/golden/pt2/2.15.0/" + name + ".pt2";
-}
+std::string golden(const std::string& name) { return source_dir() + "/tests/golden/pt2/2.15.0/" + name + ".pt2"; }
 
 TEST(Execution, EightThreadsOnOneSessionGiveTheSameBitsAsOne) {
   const auto seed = std::random_device{}();

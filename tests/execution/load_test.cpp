@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "importer/model_forge.h"
 #include "kpt/model.h"
+#include "support/tree_paths.h"
 #include "tensor_files/safetensors.h"
 
 namespace kpt {
@@ -37,7 +38,7 @@ class Load : public ::testing::Test {
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
   static std::filesystem::path golden(const std::string& name) {
-    return std::filesystem::path(KPT_SOURCE_DIR) / "tests/golden/pt2/2.15.0" / (name + ".pt2");
+    return std::filesystem::path(source_dir()) / "tests/golden/pt2/2.15.0" / (name + ".pt2");
   }
   std::string path() const { return (folder_ / "forged.pt2").string(); }
   // Loads a golden model with other nodes.

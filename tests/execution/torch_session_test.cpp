@@ -5,14 +5,13 @@
 
 #include "kpt/model.h"
 #include "kpt/torch.h"
+#include "support/tree_paths.h"
 
 namespace kpt {
 namespace {
 
 // It writes its row into a cache and doubles the input in place, which shows whether that was copied; gives cache + 1.
-Model load_writer() {
-  return load_model(std::string(KPT_SOURCE_DIR) + "/tests/golden/pt2/2.15.0/writes_plain.pt2").value();
-}
+Model load_writer() { return load_model(source_dir() + "/tests/golden/pt2/2.15.0/writes_plain.pt2").value(); }
 
 at::Tensor expected_row(const at::Tensor& x) { return at::layer_norm(x.to(at::kDouble), {3}) + 1; }
 

@@ -10,6 +10,7 @@
 #include "config/config.h"
 #include "doctor/doctor.h"
 #include "support/hardware_fixture.h"
+#include "support/tree_paths.h"
 
 namespace kpt {
 namespace {
@@ -40,7 +41,7 @@ void install_libraries(const HardwareFixture& fixture, const std::filesystem::pa
   const std::map<std::string, std::string> vendors = {
       {"libcuda.so.1", "nvidia"}, {"libnvidia-ml.so.1", "nvidia"}, {"libamdhip64.so.6", "amd"}};
   for (const auto& [name, vendor] : vendors) {
-    const std::filesystem::path fake = std::filesystem::path(KPT_BUILD_DIR "/fakes") / vendor / name;
+    const std::filesystem::path fake = std::filesystem::path(build_dir() + "/fakes") / vendor / name;
     if (fixture.has_library(name)) std::filesystem::create_symlink(fake, folder / name);
   }
   ::setenv("LD_LIBRARY_PATH", folder.c_str(), 1);
@@ -80,7 +81,7 @@ INSTANTIATE_TEST_SUITE_P(Cpu, DoctorOnMachine, ::testing::ValuesIn(testing::list
 
 // libtorch and our module, wrong in one way each.
 TEST(DoctorOnLibtorch, SaysWhatMendsEveryWarningAndFailure) {
-  const std::filesystem::path fakes = KPT_ATEN_FAKES;
+  const std::filesystem::path fakes = build_dir() + "/fakes/aten";
   for (const char* module : {"fake_module_healthy", "fake_module_wrong_product", "fake_module_other_abi",
                              "fake_module_other_build", "fake_module_for_2_11", "fake_module_undefined_symbol", ""}) {
     const TemporaryFolder folder;

@@ -8,6 +8,7 @@
 #include "backends/nvidia/detect_nvidia.h"
 #include "device/hardware_json.h"
 #include "support/hardware_fixture.h"
+#include "support/tree_paths.h"
 
 namespace kpt {
 namespace {
@@ -33,7 +34,7 @@ class NvidiaLibrary : public ::testing::TestWithParam<std::filesystem::path> {};
 
 TEST_P(NvidiaLibrary, IsAskedInAChildProcess) {
   const HardwareFixture fixture = HardwareFixture::load(GetParam());
-  ::setenv("LD_LIBRARY_PATH", KPT_BUILD_DIR "/fakes/nvidia", 1);
+  ::setenv("LD_LIBRARY_PATH", (build_dir() + "/fakes/nvidia").c_str(), 1);
   ::setenv("KPT_FAKE_CUDA", fixture.driver_file().c_str(), 1);
   const NvidiaReport report = detect_nvidia(context_of(fixture));
   EXPECT_EQ(testing::find_difference(fixture.expect(), report), std::nullopt) << fixture.description();
@@ -46,7 +47,7 @@ class HipLibrary : public ::testing::TestWithParam<std::filesystem::path> {};
 
 TEST_P(HipLibrary, IsAskedInAChildProcess) {
   const HardwareFixture fixture = HardwareFixture::load(GetParam());
-  ::setenv("LD_LIBRARY_PATH", KPT_BUILD_DIR "/fakes/amd", 1);
+  ::setenv("LD_LIBRARY_PATH", (build_dir() + "/fakes/amd").c_str(), 1);
   ::setenv("KPT_FAKE_HIP", fixture.driver_file().c_str(), 1);
   const AmdReport report = detect_amd(context_of(fixture));
   EXPECT_EQ(testing::find_difference(fixture.expect(), report), std::nullopt) << fixture.description();

@@ -15,6 +15,7 @@
 #include "passes/pass_testing.h"
 #include "passes/pipeline.h"
 #include "runtime/generate_inputs.h"
+#include "support/tree_paths.h"
 #include "written_out.h"
 
 namespace kpt {
@@ -25,7 +26,7 @@ namespace fs = std::filesystem;
 // Of the passes whose names start so.
 std::vector<std::string> list_pairs(std::string_view start = "") {
   std::vector<std::string> pairs;
-  for (const auto& entry : fs::recursive_directory_iterator(fs::path(KPT_SOURCE_DIR) / "src/passes/test_data")) {
+  for (const auto& entry : fs::recursive_directory_iterator(fs::path(source_dir()) / "src/passes/test_data")) {
     const std::string pass = entry.path().parent_path().filename().string();
     if (entry.path().extension() == ".graph" && pass.starts_with(start)) {
       pairs.push_back(pass + "/" + entry.path().stem().string());
@@ -66,7 +67,7 @@ class PassNumbers : public testing::TestWithParam<std::string> {};
 
 TEST_P(PassNumbers, AnswersStayTheSame) {
   const std::string text =
-      read_text_file(fs::path(KPT_SOURCE_DIR) / "src/passes/test_data" / (GetParam() + ".graph"), 1 << 20).value();
+      read_text_file(fs::path(source_dir()) / "src/passes/test_data" / (GetParam() + ".graph"), 1 << 20).value();
   if (!can_be_compared(text)) GTEST_SKIP() << "its answers differ by design";
   const std::uint64_t seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -106,7 +107,7 @@ class LibraryForms : public testing::TestWithParam<std::string> {};
 TEST_P(LibraryForms, AnswersAreTheSame) {
   const std::string name = GetParam().substr(0, GetParam().find('/'));
   const std::string text =
-      read_text_file(fs::path(KPT_SOURCE_DIR) / "src/passes/test_data" / (GetParam() + ".graph"), 1 << 20).value();
+      read_text_file(fs::path(source_dir()) / "src/passes/test_data" / (GetParam() + ".graph"), 1 << 20).value();
   if (!can_be_compared(text)) GTEST_SKIP() << "its answers differ by design";
   const std::uint64_t seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);

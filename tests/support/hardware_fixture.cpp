@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "support/tree_paths.h"
 
 namespace kpt::testing {
 namespace {
@@ -190,7 +191,7 @@ bool HardwareFixture::has_library(std::string_view file_name) const {
 }
 
 std::vector<std::filesystem::path> list_fixtures(std::string_view kind) {
-  const auto folder = std::filesystem::path(KPT_SOURCE_DIR) / "tests" / "data" / "hardware" / kind;
+  const auto folder = std::filesystem::path(source_dir()) / "tests" / "data" / "hardware" / kind;
   std::vector<std::filesystem::path> paths;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() == ".json") paths.push_back(entry.path());

@@ -12,6 +12,7 @@
 #include "api/model_loading.h"
 #include "execution/bert_graph.h"
 #include "ir/text.h"
+#include "support/tree_paths.h"
 #include "validation/faults.h"
 #include "validation/layers.h"
 
@@ -386,7 +387,7 @@ TEST(Gate, AnotherFormIsRefusedWithASentence) {
 }
 
 TEST(Gate, BuffersThatAModelWritesCountAsOutputs) {
-  const std::string path = std::string(KPT_SOURCE_DIR) + "/tests/golden/pt2/2.15.0/linear_state.pt2";
+  const std::string path = source_dir() + "/tests/golden/pt2/2.15.0/linear_state.pt2";
   const ImportedModel model = import_model(path).value();
   const Gate gate = make_gate(model, {}, 6);
   const GateReport same = gate.judge(model).value();

@@ -9,6 +9,7 @@
 #include "passes/own_calls.h"
 #include "passes/pass_testing.h"
 #include "passes/quantize_weights.h"
+#include "support/tree_paths.h"
 #include "validation/faults.h"
 
 namespace kpt::validation_test {
@@ -321,7 +322,7 @@ const std::vector<PassFault>& list_pass_faults() {
 
 ImportedModel make_decoder(std::uint64_t seed) {
   ImportedModel model;
-  const std::string path = std::string(KPT_SOURCE_DIR) + "/tests/validation/decoder.graph";
+  const std::string path = source_dir() + "/tests/validation/decoder.graph";
   model.graph = ir::read_graph(*read_text_file(path, 1 << 20)).value();
   model.weights = pass_testing::draw_weights(model.graph, seed);
   for (auto& [name, weight] : model.weights) {
@@ -354,7 +355,7 @@ output %scores "scores"
 }
 
 ImportedModel make_conv_norm(std::uint64_t /*seed*/) {
-  return import_model(std::string(KPT_SOURCE_DIR) + "/tests/golden/pt2/2.15.0/conv_norm.pt2").value();
+  return import_model(source_dir() + "/tests/golden/pt2/2.15.0/conv_norm.pt2").value();
 }
 
 PlacedDevice make_wrong_device(const PlacedDevice& right, std::function<void(ir::Node&)> spoil) {

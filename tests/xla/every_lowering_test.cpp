@@ -16,12 +16,13 @@
 #include "ir/text.h"
 #include "ir/verifier.h"
 #include "numbers_check.h"
+#include "support/tree_paths.h"
 
 namespace kpt {
 namespace {
 
 std::string graph_text() {
-  return read_text_file(KPT_SOURCE_DIR "/tests/xla/every_lowering.graph", std::size_t{1} << 20U).value();
+  return read_text_file(source_dir() + "/tests/xla/every_lowering.graph", std::size_t{1} << 20U).value();
 }
 
 TEST(EveryLowering, StandsInTheGraph) {

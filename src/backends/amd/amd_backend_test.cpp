@@ -15,6 +15,7 @@
 #include "backends/amd/test_gpu.h"
 #include "base/dynamic_library.h"
 #include "ir/text.h"
+#include "support/tree_paths.h"
 
 namespace kpt {
 namespace {
@@ -28,7 +29,7 @@ using ::testing::Not;
 
 constexpr std::size_t kModules = 6;  // families of kernels that the transformer launches
 
-const std::string kFake = KPT_BUILD_DIR "/fakes/amd/libamdhip64.so.6";
+const std::string kFake = build_dir() + "/fakes/amd/libamdhip64.so.6";
 
 constexpr const char* kTransformer = R"(kpt_graph 1
 parameter table: float32[11, 8] "table"

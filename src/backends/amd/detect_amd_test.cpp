@@ -8,6 +8,7 @@
 #include "backends/amd/hip_probe.h"
 #include "device/hardware_json.h"
 #include "support/hardware_fixture.h"
+#include "support/tree_paths.h"
 
 namespace kpt {
 namespace {
@@ -23,7 +24,7 @@ TEST_P(AmdMachine, GivesTheExpectedReport) {
   ::setenv("KPT_FAKE_HIP", fixture.driver_file().c_str(), 1);
   const bool installed = fixture.has_library("libamdhip64.so.6");
   const AmdReport probed =
-      probe_hip_runtime({installed ? KPT_BUILD_DIR "/fakes/amd/libamdhip64.so.6" : "libkpt_missing_hip.so.6"});
+      probe_hip_runtime({installed ? build_dir() + "/fakes/amd/libamdhip64.so.6" : "libkpt_missing_hip.so.6"});
   // The way through the child: what it prints is read back.
   const std::string printed = nlohmann::ordered_json(probed).dump();
   const AmdReport report = combine_amd(fixture.context(), parse_report<AmdReport>(printed, "the probe for amd"));

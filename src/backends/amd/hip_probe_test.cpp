@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "support/hardware_fixture.h"
+#include "support/tree_paths.h"
 
 namespace kpt {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
-const std::string kFake = KPT_BUILD_DIR "/fakes/amd/libamdhip64.so.6";
+const std::string kFake = build_dir() + "/fakes/amd/libamdhip64.so.6";
 
 AmdReport probe_with(const std::string& spec) {
   const testing::TemporaryFolder folder;

@@ -21,6 +21,7 @@
 #include "kernels/gpu/norm.h"
 #include "kernels/gpu/softmax.h"
 #include "support/hardware_fixture.h"
+#include "support/tree_paths.h"
 
 namespace kpt {
 namespace {
@@ -31,7 +32,7 @@ using ::testing::HasSubstr;
 
 constexpr std::chrono::milliseconds kLimit{20000};
 constexpr int kComputeUnits = 4;
-const std::string kFake = KPT_BUILD_DIR "/fakes/amd/libamdhip64.so.6";
+const std::string kFake = build_dir() + "/fakes/amd/libamdhip64.so.6";
 
 // A code object that names the kernels of three families, for the test library to find.
 std::string forge(std::string_view target) {

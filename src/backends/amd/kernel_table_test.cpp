@@ -12,6 +12,7 @@
 #include "base/files.h"
 #include "kernels/gpu/kernel_sources.h"
 #include "kernels/gpu/launch.h"
+#include "support/tree_paths.h"
 
 namespace kpt {
 namespace {
@@ -19,7 +20,7 @@ namespace {
 constexpr std::chrono::minutes kLimit{5};
 
 CompileCache open_cache() {
-  return std::move(CompileCache::open(std::string(KPT_BUILD_DIR) + "/amd_kernel_cache", 1U << 30U)).value();
+  return std::move(CompileCache::open(build_dir() + "/amd_kernel_cache", 1U << 30U)).value();
 }
 
 // Families whose lanes work alone: LDS in them is an array that did not stay in registers.
@@ -196,7 +197,7 @@ TEST(AmdMatrixInstructions, EveryOneOfTheTableBecomesMachineCode) {
 }
 
 TEST(AmdKernelTable, ThePageIsCurrent) {
-  const auto page = read_text_file(std::string(KPT_SOURCE_DIR) + "/docs/reference/amd_kernels.md", 1U << 20U);
+  const auto page = read_text_file(source_dir() + "/docs/reference/amd_kernels.md", 1U << 20U);
   ASSERT_TRUE(page.ok()) << page.status().to_string();
   const auto compiler = find_hip_compiler(Environment::from_process(), "gfx950");
   if (!compiler.ok()) GTEST_SKIP() << compiler.status().message();

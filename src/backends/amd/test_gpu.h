@@ -17,6 +17,7 @@
 #include "backends/amd/code_object_forge.h"
 #include "kernels/gpu/launch.h"
 #include "support/hardware_fixture.h"
+#include "support/tree_paths.h"
 
 namespace kpt::testing {
 
@@ -51,7 +52,7 @@ class TestGpu {
   std::unique_ptr<Backend> make_backend(BackendContext context = BackendContext(),
                                         std::uint64_t told_bytes = 64U << 20U) const {
     AmdBackendParts parts;
-    parts.libraries = {KPT_BUILD_DIR "/fakes/amd/libamdhip64.so.6"};
+    parts.libraries = {build_dir() + "/fakes/amd/libamdhip64.so.6"};
     parts.pools = pools_;
     parts.detect = [target = gfx_target_, told_bytes](const DetectionContext&) {
       AmdReport report;

@@ -9,6 +9,7 @@
 #include "backends/nvidia/driver_probe.h"
 #include "device/hardware_json.h"
 #include "support/hardware_fixture.h"
+#include "support/tree_paths.h"
 
 namespace kpt {
 namespace {
@@ -17,7 +18,7 @@ using testing::HardwareFixture;
 using ::testing::HasSubstr;
 
 std::string library(const HardwareFixture& fixture, const std::string& name) {
-  if (fixture.has_library(name)) return KPT_BUILD_DIR "/fakes/nvidia/" + name;
+  if (fixture.has_library(name)) return build_dir() + "/fakes/nvidia/" + name;
   return "libkpt_missing_" + name;
 }
 

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "support/hardware_fixture.h"
+#include "support/tree_paths.h"
 
 namespace kpt {
 namespace {
@@ -14,8 +15,8 @@ namespace {
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
-const std::string kFakeDriver = KPT_BUILD_DIR "/fakes/nvidia/libcuda.so.1";
-const std::string kFakeNvml = KPT_BUILD_DIR "/fakes/nvidia/libnvidia-ml.so.1";
+const std::string kFakeDriver = build_dir() + "/fakes/nvidia/libcuda.so.1";
+const std::string kFakeNvml = build_dir() + "/fakes/nvidia/libnvidia-ml.so.1";
 
 NvidiaReport probe_with(const std::string& spec) {
   const testing::TemporaryFolder folder;

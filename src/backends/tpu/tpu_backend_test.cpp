@@ -15,6 +15,7 @@
 #include "device/model_findings.h"
 #include "ir/text.h"
 #include "support/hardware_fixture.h"
+#include "support/tree_paths.h"
 
 namespace kpt {
 namespace {
@@ -45,7 +46,7 @@ class TpuBackendTest : public ::testing::Test {
   TpuBackendTest() {
     order("");
     library_ = folder_.path() / "libtpu.so";
-    std::filesystem::copy_file(KPT_BUILD_DIR "/fakes/pjrt/fake_pjrt_plugin.so", library_);
+    std::filesystem::copy_file(build_dir() + "/fakes/pjrt/fake_pjrt_plugin.so", library_);
     set_library(library_.string());
     context_.compile_cache_folder = folder_.path() / "cache";
     context_.compile_cache_bytes = 1 << 30;
@@ -55,7 +56,7 @@ class TpuBackendTest : public ::testing::Test {
 
   void set_library(const std::string& path) {
     context_.detection.environment =
-        Environment::from_map({{"KPT_HELPER_DIR", KPT_BUILD_DIR "/libexec/kpt"}, {"TPU_LIBRARY_PATH", path}});
+        Environment::from_map({{"KPT_HELPER_DIR", build_dir() + "/libexec/kpt"}, {"TPU_LIBRARY_PATH", path}});
   }
   static const Target& find(const Backend& backend, std::string_view name) {
     for (const Target* target : backend.targets()) {
@@ -156,7 +157,7 @@ TEST_F(TpuBackendTest, TheSecondTimeComesFromTheCacheAndNothingElseDoes) {
 TEST_F(TpuBackendTest, OptionsOfTheUsersForLibtpuArePartOfTheKey) {
   ASSERT_TRUE(compile().ok());
   order("crash");
-  context_.detection.environment = Environment::from_map({{"KPT_HELPER_DIR", KPT_BUILD_DIR "/libexec/kpt"},
+  context_.detection.environment = Environment::from_map({{"KPT_HELPER_DIR", build_dir() + "/libexec/kpt"},
                                                           {"TPU_LIBRARY_PATH", library_.string()},
                                                           {"LIBTPU_INIT_ARGS", "--xla_something=1"}});
   EXPECT_FALSE(compile().ok());
@@ -233,7 +234,7 @@ TEST_F(TpuBackendTest, WithoutLibtpuTheSentenceSaysHowToGetIt) {
   const Status missing = compile().status();
   EXPECT_EQ(missing.code(), StatusCode::kNotFound);
   EXPECT_THAT(missing.message(), AllOf(HasSubstr("libtpu"), HasSubstr("pip ")));
-  set_library(KPT_SOURCE_DIR "/LICENSE");
+  set_library(source_dir() + "/LICENSE");
   EXPECT_EQ(compile().status().code(), StatusCode::kVendorLibrary);
 }
 

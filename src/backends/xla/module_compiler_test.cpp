@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "engines/xla/testing/run_stablehlo.h"
 #include "support/hardware_fixture.h"
+#include "support/tree_paths.h"
 
 namespace kpt {
 namespace {
@@ -27,7 +28,7 @@ class ModuleCompilerTest : public ::testing::Test {
 
   ModuleCompilerOptions options() const {
     ModuleCompilerOptions made;
-    made.environment = Environment::from_map({{"KPT_HELPER_DIR", KPT_BUILD_DIR "/libexec/kpt"}});
+    made.environment = Environment::from_map({{"KPT_HELPER_DIR", build_dir() + "/libexec/kpt"}});
     made.cache_folder = folder_.path() / "cache";
     made.cache_bytes = 1 << 20;
     return made;
@@ -35,7 +36,7 @@ class ModuleCompilerTest : public ::testing::Test {
   // A copy of the fake plugin: another file is another build of it.
   std::string copy_plugin(const std::string& name) const {
     const std::string path = (folder_.path() / name).string();
-    std::filesystem::copy_file(KPT_BUILD_DIR "/fakes/pjrt/fake_pjrt_plugin.so", path);
+    std::filesystem::copy_file(build_dir() + "/fakes/pjrt/fake_pjrt_plugin.so", path);
     return path;
   }
   static std::shared_ptr<const pjrt::Client> client(const std::string& path) {

@@ -8,6 +8,7 @@
 #include "engines/xla/testing/run_stablehlo.h"
 #include "ir/text.h"
 #include "support/hardware_fixture.h"
+#include "support/tree_paths.h"
 
 namespace kpt {
 namespace {
@@ -60,7 +61,7 @@ class SeveralDevices : public ::testing::Test {
 
   Result<Loaded> load(const std::string& text, const Weights& weights, std::size_t devices, bool split_weights) {
     BackendContext context;
-    context.detection.environment = Environment::from_map({{"KPT_HELPER_DIR", KPT_BUILD_DIR "/libexec/kpt"}});
+    context.detection.environment = Environment::from_map({{"KPT_HELPER_DIR", build_dir() + "/libexec/kpt"}});
     context.detection.probe_time_limit = std::chrono::seconds(60);
     context.detection.pjrt_plugins = {"xla_cpu_pjrt=" + testing::cpu_plugin_path()};
     context.compile_cache_folder = folder_.path() / "cache";

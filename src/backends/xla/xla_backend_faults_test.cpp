@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "ir/text.h"
 #include "support/hardware_fixture.h"
+#include "support/tree_paths.h"
 
 namespace kpt {
 namespace {
@@ -32,8 +33,8 @@ class XlaBackendFaults : public ::testing::Test {
   XlaBackendFaults() {
     order("");
     const std::string path = (folder_.path() / "fake.so").string();
-    std::filesystem::copy_file(KPT_BUILD_DIR "/fakes/pjrt/fake_pjrt_plugin.so", path);
-    context_.detection.environment = Environment::from_map({{"KPT_HELPER_DIR", KPT_BUILD_DIR "/libexec/kpt"}});
+    std::filesystem::copy_file(build_dir() + "/fakes/pjrt/fake_pjrt_plugin.so", path);
+    context_.detection.environment = Environment::from_map({{"KPT_HELPER_DIR", build_dir() + "/libexec/kpt"}});
     context_.detection.pjrt_plugins = {"fake=" + path};
     host_ = Tensor::empty(DType::kFloat32, Dims{3}).value();
     for (float& value : host_.elements<float>()) value = 3;

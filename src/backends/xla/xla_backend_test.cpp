@@ -13,6 +13,7 @@
 #include "engines/xla/testing/run_stablehlo.h"
 #include "ir/text.h"
 #include "support/hardware_fixture.h"
+#include "support/tree_paths.h"
 
 namespace kpt {
 namespace {
@@ -67,7 +68,7 @@ Tensor random_floats(std::mt19937& random, const Dims& dims) {
 class XlaBackendTest : public ::testing::Test {
  protected:
   XlaBackendTest() {
-    context_.detection.environment = Environment::from_map({{"KPT_HELPER_DIR", KPT_BUILD_DIR "/libexec/kpt"}});
+    context_.detection.environment = Environment::from_map({{"KPT_HELPER_DIR", build_dir() + "/libexec/kpt"}});
     context_.detection.probe_time_limit = std::chrono::seconds(60);
     context_.detection.pjrt_plugins = {"xla_cpu_pjrt=" + testing::cpu_plugin_path()};
     context_.compile_cache_folder = folder_.path() / "cache";

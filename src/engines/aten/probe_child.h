@@ -15,6 +15,7 @@
 
 #include "base/child_process.h"
 #include "engines/aten/torch_report.h"
+#include "support/tree_paths.h"
 
 namespace kpt::aten_test {
 
@@ -43,7 +44,7 @@ class TemporaryFolder {
   void copy_fake(const std::string& fake, const std::string& file) const {
     const std::filesystem::path target = path_ / file;
     std::filesystem::create_directories(target.parent_path());
-    std::filesystem::copy_file(std::filesystem::path(KPT_ATEN_FAKES) / (fake + ".so"), target,
+    std::filesystem::copy_file(build_dir() + "/fakes/aten/" + fake + ".so", target,
                                std::filesystem::copy_options::overwrite_existing);
   }
 
@@ -77,7 +78,7 @@ struct ProbeAnswer {
 // Runs the driver with our modules taken from `module_dir`. A crash of the child fails the test.
 inline ProbeAnswer run_driver(const std::vector<std::string>& arguments, const std::filesystem::path& module_dir) {
   ChildCommand command;
-  command.arguments = {KPT_ATEN_DRIVER};
+  command.arguments = {build_dir() + "/test_bin/torch_probe_driver"};
   command.arguments.insert(command.arguments.end(), arguments.begin(), arguments.end());
   command.environment_overrides = {"KPT_MODULE_DIR=" + module_dir.string()};
   command.time_limit = std::chrono::seconds(120);

@@ -9,6 +9,7 @@
 
 #include "base/files.h"
 #include "engines/aten/probe_child.h"
+#include "support/tree_paths.h"
 
 namespace kpt {
 namespace {
@@ -17,7 +18,7 @@ using aten_test::TemporaryFolder;
 using testing::HasSubstr;
 
 std::string real_library() {
-  return read_text_file(std::filesystem::path(KPT_ATEN_FAKES) / "fake_libtorch_silent.so", 16 << 20).value();
+  return read_text_file(build_dir() + "/fakes/aten/fake_libtorch_silent.so", 16 << 20).value();
 }
 
 Status check(const std::string& content) {

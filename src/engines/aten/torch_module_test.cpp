@@ -8,6 +8,7 @@
 #include "base/build_info.h"
 #include "engines/aten/probe_child.h"
 #include "engines/aten/torch_installation.h"
+#include "support/tree_paths.h"
 
 namespace kpt {
 namespace {
@@ -22,7 +23,7 @@ TEST(TorchModule, ProductsAreRightForFreshSeeds) {
   std::random_device entropy;
   for (int round = 0; round < 5; ++round) {
     const std::uint64_t seed = std::uint64_t{entropy()} << 32 | entropy();
-    const ProbeAnswer answer = probe({""}, KPT_ATEN_MODULES, seed);
+    const ProbeAnswer answer = probe({""}, build_dir() + "/lib/kpt", seed);
     ASSERT_EQ(answer.code, "ok") << "seed " << seed << ": " << answer.message;
     ASSERT_GE(answer.report.checks.size(), 2u);
     for (const TorchMatmulCheck& check : answer.report.checks) {
@@ -39,7 +40,7 @@ TEST(TorchModule, ProductsAreRightForFreshSeeds) {
 }
 
 TEST(TorchModule, ReportNamesLibraryModuleAndSettings) {
-  const ProbeAnswer answer = probe({""}, KPT_ATEN_MODULES);
+  const ProbeAnswer answer = probe({""}, build_dir() + "/lib/kpt");
   const TorchReport& report = answer.report;
   EXPECT_EQ(report.finding.presence, Presence::kPresent) << report.finding.reason;
   EXPECT_EQ(report.library_version, build_info().torch_version);
@@ -64,7 +65,7 @@ TEST(TorchModule, RealLibraryIsRefusedWhenOnlyAnotherMinorWasBuilt) {
 
 #ifdef KPT_HAS_TORCH_CUDA
 TEST(TorchCudaModule, OpensWithoutAGpuAndChecksEachGpuThereIs) {
-  const TorchReport report = probe({""}, KPT_ATEN_MODULES).report;
+  const TorchReport report = probe({""}, build_dir() + "/lib/kpt").report;
   EXPECT_EQ(report.cuda.presence, Presence::kPresent) << report.cuda.reason;
   EXPECT_NE(report.cuda_module_path, "");
   for (const TorchCudaDevice& device : report.cuda_devices) {
@@ -79,7 +80,7 @@ TEST(TorchCudaModule, OpensWithoutAGpuAndChecksEachGpuThereIs) {
 
 // libtorch would answer with a page about linkers, and only at the first kernel.
 TEST(TorchCudaModule, OpenedAfterTheFirstUseOfLibtorchSaysSo) {
-  const ProbeAnswer answer = aten_test::run_driver({"late-cuda"}, KPT_ATEN_MODULES);
+  const ProbeAnswer answer = aten_test::run_driver({"late-cuda"}, build_dir() + "/lib/kpt");
   EXPECT_EQ(answer.code, "vendor_library");
   EXPECT_THAT(answer.message, HasSubstr("used before its CUDA part was opened"));
 }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "engines/aten/cuda/fake_nvtx.h"
+#include "support/tree_paths.h"
 
 namespace kpt::aten {
 namespace {
@@ -19,7 +20,8 @@ std::string heard() {
 class NvtxRanges : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    setenv("NVTX_INJECTION64_PATH", KPT_FAKE_NVTX, 1);  // NOLINT(concurrency-mt-unsafe): no other thread is there yet
+    const std::string fake = build_dir() + "/lib/libkpt_fake_nvtx.so";
+    setenv("NVTX_INJECTION64_PATH", fake.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): no other thread is there yet
   }
   void SetUp() override { heard(); }
 };

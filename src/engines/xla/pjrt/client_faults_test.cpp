@@ -10,6 +10,7 @@
 #include "engines/xla/pjrt/client.h"
 #include "engines/xla/pjrt/compile_options.h"
 #include "support/hardware_fixture.h"
+#include "support/tree_paths.h"
 
 namespace kpt::pjrt {
 namespace {
@@ -26,7 +27,7 @@ class PjrtFaults : public ::testing::Test {
  protected:
   PjrtFaults() : path_((folder_.path() / "fake.so").string()) {
     order("");
-    std::filesystem::copy_file(KPT_BUILD_DIR "/fakes/pjrt/fake_pjrt_plugin.so", path_);
+    std::filesystem::copy_file(build_dir() + "/fakes/pjrt/fake_pjrt_plugin.so", path_);
   }
   ~PjrtFaults() override { order(""); }
 
@@ -154,7 +155,7 @@ TEST_F(PjrtFaults, WhatIsNoPluginIsRefused) {
   EXPECT_EQ(open().status().code(), StatusCode::kVendorLibrary);
   order("struct_size 8");
   EXPECT_EQ(open().status().code(), StatusCode::kVendorLibrary);
-  const Status other = Plugin::open(KPT_BUILD_DIR "/fakes/pjrt/fake_pjrt_plugin_without_entry.so", "other").status();
+  const Status other = Plugin::open(build_dir() + "/fakes/pjrt/fake_pjrt_plugin_without_entry.so", "other").status();
   EXPECT_EQ(other.code(), StatusCode::kVendorLibrary);
   EXPECT_THAT(other.message(), HasSubstr("has no function GetPjrtApi"));
   EXPECT_EQ(Plugin::open("/no/such/plugin.so", "none").status().code(), StatusCode::kNotFound);

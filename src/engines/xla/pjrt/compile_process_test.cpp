@@ -9,6 +9,7 @@
 #include "engines/xla/pjrt/compile_options.h"
 #include "engines/xla/testing/run_stablehlo.h"
 #include "support/hardware_fixture.h"
+#include "support/tree_paths.h"
 
 namespace kpt::pjrt {
 namespace {
@@ -26,13 +27,13 @@ module @m {
   }
 })";
 
-Environment helpers() { return Environment::from_map({{"KPT_HELPER_DIR", KPT_BUILD_DIR "/libexec/kpt"}}); }
+Environment helpers() { return Environment::from_map({{"KPT_HELPER_DIR", build_dir() + "/libexec/kpt"}}); }
 
 // The child inherits the orders.
 Result<std::string> compile_with_fake(const std::string& orders, std::chrono::milliseconds limit = 20s) {
   ::setenv("FAKE_PJRT", orders.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): one thread
   CompileRequest request;
-  request.plugin_path = KPT_BUILD_DIR "/fakes/pjrt/fake_pjrt_plugin.so";
+  request.plugin_path = build_dir() + "/fakes/pjrt/fake_pjrt_plugin.so";
   request.plugin_name = "fake";
   request.client_options = {{"cpu_device_count", std::int64_t{1}}, {"preallocate", false}};
   request.module_text = "() -> (tensor<f32>, tensor<f32>)";

@@ -7,13 +7,14 @@
 
 #include "engines/xla/pjrt/pjrt_abi.h"
 #include "support/hardware_fixture.h"
+#include "support/tree_paths.h"
 
 namespace kpt {
 namespace {
 
 using ::testing::HasSubstr;
 
-std::string library(const std::string& name) { return KPT_BUILD_DIR "/fakes/pjrt/" + name; }
+std::string library(const std::string& name) { return build_dir() + "/fakes/pjrt/" + name; }
 
 // The fake reads its orders each time it is asked.
 PjrtPlugin probe_fake(const std::string& orders) {

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engines/xla/pjrt/compile_options.h"
+#include "support/tree_paths.h"
 
 namespace kpt::pjrt {
 namespace {
@@ -18,7 +19,7 @@ using ::testing::HasSubstr;
 
 TopologyRequest fake_request() {
   TopologyRequest request;
-  request.library = KPT_BUILD_DIR "/fakes/pjrt/fake_pjrt_plugin.so";
+  request.library = build_dir() + "/fakes/pjrt/fake_pjrt_plugin.so";
   request.topology = "v5e:2x2";
   request.module_text = "() -> (tensor<f32>, tensor<f32>)";
   request.compile_options = encode_compile_options({});
@@ -121,7 +122,7 @@ TEST(TopologyCompile, LibrariesThatAreNoPluginAreRefused) {
   TopologyRequest request = fake_request();
   request.library = "/no/such/libtpu.so";
   EXPECT_THAT(compile_with_fake("", request).failure->message, HasSubstr("/no/such/libtpu.so"));
-  request.library = KPT_BUILD_DIR "/fakes/pjrt/fake_pjrt_plugin_without_entry.so";
+  request.library = build_dir() + "/fakes/pjrt/fake_pjrt_plugin_without_entry.so";
   EXPECT_THAT(compile_with_fake("", request).failure->message, HasSubstr("GetPjrtApi"));
   EXPECT_THAT(compile_with_fake("null").failure->message, HasSubstr("no table"));
   EXPECT_THAT(compile_with_fake("struct_size 40").failure->message, HasSubstr("40 bytes"));

@@ -19,6 +19,7 @@
 #include "base/sanitizers.h"
 #include "engines/xla/pjrt/compile_options.h"
 #include "support/hardware_fixture.h"
+#include "support/tree_paths.h"
 
 namespace kpt::pjrt {
 namespace {
@@ -33,13 +34,13 @@ const std::string& fake_library() {
   static const kpt::testing::TemporaryFolder kFolder;
   static const std::string kPath = [] {
     std::string path = (kFolder.path() / "fake.so").string();
-    std::filesystem::copy_file(KPT_BUILD_DIR "/fakes/pjrt/fake_pjrt_plugin.so", path);
+    std::filesystem::copy_file(build_dir() + "/fakes/pjrt/fake_pjrt_plugin.so", path);
     return path;
   }();
   return kPath;
 }
 
-Environment helpers(const std::string& folder = KPT_BUILD_DIR "/libexec/kpt", const std::string& path = "/usr/bin") {
+Environment helpers(const std::string& folder = build_dir() + "/libexec/kpt", const std::string& path = "/usr/bin") {
   return Environment::from_map({{"KPT_HELPER_DIR", folder}, {"PATH", path}});
 }
 
@@ -230,7 +231,7 @@ TEST(TopologyProcess, LibrariesThatAreNoneAreSentences) {
   TopologyRequest request = fake_request();
   request.library = "/no/such/libtpu.so";
   EXPECT_EQ(compile_topology_in_child(request, {}, helpers(), SystemFiles()).status().code(), StatusCode::kNotFound);
-  request.library = KPT_SOURCE_DIR "/LICENSE";
+  request.library = source_dir() + "/LICENSE";
   EXPECT_EQ(compile_topology_in_child(request, {}, helpers(), SystemFiles()).status().code(), StatusCode::kCorruptData);
 }
 
@@ -239,7 +240,7 @@ TEST(TopologyProcess, TheRealCompilerTakesATinyModule) {
   const Environment environment = Environment::from_process();
   const auto library = environment.find("TPU_LIBRARY_PATH");
   if (!library) GTEST_SKIP() << "TPU_LIBRARY_PATH is not set; make tpu-aot gets libtpu and sets it";
-  const Environment here = helpers(KPT_BUILD_DIR "/libexec/kpt", environment.find("PATH").value_or("/usr/bin"));
+  const Environment here = helpers(build_dir() + "/libexec/kpt", environment.find("PATH").value_or("/usr/bin"));
   if (const std::string package = find_missing_package(*library, here, SystemFiles()); !package.empty()) {
     GTEST_SKIP() << "the Debian package " << package << " is not installed";
   }

@@ -11,6 +11,7 @@
 #include "engines/xla/stablehlo/call.h"
 #include "ir/own_operators.h"
 #include "ir/text.h"
+#include "support/tree_paths.h"
 
 namespace kpt::xla {
 namespace {
@@ -29,7 +30,7 @@ std::string read_file(const std::filesystem::path& path) {
 ir::Graph graph_of(const std::string& text) { return ir::read_graph("kpt_graph 1\n" + text).value(); }
 
 std::filesystem::path data_folder() {
-  return std::filesystem::path(KPT_SOURCE_DIR) / "src/engines/xla/stablehlo/test_data";
+  return std::filesystem::path(source_dir()) / "src/engines/xla/stablehlo/test_data";
 }
 
 class LowerGolden : public testing::TestWithParam<std::string> {};
@@ -42,7 +43,7 @@ TEST_P(LowerGolden, TextIsAsRecorded) {
   sizes.set("s0", 7);
   const auto module = lower(*graph, sizes);
   ASSERT_TRUE(module.ok()) << module.status().message();
-  const std::filesystem::path folder = std::filesystem::path(KPT_BUILD_DIR) / "stablehlo_golden";
+  const std::filesystem::path folder = std::filesystem::path(build_dir()) / "stablehlo_golden";
   std::filesystem::create_directories(folder);
   const std::filesystem::path actual = folder / (GetParam() + ".mlir");
   std::ofstream(actual) << module->text;
