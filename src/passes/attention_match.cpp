@@ -9,10 +9,6 @@
 namespace kpt {
 namespace {
 
-bool is_head_view(const ir::Node& node) {
-  return is_any(node, {"aten.view.default", "aten.reshape.default", "aten._unsafe_view.default"});
-}
-
 // A product written as matmul or bmm, and its factors.
 struct Product {
   ir::ValueId left = ir::kNoValue;
@@ -29,7 +25,7 @@ class AttentionMatcher {
     end = index;
     if (edit_.node(index).target == "aten.bmm.default") end = edit_.only_user(only_result(edit_.node(index)));
     if (end == kNoNode) return std::nullopt;
-    if (end != index && !is_head_view(edit_.node(end))) return std::nullopt;
+    if (end != index && !is_reshape(edit_.node(end))) return std::nullopt;
     const ir::ValueId result = only_result(edit_.node(end));
     if (!edit_.is_tensor(result) || rank(result) != 4) return std::nullopt;
 
@@ -61,7 +57,7 @@ class AttentionMatcher {
       const NodeIndex made = edit_.producer(id);
       const bool passes =
           made != kNoNode &&
-          (is_head_view(edit_.node(made)) ||
+          (is_reshape(edit_.node(made)) ||
            is_any(edit_.node(made), {"aten.expand.default", "aten.clone.default", "aten.contiguous.default"}));
       if (!passes) break;
       const ir::ValueId self = value_argument(edit_.node(made), "self");
@@ -151,7 +147,7 @@ class AttentionMatcher {
   bool match_product(ir::ValueId id, AttentionCall& call) const {
     id = unscale(id, call.scale);
     // Between bmm and the rest stands the view that gives the heads back.
-    if (const NodeIndex made = edit_.producer(id); made != kNoNode && is_head_view(edit_.node(made)) && rank(id) == 4) {
+    if (const NodeIndex made = edit_.producer(id); made != kNoNode && is_reshape(edit_.node(made)) && rank(id) == 4) {
       if (!edit_.has_one_use(id)) return false;
       id = value_argument(edit_.node(made), "self");
     }

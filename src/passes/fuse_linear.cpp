@@ -13,10 +13,6 @@ struct Matrix {
   bool transpose = false;  // the constant is [K, N]
 };
 
-bool is_row_view(const ir::Node& node) {
-  return is_any(node, {"aten.view.default", "aten.reshape.default", "aten._unsafe_view.default"});
-}
-
 class LinearFusion {
  public:
   LinearFusion(ir::Graph& graph, PassContext& context)
@@ -136,7 +132,7 @@ class LinearFusion {
     const ir::ValueId result = only_result(edit_.node(index));
     const NodeIndex inner = edit_.producer(call.input);
     const NodeIndex outer = edit_.only_user(result);
-    if (inner == kNoNode || outer == kNoNode || !is_row_view(edit_.node(inner)) || !is_row_view(edit_.node(outer))) {
+    if (inner == kNoNode || outer == kNoNode || !is_reshape(edit_.node(inner)) || !is_reshape(edit_.node(outer))) {
       return index;
     }
     const ir::ValueId source = value_argument(edit_.node(inner), "self");

@@ -8,6 +8,10 @@ bool is_any(const ir::Node& node, std::initializer_list<std::string_view> target
   return std::find(targets.begin(), targets.end(), node.target) != targets.end();
 }
 
+bool is_reshape(const ir::Node& node) {
+  return is_any(node, {"aten.view.default", "aten.reshape.default", "aten._unsafe_view.default"});
+}
+
 std::string_view operator_name(std::string_view target) {
   const std::size_t first = target.find('.');
   const std::size_t last = target.rfind('.');

@@ -14,6 +14,8 @@
 namespace kpt {
 
 bool is_any(const ir::Node& node, std::initializer_list<std::string_view> targets);
+// The same elements in the same order with other sizes.
+bool is_reshape(const ir::Node& node);
 
 // "add" of "aten.add.Tensor"; the whole target where it has no such form.
 std::string_view operator_name(std::string_view target);
