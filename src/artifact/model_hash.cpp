@@ -1,17 +1,13 @@
 #include "artifact/model_hash.h"
 
 #include <algorithm>
-#include <atomic>
-#include <future>
-#include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "artifact/block_table.h"
-#include "base/files.h"
+#include "base/parallel.h"
 #include "base/sha256.h"
-#include "base/thread_pool.h"
 #include "ir/text.h"
 
 namespace kpt {
@@ -26,27 +22,11 @@ std::string hash_bytes(Bytes bytes) { return sha256_hex({reinterpret_cast<const 
 // In order, however many threads there are.
 std::vector<std::string> hash_leaves(const std::vector<Bytes>& leaves) {
   constexpr std::size_t kWorthThreads = 16;
-  constexpr int kMaxThreads = 8;
   std::vector<std::string> digests(leaves.size());
-  std::atomic<std::size_t> next{0};
-  const auto work = [&] {
-    for (std::size_t i = next.fetch_add(1); i < leaves.size(); i = next.fetch_add(1))
-      digests[i] = hash_bytes(leaves[i]);
-  };
-  const int threads = leaves.size() < kWorthThreads ? 1 : std::min(usable_cpu_count(SystemFiles()), kMaxThreads);
-  if (threads > 1) {
-    try {
-      ThreadPool pool(threads - 1);
-      std::vector<std::future<void>> others;
-      for (int i = 0; i < pool.thread_count(); ++i) others.push_back(pool.submit(work));
-      work();
-      for (std::future<void>& other : others) other.get();
-      return digests;
-    } catch (const std::system_error&) {
-      next = 0;  // no thread to be had
-    }
-  }
-  work();
+  for_each_stretch(leaves.size(), leaves.size() < kWorthThreads ? kWorthThreads : 1,
+                   [&](std::size_t begin, std::size_t end) {
+                     for (std::size_t i = begin; i < end; ++i) digests[i] = hash_bytes(leaves[i]);
+                   });
   return digests;
 }
 
