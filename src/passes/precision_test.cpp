@@ -103,6 +103,42 @@ TEST(QuantizeInt4, GroupsOfARow) {
   EXPECT_THAT(run.record.details, Contains(HasSubstr("second stays as it is")));
 }
 
+// Large enough for several threads, and rows of a width that no vector divides.
+TEST(Quantize, WhatThreadsGiveIsTheFormulaElementByElement) {
+  constexpr const char* kLarge = R"(kpt_graph 1
+parameter w: bfloat16[1203, 96]
+parameter v: float32[6, 1203]
+input x: bfloat16[2, 96]
+input y: float32[2, 1203]
+first: bfloat16[2, 1203] = kpt.linear.default(input=%x, weight=%w, bias=none, residual=none, activation="none")
+second: float32[2, 6] = kpt.linear.default(input=%y, weight=%v, bias=none, residual=none, activation="none")
+output %first "a"
+output %second "b"
+)";
+  const auto expect = [](const Outcome& run, const std::string& name, std::size_t width, double limit,
+                         const std::function<double(std::size_t)>& step) {
+    const std::vector<double> exact = read_as_double(run.before.at(name.substr(0, 1))).value();
+    const auto scales = run.weights.at(name + "_scale").elements<float>();
+    ASSERT_EQ(scales.size(), exact.size() / width);
+    for (std::size_t at = 0; at < exact.size(); ++at) {
+      double greatest = 0;
+      for (std::size_t other = at / width * width; at % width == 0 && other < at + width; ++other) {
+        greatest = std::max(greatest, std::fabs(exact[other]));
+      }
+      if (at % width == 0) ASSERT_EQ(scales[at / width], static_cast<float>(greatest / limit)) << at;
+      ASSERT_EQ(step(at), std::nearbyint(exact[at] / static_cast<double>(scales[at / width]))) << at;
+    }
+  };
+  const Outcome int8 = run_pass(kLarge, "quantize_int8");
+  const auto w8 = int8.weights.at("w_int8").elements<std::int8_t>();
+  const auto v8 = int8.weights.at("v_int8").elements<std::int8_t>();
+  expect(int8, "w_int8", 96, 127, [&](std::size_t at) { return w8[at]; });
+  expect(int8, "v_int8", 1203, 127, [&](std::size_t at) { return v8[at]; });
+  const Outcome int4 = run_pass(kLarge, "quantize_int4");
+  const auto w4 = int4.weights.at("w_int4").elements<std::uint8_t>();
+  expect(int4, "w_int4", 32, 7, [&](std::size_t at) { return (at % 2 == 0 ? w4[at / 2] & 15 : w4[at / 2] >> 4) - 8; });
+}
+
 TEST(QuantizeFp8, EveryCodeIsTheNearestNumber) {
   // All numbers of the type, by their codes; the two above 0x7e are no numbers.
   std::vector<double> numbers;
@@ -124,6 +160,13 @@ TEST(QuantizeFp8, EveryCodeIsTheNearestNumber) {
     const double chosen = numbers[to_float8_e4m3fn(value)];
     for (const double other : numbers) ASSERT_LE(std::fabs(chosen - value), std::fabs(other - value)) << value;
   }
+  for (std::size_t code = 0; code + 1 < numbers.size(); ++code) {
+    const double middle = (numbers[code] + numbers[code + 1]) / 2;
+    EXPECT_EQ(to_float8_e4m3fn(middle), code + code % 2) << "ties go to the even one";
+    EXPECT_EQ(to_float8_e4m3fn(std::nextafter(middle, 0)), code);
+    EXPECT_EQ(to_float8_e4m3fn(std::nextafter(middle, 1e9)), code + 1);
+  }
+  EXPECT_EQ(to_float8_e4m3fn(0x1p-1074), 0);
   EXPECT_EQ(to_float8_e4m3fn(1e9), 0x7e);
   EXPECT_EQ(to_float8_e4m3fn(8.5), 0x50) << "ties go to the even one of 8 and 9";
   EXPECT_EQ(to_float8_e4m3fn(9.5), 0x52) << "ties go to the even one of 9 and 10";

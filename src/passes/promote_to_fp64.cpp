@@ -7,10 +7,12 @@
 #include <limits>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "base/parallel.h"
 #include "ir/own_operators.h"
 
 namespace kpt {
@@ -129,7 +131,7 @@ double decode(std::uint32_t bits, const SmallFormat& format) {
   return negative ? -value : value;
 }
 
-double read_element(const std::byte* place, DType dtype) {
+inline double read_element(const std::byte* place, DType dtype) {
   const auto as = [place]<typename T>(T) {
     T value;
     __builtin_memcpy(&value, place, sizeof(T));
@@ -186,13 +188,30 @@ Status promote_to_fp64(ir::Graph& graph) {
   return {};
 }
 
+void widen_elements(const std::byte* from, DType dtype, std::span<double> to) {
+  const std::size_t width = element_bytes(dtype);
+  // A loop for each of the types that large weights have, so that the compiler can take several elements at once.
+  const auto widen = [&](auto type) {
+    for (std::size_t index = 0; index < to.size(); ++index) to[index] = read_element(from + index * width, type);
+  };
+  if (dtype == DType::kFloat32) {
+    widen(std::integral_constant<DType, DType::kFloat32>());
+  } else if (dtype == DType::kBFloat16) {
+    widen(std::integral_constant<DType, DType::kBFloat16>());
+  } else {
+    widen(dtype);
+  }
+}
+
 Result<Tensor> promote_to_fp64(const Tensor& tensor) {
   if (!tensor.defined() || tensor.dtype() == DType::kFloat64 || tensor.dtype() == DType::kComplex128) return tensor;
   if (tensor.dtype() == DType::kComplex32) {
     return Status(StatusCode::kUnsupported, "complex32 tensors have no fp64 form here");
   }
   if (!is_floating(tensor.dtype()) && !is_complex(tensor.dtype())) return tensor;
-  KPT_ASSIGN_OR_RETURN(const Tensor source, tensor.contiguous_copy());
+  const bool in_place =
+      is_floating(tensor.dtype()) && tensor.device() == "cpu" && tensor.data() != nullptr && tensor.is_contiguous();
+  KPT_ASSIGN_OR_RETURN(const Tensor source, in_place ? Result<Tensor>(tensor) : tensor.contiguous_copy());
   KPT_ASSIGN_OR_RETURN(Tensor result, Tensor::empty(promoted(tensor.dtype()), tensor.dims()));
   const auto count = static_cast<std::size_t>(source.element_count());
   if (is_complex(tensor.dtype())) {
@@ -201,10 +220,13 @@ Result<Tensor> promote_to_fp64(const Tensor& tensor) {
     for (std::size_t index = 0; index < count; ++index) to[index] = from[index];
     return result;
   }
+  constexpr std::size_t kStretch = std::size_t{1} << 18U;
   const auto* from = static_cast<const std::byte*>(source.data());
   const std::size_t width = element_bytes(tensor.dtype());
   const auto to = result.elements<double>();
-  for (std::size_t index = 0; index < count; ++index) to[index] = read_element(from + index * width, tensor.dtype());
+  for_each_stretch(count, kStretch, [&](std::size_t begin, std::size_t end) {
+    widen_elements(from + begin * width, tensor.dtype(), to.subspan(begin, end - begin));
+  });
   return result;
 }
 

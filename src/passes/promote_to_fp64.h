@@ -2,6 +2,9 @@
 // CPU is what all others are compared with.
 #pragma once
 
+#include <cstddef>
+#include <span>
+
 #include "device/weights.h"
 #include "ir/graph.h"
 #include "kpt/status.h"
@@ -15,6 +18,9 @@ Status promote_to_fp64(ir::Graph& graph);
 
 // The tensor in float64; a tensor of another kind is returned as it is. Fails with kUnsupported for complex32.
 Result<Tensor> promote_to_fp64(const Tensor& tensor);
+
+// Elements of a real floating-point type, as they lie in memory, as doubles: to.size() of them.
+void widen_elements(const std::byte* from, DType dtype, std::span<double> to);
 
 // All weights. Weights of one type that overlap in memory overlap afterwards in the same way.
 Result<Weights> promote_to_fp64(const Weights& weights);

@@ -1,11 +1,19 @@
 #include "passes/quantize_weights.h"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cmath>
 #include <functional>
+#include <limits>
+#include <optional>
+#include <span>
+#include <vector>
 
+#include "base/parallel.h"
 #include "passes/node_arguments.h"
 #include "passes/own_calls.h"
+#include "passes/promote_to_fp64.h"
 #include "passes/weight_values.h"
 
 namespace kpt {
@@ -16,73 +24,135 @@ struct Quantized {
   Tensor scale;
 };
 
-bool is_finite(const std::vector<double>& values) {
-  return std::all_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); });
+// Elements that a thread takes at once.
+constexpr std::size_t kStretchElements = std::size_t{1} << 16U;
+
+// To the nearest, ties to even, for numbers far below 2^51 in magnitude: the sum has no bits behind the point.
+double round_to_whole(double value) {
+  constexpr double kNoFraction = 0x1.8p52;
+  return (value + kNoFraction) - kNoFraction;
 }
 
-// The scale of a stretch of elements and what they become: round(x / scale), at most `limit` in magnitude. What is
-// stored is the float nearest to the scale, so that is what is divided by.
-float quantize_stretch(std::span<const double> values, double limit, std::span<double> steps) {
-  double greatest = 0;
-  for (const double value : values) greatest = std::max(greatest, std::fabs(value));
-  auto scale = static_cast<float>(greatest / limit);
-  if (!(scale > 0)) scale = 1;
-  for (std::size_t at = 0; at < values.size(); ++at) {
-    steps[at] = std::clamp(std::nearbyint(values[at] / static_cast<double>(scale)), -limit, limit);
+// The greatest magnitude among finite numbers; nothing if one is not finite.
+std::optional<double> find_greatest(std::span<const double> values) {
+  constexpr std::size_t kLanes = 8;  // independent of each other: else each element would wait for the one before
+  std::array<double, kLanes> greatest{};
+  std::array<std::int64_t, kLanes> finite;
+  finite.fill(1);
+  const auto look = [&](std::size_t lane, double value) {
+    const double size = std::fabs(value);
+    greatest[lane] = size > greatest[lane] ? size : greatest[lane];
+    finite[lane] &= static_cast<std::int64_t>(size <= std::numeric_limits<double>::max());
+  };
+  const std::size_t whole = values.size() / kLanes * kLanes;
+  for (std::size_t at = 0; at < whole; at += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) look(lane, values[at + lane]);
   }
-  return scale;
+  for (std::size_t at = whole; at < values.size(); ++at) look(0, values[at]);
+  if (std::ranges::find(finite, 0) != finite.end()) return std::nullopt;
+  return *std::ranges::max_element(greatest);
 }
 
-// A scale for all that stands behind an index of the first axis.
-Result<Quantized> quantize_int8(const std::vector<double>& values, const Dims& dims) {
+// What is stored is the float nearest to the scale, so that is what is divided by.
+float scale_for(double greatest, double limit) {
+  const auto scale = static_cast<float>(greatest / limit);
+  return scale > 0 ? scale : 1;
+}
+
+// round(x / scale), at most `limit` in magnitude, in the place of x.
+void divide_and_round(std::span<double> values, float scale, double limit) {
+  const auto divisor = static_cast<double>(scale);
+  for (double& value : values) value = std::clamp(round_to_whole(value / divisor), -limit, limit);
+}
+
+// Where a form keeps the elements of a stretch, and its scale: (which stretch, its elements, the greatest of them).
+using Store = std::function<void(std::size_t, std::span<double>, double)>;
+
+// Hands every stretch of `width` elements to `store`, on several threads. False when an element is no finite number.
+Result<bool> for_each_scale(const Tensor& weight, std::size_t width, const Store& store) {
+  KPT_ASSIGN_OR_RETURN(const Tensor source, weight.is_contiguous() ? weight : weight.contiguous_copy());
+  if (width == 0 || source.element_count() == 0) return true;
+  const auto* from = static_cast<const std::byte*>(source.data());
+  const std::size_t bytes = width * element_bytes(source.dtype());
+  const std::size_t count = static_cast<std::size_t>(source.element_count()) / width;
+  std::atomic<bool> finite{true};
+  for_each_stretch(count, std::max<std::size_t>(1, kStretchElements / width), [&](std::size_t begin, std::size_t end) {
+    std::vector<double> values(width);
+    for (std::size_t place = begin; place < end && finite; ++place) {
+      widen_elements(from + place * bytes, source.dtype(), values);
+      if (const auto greatest = find_greatest(values)) {
+        store(place, values, *greatest);
+      } else {
+        finite = false;
+      }
+    }
+  });
+  return finite.load();
+}
+
+// A scale for all that stands behind an index of the first axis. Nothing when an element is no finite number.
+Result<std::optional<Quantized>> quantize_int8(const Tensor& given) {
+  constexpr double kLimit = 127;
+  const Dims& dims = given.dims();
   KPT_ASSIGN_OR_RETURN(Tensor weight, Tensor::empty(DType::kInt8, dims));
   KPT_ASSIGN_OR_RETURN(Tensor scale, Tensor::empty(DType::kFloat32, Dims{dims[0]}));
   const auto rows = static_cast<std::size_t>(dims[0]);
-  const std::size_t width = rows == 0 ? 0 : values.size() / rows;
-  std::vector<double> steps(width);
-  for (std::size_t row = 0; row < rows; ++row) {
-    scale.elements<float>()[row] = quantize_stretch(std::span(values).subspan(row * width, width), 127, steps);
-    for (std::size_t at = 0; at < width; ++at) {
-      weight.elements<std::int8_t>()[row * width + at] = static_cast<std::int8_t>(steps[at]);
-    }
-  }
-  return Quantized{std::move(weight), std::move(scale)};
+  const std::size_t width = rows == 0 ? 0 : static_cast<std::size_t>(given.element_count()) / rows;
+  const auto to = weight.elements<std::int8_t>();
+  const auto scales = scale.elements<float>();
+  if (width == 0) std::ranges::fill(scales, 1.0F);
+  const auto store = [&](std::size_t row, std::span<double> values, double greatest) {
+    scales[row] = scale_for(greatest, kLimit);
+    divide_and_round(values, scales[row], kLimit);
+    std::int8_t* place = to.data() + row * width;
+    for (std::size_t at = 0; at < width; ++at) place[at] = static_cast<std::int8_t>(static_cast<int>(values[at]));
+  };
+  KPT_ASSIGN_OR_RETURN(const bool finite, for_each_scale(given, width, store));
+  if (!finite) return std::optional<Quantized>();
+  return std::optional(Quantized{std::move(weight), std::move(scale)});
 }
 
-Result<Quantized> quantize_int4(const std::vector<double>& values, std::int64_t rows, std::int64_t columns,
-                                std::int64_t group) {
+Result<std::optional<Quantized>> quantize_int4(const Tensor& given, std::int64_t group) {
+  constexpr double kLimit = 7;
+  const std::int64_t rows = given.dims()[0];
+  const std::int64_t columns = given.dims()[1];
   KPT_ASSIGN_OR_RETURN(Tensor weight, Tensor::empty(DType::kUInt8, Dims{rows, columns / 2}));
   KPT_ASSIGN_OR_RETURN(Tensor scale, Tensor::empty(DType::kFloat32, Dims{rows, columns / group}));
   const auto width = static_cast<std::size_t>(group);
-  std::vector<double> steps(width);
-  for (std::size_t place = 0; place < values.size() / width; ++place) {
-    scale.elements<float>()[place] = quantize_stretch(std::span(values).subspan(place * width, width), 7, steps);
+  const auto to = weight.elements<std::uint8_t>();
+  const auto scales = scale.elements<float>();
+  const auto store = [&](std::size_t stretch, std::span<double> values, double greatest) {
+    scales[stretch] = scale_for(greatest, kLimit);
+    divide_and_round(values, scales[stretch], kLimit);
+    std::uint8_t* place = to.data() + stretch * width / 2;
     for (std::size_t pair = 0; pair < width / 2; ++pair) {
-      const auto low = static_cast<unsigned>(steps[2 * pair] + 8);
-      const auto high = static_cast<unsigned>(steps[2 * pair + 1] + 8);
-      weight.elements<std::uint8_t>()[place * width / 2 + pair] = static_cast<std::uint8_t>(low | (high << 4U));
+      const auto low = static_cast<unsigned>(static_cast<int>(values[2 * pair]) + 8);
+      const auto high = static_cast<unsigned>(static_cast<int>(values[2 * pair + 1]) + 8);
+      place[pair] = static_cast<std::uint8_t>(low | (high << 4U));
     }
-  }
-  return Quantized{std::move(weight), std::move(scale)};
+  };
+  KPT_ASSIGN_OR_RETURN(const bool finite, for_each_scale(given, width, store));
+  if (!finite) return std::optional<Quantized>();
+  return std::optional(Quantized{std::move(weight), std::move(scale)});
 }
 
-Result<Quantized> quantize_fp8(const std::vector<double>& values, std::int64_t rows, std::int64_t columns) {
+Result<std::optional<Quantized>> quantize_fp8(const Tensor& given) {
   constexpr double kGreatest = 448;
-  KPT_ASSIGN_OR_RETURN(Tensor weight, Tensor::empty(DType::kFloat8E4M3FN, Dims{rows, columns}));
-  KPT_ASSIGN_OR_RETURN(Tensor scale, Tensor::empty(DType::kFloat32, Dims{rows}));
-  const auto width = static_cast<std::size_t>(columns);
-  for (std::size_t row = 0; row < static_cast<std::size_t>(rows); ++row) {
-    const auto stretch = std::span(values).subspan(row * width, width);
-    double greatest = 0;
-    for (const double value : stretch) greatest = std::max(greatest, std::fabs(value));
-    auto step = static_cast<float>(greatest / kGreatest);
-    if (!(step > 0)) step = 1;
-    scale.elements<float>()[row] = step;
-    for (std::size_t at = 0; at < width; ++at) {
-      weight.elements<std::uint8_t>()[row * width + at] = to_float8_e4m3fn(stretch[at] / static_cast<double>(step));
-    }
-  }
-  return Quantized{std::move(weight), std::move(scale)};
+  KPT_ASSIGN_OR_RETURN(Tensor weight, Tensor::empty(DType::kFloat8E4M3FN, given.dims()));
+  KPT_ASSIGN_OR_RETURN(Tensor scale, Tensor::empty(DType::kFloat32, Dims{given.dims()[0]}));
+  const auto width = static_cast<std::size_t>(given.dims()[1]);
+  const auto to = weight.elements<std::uint8_t>();
+  const auto scales = scale.elements<float>();
+  if (width == 0) std::ranges::fill(scales, 1.0F);
+  const auto store = [&](std::size_t row, std::span<double> values, double greatest) {
+    scales[row] = scale_for(greatest, kGreatest);
+    const auto divisor = static_cast<double>(scales[row]);
+    std::uint8_t* place = to.data() + row * width;
+    for (std::size_t at = 0; at < width; ++at) place[at] = to_float8_e4m3fn(values[at] / divisor);
+  };
+  KPT_ASSIGN_OR_RETURN(const bool finite, for_each_scale(given, width, store));
+  if (!finite) return std::optional<Quantized>();
+  return std::optional(Quantized{std::move(weight), std::move(scale)});
 }
 
 enum class Form : std::uint8_t { kInt8, kWeightInt8, kFewRowsInt8, kInt4, kFp8, kConvInt8 };
@@ -143,9 +213,9 @@ class Quantization {
     return dims[1] < kLeastConvChannels ? "it has fewer than 16 channels" : nullptr;
   }
 
-  Result<Quantized> quantize(const std::vector<double>& values, const Dims& dims, std::int64_t group) const {
-    if (form_ == Form::kInt4) return quantize_int4(values, dims[0], dims[1], group);
-    return form_ == Form::kFp8 ? quantize_fp8(values, dims[0], dims[1]) : quantize_int8(values, dims);
+  Result<std::optional<Quantized>> quantize(const Tensor& weight, std::int64_t group) const {
+    if (form_ == Form::kInt4) return quantize_int4(weight, group);
+    return form_ == Form::kFp8 ? quantize_fp8(weight) : quantize_int8(weight);
   }
 
   Status try_node(NodeIndex index) {
@@ -168,16 +238,16 @@ class Quantization {
     }
     auto known = done_.find(ir::index_of(given));
     if (known == done_.end()) {
-      KPT_ASSIGN_OR_RETURN(const std::vector<double> values, read_as_double(*weight));
-      if (!is_finite(values)) {
+      KPT_ASSIGN_OR_RETURN(std::optional<Quantized> made, quantize(*weight, group));
+      if (!made) {
         leave(name, "its weight has an element that is no finite number");
         return {};
       }
-      KPT_ASSIGN_OR_RETURN(Quantized made, quantize(values, weight->dims(), group));
       const std::string base = edit_.graph().at(given).name + "_" + name_of(form_);
-      const ir::ValueId small = edit_.add_weight(base, std::move(made.weight));
+      const ir::ValueId small = edit_.add_weight(base, std::move(made->weight));
       known =
-          done_.emplace(ir::index_of(given), std::pair(small, edit_.add_weight(base + "_scale", std::move(made.scale))))
+          done_
+              .emplace(ir::index_of(given), std::pair(small, edit_.add_weight(base + "_scale", std::move(made->scale))))
               .first;
     }
     std::vector<ir::NamedArgument> arguments = edit_.node(index).arguments;  // input, weight and the rest

@@ -108,15 +108,18 @@ Result<Tensor> round_to_bfloat16(const Tensor& tensor) {
 
 std::uint8_t to_float8_e4m3fn(double value) {
   constexpr double kGreatest = 448;
+  constexpr double kLeastNormal = 0x1p-6;
+  constexpr int kCut = 52 - 3;  // of a double's fraction, so that three bits stay
   const double size = std::min(std::fabs(value), kGreatest);
-  int exponent = -6;
-  if (size > 0) std::frexp(size, &exponent);  // size = fraction · 2^exponent, fraction in [0.5, 1)
-  // Three bits behind the leading one; below 2^-6 the step stays that of the smallest normal number.
-  const int step_exponent = std::max(exponent - 1, -6) - 3;
-  const double steps = std::nearbyint(std::ldexp(size, -step_exponent));  // at most 16, which is the next exponent
-  // Codes count steps on from binade to binade: 8 for each exponent.
-  const auto code = static_cast<unsigned>((step_exponent + 9) * 8 + static_cast<int>(steps));
-  return static_cast<std::uint8_t>(code | (std::signbit(value) ? 0x80U : 0U));
+  // From 2^-6 on: the exponent and three bits behind it, to the nearest; a carry goes into the exponent by itself.
+  const auto bits = std::bit_cast<std::uint64_t>(size);
+  const std::uint64_t rounded = bits + (std::uint64_t{1} << (kCut - 1)) - 1 + ((bits >> kCut) & 1U);
+  const auto normal = static_cast<std::int32_t>(static_cast<std::int64_t>(rounded >> kCut) - (1023 - 7) * 8);
+  // Below, codes count steps of 2^-9. The sum has no bits behind the point.
+  constexpr double kNoFraction = 0x1.8p52;
+  const auto steps = static_cast<std::int32_t>((size * 0x1p9 + kNoFraction) - kNoFraction);
+  const std::int32_t code = size < kLeastNormal ? steps : normal;
+  return static_cast<std::uint8_t>(code | (std::signbit(value) ? 0x80 : 0));
 }
 
 Result<Tensor> concatenate_rows(std::span<const Tensor> tensors) {
