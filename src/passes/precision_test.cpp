@@ -120,13 +120,14 @@ output %second "b"
     const std::vector<double> exact = read_as_double(run.before.at(name.substr(0, 1))).value();
     const auto scales = run.weights.at(name + "_scale").elements<float>();
     ASSERT_EQ(scales.size(), exact.size() / width);
-    for (std::size_t at = 0; at < exact.size(); ++at) {
+    for (std::size_t row = 0; row < scales.size(); ++row) {
       double greatest = 0;
-      for (std::size_t other = at / width * width; at % width == 0 && other < at + width; ++other) {
-        greatest = std::max(greatest, std::fabs(exact[other]));
+      for (std::size_t at = row * width; at < (row + 1) * width; ++at)
+        greatest = std::max(greatest, std::fabs(exact[at]));
+      ASSERT_EQ(scales[row], static_cast<float>(greatest / limit)) << row;
+      for (std::size_t at = row * width; at < (row + 1) * width; ++at) {
+        ASSERT_EQ(step(at), std::nearbyint(exact[at] / static_cast<double>(scales[row]))) << at;
       }
-      if (at % width == 0) ASSERT_EQ(scales[at / width], static_cast<float>(greatest / limit)) << at;
-      ASSERT_EQ(step(at), std::nearbyint(exact[at] / static_cast<double>(scales[at / width]))) << at;
     }
   };
   const Outcome int8 = run_pass(kLarge, "quantize_int8");

@@ -111,7 +111,11 @@ INSTANTIATE_TEST_SUITE_P(
                     AttentionShape{DType::kFloat32, 1, 2, 2, 20, 31, 8, {20, 31}, DType::kBool, false},
                     AttentionShape{DType::kFloat32, 1, 1, 1, 1, 1, 1, {}, DType::kBool, false},
                     AttentionShape{DType::kBFloat16, 2, 4, 2, 17, 65, 32, {}, DType::kBool, true},
-                    AttentionShape{DType::kBFloat16, 1, 2, 2, 1, 50, 24, {1, 1, 1, 50}, DType::kBFloat16, false}));
+                    AttentionShape{DType::kBFloat16, 1, 2, 2, 1, 50, 24, {1, 1, 1, 50}, DType::kBFloat16, false},
+                    AttentionShape{DType::kBFloat16, 2, 6, 2, 65, 67, 40, {2, 1, 65, 67}, DType::kBool, false},
+                    AttentionShape{DType::kBFloat16, 2, 2, 1, 80, 80, 64, {2, 1, 1, 80}, DType::kBool, false},
+                    AttentionShape{DType::kBFloat16, 1, 4, 4, 100, 333, 128, {1, 1, 1, 333}, DType::kBFloat16, false},
+                    AttentionShape{DType::kBFloat16, 2, 3, 3, 197, 197, 80, {}, DType::kBool, false}));
 
 TEST(OwnNodes, AttentionWithoutKeysOrQueries) {
   for (const auto& [queries, keys] : {std::pair<std::int64_t, std::int64_t>{0, 5}, {5, 0}}) {

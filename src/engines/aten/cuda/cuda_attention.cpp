@@ -1,8 +1,9 @@
-// kpt.attention(query, key, value, mask, scale, causal) -> result: the better of libtorch's flash and
-// memory-efficient kernels for the types and the mask.
+// kpt.attention(query, key, value, mask, scale, causal) -> result: libtorch's flash kernel without a mask; with one
+// cuDNN's where it can, else the memory-efficient one.
 #include <limits>
 
 #include <ATen/Functions.h>
+#include <ATen/cuda/CUDAContext.h>
 #include <fmt/format.h>
 
 #include "engines/aten/cuda/cuda_own_nodes.h"
@@ -18,8 +19,10 @@ class AttentionNode final : public OwnNode {
       : dtype_(dtype), masked_(masked), scale_(scale), causal_(causal) {}
 
   std::string describe() const override {
-    return fmt::format("libtorch's attention ({}{}{})", to_string(dtype_), masked_ ? ", mask" : "",
-                       causal_ ? ", causal" : "");
+    return fmt::format(
+        "{} ({}{}{})",
+        may_take_cudnn() ? "cuDNN's attention for 64 queries and more, else libtorch's" : "libtorch's attention",
+        to_string(dtype_), masked_ ? ", mask" : "", causal_ ? ", causal" : "");
   }
 
   void run(OwnCall& call) const override {
@@ -39,10 +42,20 @@ class AttentionNode final : public OwnNode {
     }
     OwnCall::require(groups > 0 && heads % groups == 0,
                      "the heads of the query are no multiple of the heads of the key");
+    const at::DimVector scores{query.size(0), heads, query.size(2), key.size(2)};
     std::optional<at::Tensor> mask;
-    if (masked_) mask = spread_mask(call.tensor(kMask), query, key);
-    // Only kernels for 16-bit types without a mask know shared heads.
+    if (masked_) mask = mask_to_add(call.tensor(kMask), query.options(), scores);
     const bool shared = heads != groups;
+    if (mask && takes_cudnn(query)) {
+      const at::Tensor result = std::get<0>(at::_scaled_dot_product_cudnn_attention(
+          query, key, value, mask->expand(scores), false, 0.0, false, false, scale_));
+      // A row that may look nowhere must be zero; cuDNN gives it a value.
+      result.masked_fill_(at::isneginf(*mask).all(-1, true), 0.0);
+      call.adopt(0, result.transpose(1, 2), sizes);
+      return;
+    }
+    if (mask) mask = mask->expand(scores);
+    // Only kernels for 16-bit types without a mask know shared heads.
     const bool repeated = shared && (mask || dtype_ == DType::kFloat32);
     if (repeated) {
       key = repeat_heads(key, heads / groups);
@@ -60,24 +73,34 @@ class AttentionNode final : public OwnNode {
         .reshape({tensor.size(0), tensor.size(1) * times, tensor.size(2), tensor.size(3)});
   }
 
-  // To be added, broadcast to [batch, heads, queries, keys]; a causal node's triangle is part of it, since no kernel
-  // takes both. Truth values become zeros and minus infinities here: with them some kernels of libtorch's give rows
-  // that may look nowhere a value, which must be zero.
-  at::Tensor spread_mask(const at::Tensor& given, const at::Tensor& query, const at::Tensor& key) const {
-    const at::Tensor never = at::scalar_tensor(-std::numeric_limits<double>::infinity(), query.options());
+  bool may_take_cudnn() const { return masked_ && dtype_ != DType::kFloat32; }
+
+  // cuDNN reads shared heads in place and knows the matrix units of this GPU; the memory-efficient kernels know
+  // neither.
+  bool takes_cudnn(const at::Tensor& query) const {
+    constexpr std::int64_t kLeastQueries = 64;  // below, starting it is most of the time
+    constexpr std::int64_t kGreatestWidth = 128;
+    return may_take_cudnn() && query.size(2) >= kLeastQueries && query.size(3) % 8 == 0 &&
+           query.size(3) <= kGreatestWidth && at::cuda::getCurrentDeviceProperties()->major >= 8;
+  }
+
+  // To be added, and to be broadcast to `scores` = [batch, heads, queries, keys]; a causal node's triangle is part of
+  // it, since no kernel takes both. Truth values become zeros and minus infinities here: with them some kernels of
+  // libtorch's give rows that may look nowhere a value, which must be zero.
+  at::Tensor mask_to_add(const at::Tensor& given, const at::TensorOptions& options, at::IntArrayRef scores) const {
+    const at::Tensor never = at::scalar_tensor(-std::numeric_limits<double>::infinity(), options);
     at::Tensor mask = given;
-    if (mask.scalar_type() == at::kBool) mask = at::where(mask, at::scalar_tensor(0.0, query.options()), never);
+    if (mask.scalar_type() == at::kBool) mask = at::where(mask, at::scalar_tensor(0.0, options), never);
     if (causal_) {
-      const at::Tensor triangle = at::ones({query.size(2), key.size(2)}, query.options().dtype(at::kBool)).tril();
+      const at::Tensor triangle = at::ones({scores[2], scores[3]}, options.dtype(at::kBool)).tril();
       mask = at::where(triangle, mask, never);
     }
-    const at::DimVector sizes{query.size(0), query.size(1), query.size(2), key.size(2)};
     for (std::int64_t axis = 0; axis < mask.dim(); ++axis) {
-      const auto wanted = sizes[static_cast<std::size_t>(4 - mask.dim() + axis)];
+      const auto wanted = scores[static_cast<std::size_t>(4 - mask.dim() + axis)];
       OwnCall::require(mask.size(axis) == wanted || mask.size(axis) == 1,
                        "the mask cannot be broadcast to batch, heads, queries and keys");
     }
-    return mask.expand(sizes);
+    return mask;
   }
 
   DType dtype_;
