@@ -1,5 +1,6 @@
 // kpt.attention(query, key, value, mask, scale, causal) -> result: libtorch's flash kernel without a mask; with one
 // cuDNN's where it can, else the memory-efficient one.
+#include <atomic>
 #include <limits>
 
 #include <ATen/Functions.h>
@@ -19,10 +20,9 @@ class AttentionNode final : public OwnNode {
       : dtype_(dtype), masked_(masked), scale_(scale), causal_(causal) {}
 
   std::string describe() const override {
-    return fmt::format(
-        "{} ({}{}{})",
-        may_take_cudnn() ? "cuDNN's attention for 64 queries and more, else libtorch's" : "libtorch's attention",
-        to_string(dtype_), masked_ ? ", mask" : "", causal_ ? ", causal" : "");
+    return fmt::format("{} attention ({}{}{})",
+                       may_take_cudnn() ? "cuDNN's (libtorch's for heads it has not)" : "libtorch's", to_string(dtype_),
+                       masked_ ? ", mask" : "", causal_ ? ", causal" : "");
   }
 
   void run(OwnCall& call) const override {
@@ -46,14 +46,7 @@ class AttentionNode final : public OwnNode {
     std::optional<at::Tensor> mask;
     if (masked_) mask = mask_to_add(call.tensor(kMask), query.options(), scores);
     const bool shared = heads != groups;
-    if (mask && takes_cudnn(query)) {
-      const at::Tensor result = std::get<0>(at::_scaled_dot_product_cudnn_attention(
-          query, key, value, mask->expand(scores), false, 0.0, false, false, scale_));
-      // A row that may look nowhere must be zero; cuDNN gives it a value.
-      result.masked_fill_(at::isneginf(*mask).all(-1, true), 0.0);
-      call.adopt(0, result.transpose(1, 2), sizes);
-      return;
-    }
+    if (mask && takes_cudnn(query) && attend_with_cudnn(query, key, value, *mask, scores, call)) return;
     if (mask) mask = mask->expand(scores);
     // Only kernels for 16-bit types without a mask know shared heads.
     const bool repeated = shared && (mask || dtype_ == DType::kFloat32);
@@ -78,10 +71,30 @@ class AttentionNode final : public OwnNode {
   // cuDNN reads shared heads in place and knows the matrix units of this GPU; the memory-efficient kernels know
   // neither.
   bool takes_cudnn(const at::Tensor& query) const {
-    constexpr std::int64_t kLeastQueries = 64;  // below, starting it is most of the time
     constexpr std::int64_t kGreatestWidth = 128;
-    return may_take_cudnn() && query.size(2) >= kLeastQueries && query.size(3) % 8 == 0 &&
-           query.size(3) <= kGreatestWidth && at::cuda::getCurrentDeviceProperties()->major >= 8;
+    return may_take_cudnn() && !refused_ && query.size(3) % 8 == 0 && query.size(3) <= kGreatestWidth &&
+           at::cuda::getCurrentDeviceProperties()->major >= 8;
+  }
+
+  // False when cuDNN has no kernel for the shapes on this GPU; it is not asked again.
+  bool attend_with_cudnn(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                         const at::Tensor& mask, at::IntArrayRef scores, OwnCall& call) const {
+    at::Tensor result;
+    try {
+      result = std::get<0>(at::_scaled_dot_product_cudnn_attention(query, key, value, mask.expand(scores), false, 0.0,
+                                                                   false, false, scale_));
+    } catch (const c10::OutOfMemoryError&) {
+      throw;
+    } catch (const c10::Error&) {
+      refused_ = true;
+      return false;
+    }
+    // A row that may look nowhere must be zero; cuDNN gives it a value. In one pass with the order of the axes.
+    const at::Tensor looks = at::ne(at::amax(mask, -1, true), -std::numeric_limits<double>::infinity());
+    at::where_out(call.result(0, {scores[0], scores[2], scores[1], query.size(3)}),
+                  looks.expand({scores[0], scores[1], scores[2], 1}).transpose(1, 2), result.transpose(1, 2),
+                  at::scalar_tensor(0.0, query.options()));
+    return true;
   }
 
   // To be added, and to be broadcast to `scores` = [batch, heads, queries, keys]; a causal node's triangle is part of
@@ -107,6 +120,7 @@ class AttentionNode final : public OwnNode {
   bool masked_;
   double scale_;
   bool causal_;
+  mutable std::atomic<bool> refused_ = false;
 };
 
 }  // namespace
