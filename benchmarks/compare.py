@@ -165,22 +165,28 @@ def check_outputs(server, entry, arguments, runtime):
 def compare_outputs(given, cases, names):
     """Worst relative error and least cosine against fp64 over the floating-point outputs.
 
-    `given` holds tensors by position, `cases` those of the file of cases; Lost where they do not allow a judgement.
+    `given` holds tensors by position, `cases` those of the file of cases; Lost where they do not allow a judgement. As in
+    the gate, positions that an attention_mask drops are padding that nobody reads and are not judged.
     """
     import numpy
     if len(given) != len(names):
         raise Lost(f"gives {len(given)} outputs, the model has {len(names)}")
+    mask = cases.get("case0/input/attention_mask")
     worst, cosine, compared = 0.0, 1.0, 0
     for index, name in enumerate(names):
         reference = cases.get(f"case0/fp64/{name}")
         if reference is None:
             continue
+        shape = reference.shape
         ours = given[str(index)].double().numpy().reshape(-1)
         reference = reference.double().numpy().reshape(-1)
         if ours.shape != reference.shape or not numpy.isfinite(ours).all():
             raise Lost(f"output {name} has another size or is not finite")
         if not numpy.isfinite(reference).all():
             raise Lost(f"the fp64 reference of output {name} is not finite")
+        if mask is not None and shape[:2] == mask.shape:
+            kept = mask.bool().numpy().reshape(-1)
+            ours, reference = (values.reshape(kept.size, -1)[kept].reshape(-1) for values in (ours, reference))
         scale = math.sqrt(float((reference ** 2).mean())) or 1.0
         worst = max(worst, math.sqrt(float(((ours - reference) ** 2).mean())) / scale)
         product = float(numpy.linalg.norm(ours) * numpy.linalg.norm(reference))

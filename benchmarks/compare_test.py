@@ -38,6 +38,15 @@ class Outputs(unittest.TestCase):
             with self.assertRaisesRegex(Lost, "fp64 reference of output y is not finite"):
                 self.compare([1.0, 2.0], [1.0, value])
 
+    def test_padding_that_the_mask_drops_is_not_judged(self):
+        import torch
+        cases = {"case0/fp64/y": torch.tensor([[[1.0, 2.0], [3.0, 4.0]]]), "case0/fp64/z": torch.tensor([[1.0, 1.0]]),
+                 "case0/input/attention_mask": torch.tensor([[1, 0]])}
+        given = {"0": torch.tensor([[[1.0, 2.0], [-3.0, 9.0]]]), "1": torch.tensor([[1.0, 1.0]])}
+        self.assertEqual(compare.compare_outputs(given, cases, ["y", "z"])["error"], 0)
+        given["0"][0, 0, 1] = 3.0
+        self.assertAlmostEqual(compare.compare_outputs(given, cases, ["y", "z"])["error"], math.sqrt(1 / 5))
+
     def test_outputs_without_any_reference_are_not_right(self):
         with self.assertRaisesRegex(Lost, "no output has an fp64 reference"):
             self.compare([1.0], [1.0], name="another")
