@@ -5,7 +5,7 @@
 
 Bytes are those that must move: input and result, with a residual also that and the sum; backward the gradient, the
 input and the input's gradient, with a residual also the sum's gradient. Four sets of buffers take turns, so that no
-cache holds them. `kpt_gpu_norm_benchmark --sweep` measures other ways to give rows to threads.
+cache holds them. `kpt_gpu_norm_benchmark --all-layouts` measures other ways to give rows to threads.
 """
 
 import argparse

@@ -29,6 +29,10 @@ const std::vector<CudaEntry>& cuda_entries() {
   return entries;
 }
 
+// More than a kernel's own arrays and this together must be asked for.
+constexpr std::uint32_t kSharedBytesOfAll = 32 * 1024;
+constexpr int kOwnSharedBytes = 2 * 1024;  // the most of a kernel that also asks at its launch
+
 class CudaLauncher : public Launcher {
  public:
   explicit CudaLauncher(DeviceShape shape) : shape_(shape) {}
@@ -43,8 +47,15 @@ class CudaLauncher : public Launcher {
     }
     alignas(16) std::array<std::byte, kMaxArgBytes> bytes = launch.args;
     void* args[] = {bytes.data()};
-    const cudaError_t error = cudaLaunchKernel(found->function, dim3(launch.blocks), dim3(launch.threads), args, 0,
-                                               static_cast<cudaStream_t>(stream));
+    cudaError_t error = cudaSuccess;
+    if (launch.shared_bytes > kSharedBytesOfAll) {
+      error = cudaFuncSetAttribute(found->function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                   static_cast<int>(launch.shared_bytes));
+    }
+    if (error == cudaSuccess) {
+      error = cudaLaunchKernel(found->function, dim3(launch.blocks), dim3(launch.threads), args, launch.shared_bytes,
+                               static_cast<cudaStream_t>(stream));
+    }
     if (error == cudaSuccess) return {};
     return {StatusCode::kKernelLaunch,
             fmt::format("kernel {} ({} blocks of {} threads) could not be started: {}", launch.kernel, launch.blocks,
@@ -65,7 +76,12 @@ Result<std::unique_ptr<Launcher>> make_cuda_launcher(int device) {
     return Status(StatusCode::kDeviceNotAvailable,
                   fmt::format("CUDA device {} cannot be used: {}", device, cudaGetErrorString(error)), Vendor::kNvidia);
   }
-  return std::unique_ptr<Launcher>(std::make_unique<CudaLauncher>(DeviceShape{32, count}));
+  DeviceShape shape{32, count};
+  int shared = 0;
+  if (cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) == cudaSuccess) {
+    shape.shared_bytes = std::max(0, shared - kOwnSharedBytes);
+  }
+  return std::unique_ptr<Launcher>(std::make_unique<CudaLauncher>(shape));
 }
 
 }  // namespace kpt::gpu

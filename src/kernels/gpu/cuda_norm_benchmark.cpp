@@ -1,15 +1,17 @@
 // Norm kernels on an NVIDIA GPU: bytes moved a second, beside a copy's. A JSON line for each case;
-// benchmarks/gpu_norms.py puts PyTorch beside them. Usage: kpt_gpu_norm_benchmark [--sweep].
+// benchmarks/gpu_norms.py puts PyTorch beside them. Usage: kpt_gpu_norm_benchmark [--all-layouts [WIDTH]].
 //
-// --sweep: every layout of a list (NormLayout) for every case, as a table, and last the best one of each case beside
-// the one that plans take.
+// --all-layouts: every layout (NormLayout) that fits, a table for each shape with the fastest first, and last the best
+// one of each case beside the one that plans take. WIDTH: only shapes of that width.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <random>
 #include <span>
 #include <stdexcept>
@@ -238,18 +240,54 @@ void report(const Case& of, const char* what, double milliseconds, int parts) {
               of.gigabytes_a_second(milliseconds, parts));
 }
 
-// Layouts to try for rows of so many accesses: those that a plan takes.
+constexpr std::int64_t kSharedOfSm = 228 * 1024;  // of sm_90
+constexpr std::int64_t kSharedOfBlock = 1536;     // that a block has besides what its launch asks for
+
+// Adds layouts with `resident` threads on a multiprocessor, and with half of them; forward there is nothing to choose.
+void add_layout(Case& norms, const What& what, gpu::NormLayout layout, int resident,
+                std::vector<gpu::NormLayout>& layouts) {
+  if (!what.backward) {
+    if (norms.takes(what, layout)) layouts.push_back(layout);
+    return;
+  }
+  int full = resident / layout.threads;
+  if (layout.stages > 0) {
+    const std::int64_t bytes =
+        std::int64_t{layout.stages} * (what.with_residual ? 3 : 2) * layout.accesses * layout.threads * 16;
+    full = std::min(full, static_cast<int>(kSharedOfSm / (bytes + kSharedOfBlock)));
+  }
+  for (const int blocks : {full, layout.stages > 0 ? 0 : full / 2}) {
+    for (const bool add_fast : {false, true}) {
+      layout.blocks = blocks;
+      layout.add_fast = add_fast;
+      if (blocks > 0 && norms.takes(what, layout)) layouts.push_back(layout);
+    }
+  }
+}
+
+// Every layout that a plan takes for such rows.
 std::vector<gpu::NormLayout> layouts_to_try(Case& norms, const What& what) {
   const std::int64_t accesses = norms.width() / 8;
   std::vector<gpu::NormLayout> layouts;
-  for (const int each : {1, 2, 4}) {
-    const auto row_threads = static_cast<int>((accesses + 32 * each - 1) / (32 * each) * 32);
-    const int resident = what.backward && each == 4 ? 512 : 1024;  // threads whose registers a multiprocessor has
-    for (int threads = row_threads; threads <= resident; threads *= 2) {
-      const int full = resident / threads;
-      for (const int blocks : what.backward ? std::vector{full / 2, full} : std::vector{0}) {
-        const gpu::NormLayout layout{each, row_threads, threads, blocks};
-        if (norms.takes(what, layout)) layouts.push_back(layout);
+  // Rows in registers, and on their way through shared memory.
+  for (int stages = 0; stages <= (what.backward ? 3 : 0); ++stages) {
+    for (const int each : {1, 2, 3, 4}) {
+      const auto row_threads = static_cast<int>((accesses + 32 * each - 1) / (32 * each) * 32);
+      // Threads whose registers a multiprocessor has.
+      const int resident = !what.backward || each <= 2 ? 1024 : (each == 3 ? 640 : 512);
+      for (int threads = row_threads; threads <= resident; threads *= 2) {
+        add_layout(norms, what, {each, row_threads, threads, 0, 1, stages}, resident, layouts);
+      }
+    }
+  }
+  // Short rows, several for each thread.
+  int lanes = 1;
+  while (lanes < accesses) lanes *= 2;
+  for (const int rows : {2, 4, 8}) {
+    for (const int threads : {32, 64, 128, 256}) {
+      for (int stages = 0; stages <= (what.backward ? 3 : 0); ++stages) {
+        const int resident = stages > 0 ? (rows == 2 ? 768 : 512) : (rows == 2 ? 640 : 384);
+        add_layout(norms, what, {1, lanes, threads, 0, rows, stages}, resident, layouts);
       }
     }
   }
@@ -257,78 +295,100 @@ std::vector<gpu::NormLayout> layouts_to_try(Case& norms, const What& what) {
 }
 
 std::string describe(const gpu::NormLayout& layout) {
-  return std::to_string(layout.accesses) + " x " + std::to_string(layout.row_threads) + ", " +
-         std::to_string(layout.threads) + ", " + std::to_string(layout.blocks);
+  std::string text = std::to_string(layout.accesses) + " x " + std::to_string(layout.row_threads) + ", " +
+                     std::to_string(layout.threads) + ", " + std::to_string(layout.blocks);
+  if (layout.rows > 1) text += ", rows " + std::to_string(layout.rows);
+  if (layout.stages > 0) text += ", stages " + std::to_string(layout.stages);
+  if (layout.add_fast) text += ", add";
+  return text;
 }
 
-void sweep(Case& norms, double copy, std::string& summary) {
-  char line[256];
-  for (const What& what : kWhats) {
-    const gpu::NormLayout taken = norms.layout(what);
-    std::vector<gpu::NormLayout> layouts = {taken};
-    for (const gpu::NormLayout& layout : layouts_to_try(norms, what)) layouts.push_back(layout);
-    double best = 0;
-    double of_taken = 0;
-    gpu::NormLayout best_layout;
-    for (const gpu::NormLayout& layout : layouts) {
-      const double speed = norms.gigabytes_a_second(norms.time(what, layout), what.parts());
-      std::snprintf(line, sizeof line, "| %s | %lld x %lld | %s | %.0f | %.1f %% |\n", what.name,
-                    static_cast<long long>(norms.rows()), static_cast<long long>(norms.width()),
-                    describe(layout).c_str(), speed, 100 * speed / copy);
-      std::fputs(line, stdout);
-      if (&layout == layouts.data()) of_taken = speed;
-      if (speed > best) {
-        best = speed;
-        best_layout = layout;
-      }
-    }
-    std::snprintf(line, sizeof line, "| %s | %lld x %lld | %s | %.1f %% | %s | %.1f %% |\n", what.name,
-                  static_cast<long long>(norms.rows()), static_cast<long long>(norms.width()), describe(taken).c_str(),
-                  100 * of_taken / copy, describe(best_layout).c_str(), 100 * best / copy);
-    summary += line;
+// A layout that was measured.
+struct Timed {
+  gpu::NormLayout layout;
+  double speed = 0;  // GB/s
+};
+
+void time_layouts(Case& norms, const What& what, double copy, std::string& summary) {
+  const Timed taken{norms.layout(what), norms.gigabytes_a_second(norms.time(what, norms.layout(what)), what.parts())};
+  std::vector<Timed> all = {taken};
+  for (const gpu::NormLayout& layout : layouts_to_try(norms, what)) {
+    all.push_back({layout, norms.gigabytes_a_second(norms.time(what, layout), what.parts())});
   }
+  std::ranges::stable_sort(all, std::ranges::greater{}, &Timed::speed);
+  for (const Timed& timed : all) {
+    std::printf("| %s | %s | %.0f | %.1f %% |\n", what.name, describe(timed.layout).c_str(), timed.speed,
+                100 * timed.speed / copy);
+  }
+  std::fflush(stdout);
+  char line[256];
+  std::snprintf(line, sizeof line, "| %s | %lld x %lld | %s | %.1f %% | %s | %.1f %% |\n", what.name,
+                static_cast<long long>(norms.rows()), static_cast<long long>(norms.width()),
+                describe(taken.layout).c_str(), 100 * taken.speed / copy, describe(all[0].layout).c_str(),
+                100 * all[0].speed / copy);
+  summary += line;
 }
 
-void run_all(bool with_sweep) {
+struct Shape {
+  std::int64_t rows, width;
+};
+constexpr Shape kShapes[] = {{524288, 128}, {65536, 768}, {32768, 1024}, {16384, 4096}, {8192, 8192}, {4096, 16384}};
+// For layouts alone: short rows on both sides of 128.
+constexpr Shape kMoreShapes[] = {{1048576, 64}, {262144, 256}, {131072, 512}};
+
+void run_all() {
   const auto launcher = gpu::make_cuda_launcher(0).value();
   cudaStream_t stream{};
   require(cudaStreamCreate(&stream), "cudaStreamCreate");
-  std::string summary =
-      "| norm | rows x width | taken | share of copy | best | share of copy |\n|---|---|---|---|---|---|\n";
-  if (with_sweep) {
-    std::puts(
-        "A layout: accesses x threads of a row, threads of a block, blocks on a multiprocessor (0: one for each row).");
-    std::puts("| norm | rows x width | layout | GB/s | share of copy |\n|---|---|---|---|---|");
-  }
-  for (const auto& [rows, width] : {std::pair<std::int64_t, std::int64_t>{524288, 128},
-                                    {65536, 768},
-                                    {32768, 1024},
-                                    {16384, 4096},
-                                    {8192, 8192},
-                                    {4096, 16384}}) {
+  for (const auto& [rows, width] : kShapes) {
     Case norms(*launcher, stream, rows, width);
-    const double copy = norms.copy();
-    if (with_sweep) {
-      sweep(norms, norms.gigabytes_a_second(copy, 2), summary);
-      continue;
-    }
-    report(norms, "copy", copy, 2);
+    report(norms, "copy", norms.copy(), 2);
     for (const What& what : kWhats) report(norms, what.name, norms.time(what, norms.layout(what)), what.parts());
   }
-  if (with_sweep) std::fputs(summary.c_str(), stdout);
+}
+
+// `only`: the width of the shapes that are wanted; 0: all.
+void run_layouts(std::int64_t only) {
+  const auto launcher = gpu::make_cuda_launcher(0).value();
+  cudaStream_t stream{};
+  require(cudaStreamCreate(&stream), "cudaStreamCreate");
+  std::vector<Shape> shapes(std::begin(kShapes), std::end(kShapes));
+  shapes.insert(shapes.end(), std::begin(kMoreShapes), std::end(kMoreShapes));
+  std::string summary =
+      "## Taken and best\n\n| norm | rows x width | taken | share of copy | best | share of copy |\n"
+      "|---|---|---|---|---|---|\n";
+  std::puts(
+      "A layout: accesses x threads of a row, threads of a block, blocks on a multiprocessor (0: one for each row); "
+      "rows "
+      "of a thread, stages in shared memory, add: norm_backward_add.");
+  for (const auto& [rows, width] : shapes) {
+    if (only != 0 && width != only) continue;
+    Case norms(*launcher, stream, rows, width);
+    const double copy = norms.gigabytes_a_second(norms.copy(), 2);
+    std::printf(
+        "\n## %lld x %lld, a copy at %.0f GB/s\n\n| norm | layout | GB/s | share of copy |\n|---|---|---|---|\n",
+        static_cast<long long>(rows), static_cast<long long>(width), copy);
+    for (const What& what : kWhats) time_layouts(norms, what, copy, summary);
+  }
+  std::printf("\n%s", summary.c_str());
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::span<char*> arguments(argv, static_cast<std::size_t>(argc));
-  const bool with_sweep = arguments.size() == 2 && std::strcmp(arguments[1], "--sweep") == 0;
-  if (arguments.size() > 1 && !with_sweep) {
-    std::fprintf(stderr, "usage: kpt_gpu_norm_benchmark [--sweep]\n");
+  const bool layouts = arguments.size() > 1 && std::strcmp(arguments[1], "--all-layouts") == 0;
+  const std::int64_t width = arguments.size() == 3 ? std::strtoll(arguments[2], nullptr, 10) : 0;
+  if (arguments.size() > 3 || (arguments.size() > 1 && !layouts) || (arguments.size() == 3 && width <= 0)) {
+    std::fprintf(stderr, "usage: kpt_gpu_norm_benchmark [--all-layouts [WIDTH]]\n");
     return 2;
   }
   try {
-    run_all(with_sweep);
+    if (layouts) {
+      run_layouts(width);
+    } else {
+      run_all();
+    }
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

@@ -38,8 +38,10 @@ const std::vector<KernelInfo>& list_kernels() {
   return kList;
 }
 
+constexpr int kSharedBytes = 225 * 1024;  // as an H200 has
+
 HostLauncher::HostLauncher(int wave, std::uint64_t order_seed, int multiprocessors)
-    : shape_{wave, multiprocessors}, block_(order_seed) {}
+    : shape_{wave, multiprocessors, MatrixUnit::kNone, kSharedBytes}, block_(order_seed) {}
 
 Status HostLauncher::launch(const Launch& launch, void* /*stream*/) {
   const auto& entries = host_entries();

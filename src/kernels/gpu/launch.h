@@ -24,7 +24,8 @@ inline constexpr std::size_t kMaxArgBytes = 384;
 struct Launch {
   std::string kernel;  // its name in the family's list, "norm_block4_bf16"
   std::uint32_t blocks = 0;
-  std::uint32_t threads = 0;  // a multiple of the wave
+  std::uint32_t threads = 0;       // a multiple of the wave
+  std::uint32_t shared_bytes = 0;  // besides what the kernel names itself; on NVIDIA only
   std::array<std::byte, kMaxArgBytes> args{};
   std::size_t arg_bytes = 0;
 };
@@ -39,6 +40,8 @@ struct DeviceShape {
   int wave = 32;              // 32 or 64
   int multiprocessors = 132;  // compute units: how many blocks keep it busy, not how many it can hold
   MatrixUnit matrix = MatrixUnit::kNone;
+  int shared_bytes =
+      0;  // that a launch may ask for; 0: none, and no copies into shared memory that go on by themselves
 };
 
 // Starts kernels in order on a stream of its kind (cudaStream_t, hipStream_t; the host has none). Thread safety is the

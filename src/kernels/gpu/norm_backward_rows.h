@@ -24,6 +24,7 @@ struct NormBackwardArgs {
   Int64 blocks;
   float per_element;  // 1 / width
   Int32 row_threads;  // threads that share a row
+  Int32 stages;       // norm_backward_staged: rows that shared memory has room for
   Int32 centered;
   Int32 weight_is_float;
   Int32 threads;
@@ -48,6 +49,14 @@ KPT_DEVICE Sums row_sums(L& lane, Sums sums, float* scratch, Int32 first, Int32 
   return wave_sums(lane, of_wave);
 }
 
+struct BackwardStatistics {
+  float mean, scale;
+  KPT_DEVICE void load(bool wanted, const NormBackwardArgs& a, Int64 row) {
+    mean = wanted && a.centered != 0 ? a.mean[row] : 0.0F;
+    scale = wanted ? a.scale[row] : 0.0F;
+  }
+};
+
 // A row as it was read, and what a lane keeps over all its rows.
 template <typename T, int C>
 struct BackwardRow {
@@ -62,8 +71,17 @@ struct BackwardRow {
     input[pass] = load_once(wanted, static_cast<const T*>(a.input), place);
   }
   KPT_DEVICE void load_statistics(bool wanted, const NormBackwardArgs& a, Int64 row) {
-    mean = wanted && a.centered != 0 ? a.mean[row] : 0.0F;
-    scale = wanted ? a.scale[row] : 0.0F;
+    BackwardStatistics statistics;
+    statistics.load(wanted, a, row);
+    mean = statistics.mean;
+    scale = statistics.scale;
+  }
+  KPT_DEVICE void clear_shares() {
+    KPT_UNROLL
+    for (int pass = 0; pass < C; ++pass) {
+      KPT_UNROLL
+      for (int i = 0; i < kVector<T>; ++i) weight_share[pass][i] = bias_share[pass][i] = 0;
+    }
   }
 };
 
@@ -93,22 +111,34 @@ struct GradientTerms {
   float scale, mean, of_input, rest;
 };
 
-template <typename P, typename T, int C>
-KPT_DEVICE void store_gradient(const NormBackwardArgs& a, int pass, bool wanted, Int64 column, Int64 place,
-                               const BackwardRow<T, C>& r, GradientTerms terms) {
+// `more`: the words of sum_gradient, or zeros.
+template <typename P, typename T>
+KPT_DEVICE void store_gradient(const NormBackwardArgs& a, bool wanted, Int64 column, Int64 place,
+                               const Words& gradients, const Words& inputs, const Words& more, GradientTerms terms) {
   float gradient[kVector<T>];
   float input[kVector<T>];
   float weight[kVector<T>];
   float result[kVector<T>];
-  unpack<T>(load_once(wanted && a.sum_gradient != nullptr, static_cast<const T*>(a.sum_gradient), place), result);
+  unpack<T>(more, result);
   load_of_all_rows(wanted && a.weight != nullptr, static_cast<const P*>(a.weight), column, word_of_ones(P{}), weight);
-  unpack<T>(packed_again(r.gradient[pass]), gradient);
-  unpack<T>(packed_again(r.input[pass]), input);
+  unpack<T>(gradients, gradient);
+  unpack<T>(inputs, input);
   KPT_UNROLL
   for (int i = 0; i < kVector<T>; ++i) {
     result[i] += gradient[i] * (weight[i] * terms.scale) + ((input[i] - terms.mean) * terms.of_input + terms.rest);
   }
   store_packed<T>(wanted, static_cast<T*>(a.input_gradient) + place, result);
+}
+
+// From a lane's part of the sums, those of its row.
+template <typename L>
+KPT_DEVICE GradientTerms gradient_terms(const NormBackwardArgs& a, L& lane, float* scratch, Sums sums, float mean,
+                                        float scale) {
+  const Int32 waves = a.row_threads / L::kWave;
+  sums = row_sums(lane, sums, scratch, lane.wave() / waves * waves, waves);
+  const float first = a.centered != 0 ? sums.first * a.per_element * scale : 0.0F;
+  const float second = sums.second * a.per_element * scale;
+  return {scale, mean, -scale * second, -first};
 }
 
 // A row: its part of the shares and its gradient. r becomes the row that is `row_step` rows on, if there is one.
@@ -120,17 +150,16 @@ KPT_DEVICE void backward_row(const NormBackwardArgs& a, L& lane, const RowPart<C
   for (int pass = 0; pass < C; ++pass) {
     add_terms<P>(a, pass, part.has(pass), part.access(pass) * kVector<T>, r, sums);
   }
-  const Int32 waves = a.row_threads / L::kWave;
-  sums = row_sums(lane, sums, scratch, lane.wave() / waves * waves, waves);
-  const float first = a.centered != 0 ? sums.first * a.per_element * r.scale : 0.0F;
-  const float second = sums.second * a.per_element * r.scale;
-  const GradientTerms terms{r.scale, r.mean, -r.scale * second, -first};
+  const GradientTerms terms = gradient_terms(a, lane, scratch, sums, r.mean, r.scale);
   const bool has_next = row + row_step < a.rows;
   KPT_UNROLL
   for (int pass = 0; pass < C; ++pass) {
     const Int64 column = part.access(pass) * kVector<T>;
     const Int64 place = row * a.width + column;
-    store_gradient<P>(a, pass, row < a.rows && part.has(pass), column, place, r, terms);
+    const bool wanted = row < a.rows && part.has(pass);
+    const Words more = load_once(wanted && a.sum_gradient != nullptr, static_cast<const T*>(a.sum_gradient), place);
+    store_gradient<P, T>(a, wanted, column, place, packed_again(r.gradient[pass]), packed_again(r.input[pass]), more,
+                         terms);
     r.load(pass, has_next && part.has(pass), a, place + row_step * a.width);
   }
   r.load_statistics(has_next, a, row + row_step);
@@ -138,11 +167,11 @@ KPT_DEVICE void backward_row(const NormBackwardArgs& a, L& lane, const RowPart<C
 
 inline constexpr Int32 kShareTile = 4096;
 
-// The block's share, from those of its `groups` of threads that had rows of their own: through `tile`, as many groups
-// at once as it holds.
+// The block's share, from those of its `groups` of threads that had rows of their own: through `tile` of `room` floats,
+// as many groups at once as it holds.
 template <typename T, int C, typename L>
 KPT_DEVICE void store_share(const NormBackwardArgs& a, L& lane, const RowPart<C, L>& part, Int32 group, Int32 groups,
-                            float* tile, const float (&share)[C][kVector<T>], float* shares) {
+                            float* tile, Int32 room, const float (&share)[C][kVector<T>], float* shares) {
   if (shares == nullptr) return;
   float* target = shares + lane.block() * a.width;
   if (groups == 1) {
@@ -153,8 +182,8 @@ KPT_DEVICE void store_share(const NormBackwardArgs& a, L& lane, const RowPart<C,
     return;
   }
   const auto width = static_cast<Int32>(a.width);
-  const Int32 at_once = kShareTile / width;  // at least one: see the plan
-  lane.barrier();                            // the tile may still be read
+  const Int32 at_once = room / width;  // at least one: see the plan
+  lane.barrier();                      // the tile may still be read
   for (Int32 begin = 0; begin < groups; begin += at_once) {
     if (group >= begin && group < begin + at_once) {
       KPT_UNROLL
@@ -204,18 +233,14 @@ KPT_DEVICE void norm_backward_rows(const NormBackwardArgs& a, L& lane) {
   const Int32 groups = a.threads / L::kWave / waves;
   const RowPart<C, L> part(lane, lane.wave() - group * waves, a.width / kVector<T>);
   BackwardRow<T, C> r;
-  KPT_UNROLL
-  for (int pass = 0; pass < C; ++pass) {
-    KPT_UNROLL
-    for (int i = 0; i < kVector<T>; ++i) r.weight_share[pass][i] = r.bias_share[pass][i] = 0;
-  }
+  r.clear_shares();
   if (a.weight_is_float != 0) {
     backward_rows<float>(a, lane, part, group, groups, scratch, r);
   } else {
     backward_rows<T>(a, lane, part, group, groups, scratch, r);
   }
-  store_share<T>(a, lane, part, group, groups, tile, r.weight_share, a.weight_shares);
-  store_share<T>(a, lane, part, group, groups, tile, r.bias_share, a.bias_shares);
+  store_share<T>(a, lane, part, group, groups, tile, kShareTile, r.weight_share, a.weight_shares);
+  store_share<T>(a, lane, part, group, groups, tile, kShareTile, r.bias_share, a.bias_shares);
 }
 
 }  // namespace kpt::gpu

@@ -10,20 +10,34 @@ class NormBackward : public KernelTest {
  protected:
   void check_case(DType dtype, std::int64_t rows, std::int64_t width, std::int64_t offset);
   NormLayout draw_layout(const NormBackwardCall& call);
+  NormLayout chosen_;  // for a small device; drawn where it has no threads
 };
 
 // The one that is taken, or any that holds the row.
 NormLayout NormBackward::draw_layout(const NormBackwardCall& call) {
   const auto accesses = static_cast<int>(call.width / (16 / static_cast<int>(element_bytes(call.dtype))));
-  if (draw(0, 1) == 0 || accesses > 512) return norm_layout(call, shape());
+  if (draw(0, 2) == 0 || accesses > 512) return norm_layout(call, shape());
   const int wave = shape().wave;
   NormLayout layout;
+  layout.blocks = static_cast<int>(draw(1, 2));
+  layout.add_fast = draw(0, 1) == 0;
+  if (accesses <= wave && draw(0, 2) == 0) {
+    layout.accesses = 1;
+    layout.rows = pick({2, 4});
+    layout.stages = static_cast<int>(draw(0, 3));
+    do layout.row_threads = pick({1, 2, 4, 8, 16, 32, 64});
+    while (layout.row_threads < accesses || layout.row_threads > wave);
+    layout.threads = wave * static_cast<int>(draw(1, 256 / wave));
+    return layout;
+  }
+  layout.stages = static_cast<int>(draw(0, 1) * draw(1, 3));
   do {
-    layout.accesses = pick({1, 4});
+    layout.accesses = layout.stages > 0 ? pick({1, 2, 3, 4}) : pick({1, 4});
     layout.row_threads = wave * static_cast<int>(draw(1, 512 / wave));
   } while (layout.accesses * layout.row_threads < accesses);
   layout.threads = layout.row_threads * static_cast<int>(draw(1, 512 / layout.row_threads));
-  layout.blocks = static_cast<int>(draw(1, 2));
+  // Room for each thread's accesses of three tensors.
+  while (layout.stages * 3 * layout.accesses * layout.threads * 16 > shape().shared_bytes) --layout.stages;
   return layout;
 }
 
@@ -67,11 +81,13 @@ void NormBackward::check_case(DType dtype, std::int64_t rows, std::int64_t width
   if (draw(0, 1) == 0) call.bias_gradient = bias_gradient.data();
   call.rows = rows;
   call.width = width;
-  const NormLayout layout = draw_layout(call);
-  const std::size_t bytes = norm_backward_workspace(call, shape(), layout);
+  const NormLayout layout = chosen_.threads > 0 ? chosen_ : draw_layout(call);
+  DeviceShape device = shape();
+  if (chosen_.threads > 0) device.multiprocessors = 2;
+  const std::size_t bytes = norm_backward_workspace(call, device, layout);
   Buffer workspace(*device_, DType::kFloat32, static_cast<std::int64_t>(bytes / 4));
   call.workspace = workspace.data();
-  const auto plan = plan_norm_backward(call, shape(), layout);
+  const auto plan = plan_norm_backward(call, device, layout);
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
   SCOPED_TRACE(plan->front().kernel);
   run(plan);
@@ -111,9 +127,35 @@ TEST_P(NormBackward, RandomShapesAndTypes) {
   }
 }
 
+TEST_P(NormBackward, ShortRowsBySomeLanesOfAWave) {
+  for (int round = 0; round < rounds(40); ++round) {
+    check_case(draw_type(), draw(1, 70), 8 * draw(1, 34), 0);
+    if (HasFatalFailure()) return;
+  }
+}
+
 TEST_P(NormBackward, WideRows) {
   check_case(DType::kBFloat16, 3, 16384, 0);
   check_case(DType::kFloat32, 3, 8200, 0);  // more than registers hold
+}
+
+// More rows than all stages of all blocks have at once, so that slots are filled again.
+TEST_P(NormBackward, ManyRowsThroughSharedMemory) {
+  for (int round = 0; round < rounds(6); ++round) {
+    chosen_ = {static_cast<int>(draw(1, 4)),
+               64,
+               64 * static_cast<int>(draw(1, 2)),
+               1,
+               1,
+               static_cast<int>(draw(1, 3)),
+               draw(0, 1) == 0};
+    check_case(draw_type(), draw(1, 40), 8 * draw(1, 32), 0);
+    if (HasFatalFailure()) return;
+    const int lanes = pick({4, 8, 16});
+    chosen_ = {1, lanes, 64, 1, pick({2, 4}), static_cast<int>(draw(0, 3)), draw(0, 1) == 0};
+    check_case(draw_type(), draw(1, 600), 4 * lanes, 0);
+    if (HasFatalFailure()) return;
+  }
 }
 
 TEST_P(NormBackward, LayoutsThatDoNotFitAreRefused) {
@@ -126,11 +168,17 @@ TEST_P(NormBackward, LayoutsThatDoNotFitAreRefused) {
   call.width = 4800;  // 1200 accesses
   const int wave = shape().wave;
   EXPECT_TRUE(plan_norm_backward(call, shape(), {4, 320, 320, 1}).ok());
-  for (const NormLayout& layout :
-       {NormLayout{4, 256, 256, 1}, NormLayout{4, 320 + wave / 2, 320 + wave / 2, 1}, NormLayout{2, 640, 640, 1},
-        NormLayout{1, 1216, 1216, 1}, NormLayout{4, 320, 320, 0}, NormLayout{}}) {
+  for (const NormLayout& layout : {NormLayout{4, 256, 256, 1}, NormLayout{4, 320 + wave / 2, 320 + wave / 2, 1},
+                                   NormLayout{2, 640, 640, 1}, NormLayout{1, 1216, 1216, 1}, NormLayout{4, 320, 320, 0},
+                                   NormLayout{2, 640, 640, 1, 1, 4}, NormLayout{2, 640, 640, 1, 1, -1},
+                                   NormLayout{3, 448, 1344, 1, 1, 1}, NormLayout{4, 64, 64, 1, 2}, NormLayout{}}) {
     EXPECT_EQ(plan_norm_backward(call, shape(), layout).status().message(), "norm_backward: the layout does not fit");
   }
+  EXPECT_EQ(plan_norm_backward(call, shape(), {2, 640, 640, 1, 1, 3})->front().kernel, "norm_backward_staged2_f32");
+  EXPECT_EQ(plan_norm_backward(call, shape(), {2, 640, 640, 1, 1, 3})->front().shared_bytes, 122880U);
+  DeviceShape without = shape();
+  without.shared_bytes = 0;
+  EXPECT_FALSE(plan_norm_backward(call, without, {2, 640, 640, 1, 1, 1}).ok());
   call.dtype = DType::kBFloat16;
   call.weight_dtype = DType::kBFloat16;
   call.width = 4608;  // groups share a tile that holds no such row

@@ -9,38 +9,20 @@
 // all reads of a row are issued before the first is used, and a row costs one barrier. Every row has threads of its
 // own: blocks that walk over rows and read the next one ahead were measured and were slower.
 //
+//   narrow    some lanes of a wave for each row, one access each, and 2, 4 or 8 rows for each lane: rows of up to an
+//             access for each lane of a wave (256 elements of 16 bits with 32 lanes)
 //   wave      a wave for each row: rows of up to 4 accesses a lane (1024 elements of 16 bits with 32 lanes)
 //   block4    a block for each row: up to 4 accesses a thread
 //   streamed  rows of any length, read again for each of the three passes (the later ones hit L2)
 //   scalar    like streamed for rows that cannot be read by 16 bytes: odd widths, strides and addresses
 //
-// With a residual, sum_wave, sum_block4, and sum_block2 for what 2 accesses a thread hold.
+// With a residual, sum_narrow (2 or 4), sum_wave, sum_block4, and sum_block2 for what 2 accesses a thread hold.
 #pragma once
 
-#include "kernels/gpu/device_math.h"
+#include "kernels/gpu/norm_narrow.h"
 #include "kernels/gpu/row_part.h"
-#include "kernels/gpu/vectors.h"
 
 namespace kpt::gpu {
-
-// sum = input + residual; normed = norm(sum) · weight + bias. All tensors are of the kernel's type; weight and bias may
-// be float32. sum, normed: rows without gaps. Whatever is null is not there or not wanted.
-struct NormArgs {
-  const void* input;
-  const void* residual;
-  const void* weight;
-  const void* bias;
-  void* normed;
-  void* sum;
-  float* mean;   // [rows]: what the backward pass needs
-  float* scale;  // [rows]: 1 / deviation
-  Int64 rows, width;
-  Int64 input_stride, residual_stride;  // elements between rows
-  float epsilon;
-  Int32 centered;  // LayerNorm, else RMSNorm
-  Int32 weight_is_float, bias_is_float;
-  Int32 threads;
-};
 
 template <typename T, int V>
 KPT_DEVICE void load_sum(const NormArgs& a, Int64 row, Int64 column, float (&values)[V]) {
@@ -71,12 +53,6 @@ KPT_DEVICE void store_normed(const NormArgs& a, Int64 row, Int64 column, const f
     for (int i = 0; i < V; ++i) result[i] += bias[i];
   }
   store_floats<V>(static_cast<T*>(a.normed) + row * a.width + column, result);
-}
-
-KPT_DEVICE void store_statistics(const NormArgs& a, Int64 row, bool first, float mean, float scale) {
-  if (!first) return;
-  if (a.mean != nullptr) a.mean[row] = mean;
-  if (a.scale != nullptr) a.scale[row] = scale;
 }
 
 // The accesses that a lane has of a row of `sum`. All are under way before the first is used.
@@ -253,6 +229,11 @@ KPT_DEVICE void norm_streamed(const NormArgs& a, L& lane) {
 
 // X(name, arguments, most threads in a block, body). The number of threads bounds the registers: 64 for 1024.
 #define KPT_NORM_KERNELS_OF(X, T, type)                                          \
+  X(norm_narrow2_##type, NormArgs, 256, norm_narrow<T, 2, false>)                \
+  X(norm_narrow4_##type, NormArgs, 256, norm_narrow<T, 4, false>)                \
+  X(norm_narrow8_##type, NormArgs, 256, norm_narrow<T, 8, false>)                \
+  X(norm_sum_narrow2_##type, NormArgs, 256, norm_narrow<T, 2, true>)             \
+  X(norm_sum_narrow4_##type, NormArgs, 256, norm_narrow<T, 4, true>)             \
   X(norm_wave_##type, NormArgs, 768, norm_in_registers<T, 4, false, false>)      \
   X(norm_block4_##type, NormArgs, 1024, norm_in_registers<T, 4, true, false>)    \
   X(norm_sum_wave_##type, NormArgs, 768, norm_in_registers<T, 4, false, true>)   \

@@ -57,6 +57,18 @@ bool holds(const NormLayout& layout, std::int64_t accesses, int wave, int most_t
          accesses <= std::int64_t{layout.accesses} * layout.row_threads;
 }
 
+// Whether a row is held by some lanes of a wave, `rows` of them by each lane.
+bool holds_narrow(const NormLayout& layout, std::int64_t accesses, int wave) {
+  const int lanes = layout.row_threads;
+  return layout.accesses == 1 && lanes > 0 && lanes <= wave && (lanes & (lanes - 1)) == 0 && layout.threads > 0 &&
+         layout.threads % wave == 0 && layout.threads <= kNarrowThreads && accesses <= lanes;
+}
+
+// Rows that a block has at once.
+std::int64_t rows_at_once(const NormLayout& layout) {
+  return std::int64_t{std::max(1, layout.threads / std::max(1, layout.row_threads))} * std::max(1, layout.rows);
+}
+
 bool in_vectors(const NormCall& call) {
   return are_multiples({call.width, call.input_stride, call.residual_stride}, vector_elements(call.dtype)) &&
          are_aligned({call.input, call.residual, call.weight, call.bias, call.normed, call.sum});
@@ -73,10 +85,15 @@ bool is_by_waves(const NormLayout& layout, const DeviceShape& device) {
 }
 
 bool fits(const NormLayout& layout, const NormCall& call, const DeviceShape& device) {
+  const std::int64_t accesses = call.width / vector_elements(call.dtype);
+  if (layout.rows != 1) {
+    return layout.blocks == 0 && holds_narrow(layout, accesses, device.wave) &&
+           (layout.rows == 2 || layout.rows == 4 || (layout.rows == 8 && call.residual == nullptr));
+  }
   const bool by_waves = is_by_waves(layout, device);
   return (layout.accesses == 4 || (layout.accesses == 2 && call.residual != nullptr)) && layout.blocks == 0 &&
          (by_waves || layout.threads == layout.row_threads) &&
-         holds(layout, call.width / vector_elements(call.dtype), device.wave, by_waves ? kWaveThreads : kMaxThreads);
+         holds(layout, accesses, device.wave, by_waves ? kWaveThreads : kMaxThreads);
 }
 
 }  // namespace
@@ -104,23 +121,30 @@ Result<Plan> plan_norm(const NormCall& call, const DeviceShape& device, const No
   if (call.rows == 0 || call.width == 0) return Plan{};
   KPT_RETURN_IF_ERROR(check_blocks("norm", call.rows));
   const std::string type(type_suffix(call.dtype));
-  const NormArgs args = args_of(call);
+  NormArgs args = args_of(call);
   if (!in_vectors(call)) {
     return Plan{make_launch("norm_scalar_" + type, call.rows, args, row_threads(call.width, 4, device.wave, 512))};
   }
   if (!in_registers(call)) return Plan{make_launch("norm_streamed_" + type, call.rows, args, 512)};
   if (!fits(layout, call, device)) return invalid_call("norm", "the layout does not fit");
+  args.row_threads = layout.row_threads;
   std::string name = call.residual == nullptr ? "norm_" : "norm_sum_";
-  name += is_by_waves(layout, device) ? "wave_" : fmt::format("block{}_", layout.accesses);
-  const std::int64_t blocks = divide_up(call.rows, layout.threads / layout.row_threads);
-  return Plan{make_launch(name + type, blocks, args, layout.threads)};
+  if (layout.rows > 1) {
+    name += fmt::format("narrow{}_", layout.rows);
+  } else {
+    name += is_by_waves(layout, device) ? "wave_" : fmt::format("block{}_", layout.accesses);
+  }
+  return Plan{make_launch(name + type, divide_up(call.rows, rows_at_once(layout)), args, layout.threads)};
 }
 
 namespace {
 
-// `blocks` on each multiprocessor that walk over the rows, `at_once` each; no more than have work.
+// `blocks` on each multiprocessor that walk over the rows, `at_once` each; no more than have work, and no more than it
+// takes for as many turns: each leaves a share to add up.
 std::int64_t walking_blocks(std::int64_t rows, std::int64_t at_once, int blocks, const DeviceShape& device) {
-  return std::min(divide_up(rows, at_once), std::int64_t{blocks} * std::max(device.multiprocessors, 1));
+  const std::int64_t steps = divide_up(rows, at_once);
+  const std::int64_t turns = divide_up(steps, std::max<std::int64_t>(blocks, 1) * std::max(device.multiprocessors, 1));
+  return turns == 0 ? 0 : divide_up(steps, turns);
 }
 
 // Blocks of the kernel that takes any row.
@@ -129,8 +153,7 @@ std::int64_t any_blocks(const NormBackwardCall& call, const DeviceShape& device)
 }
 
 std::int64_t backward_blocks(const NormBackwardCall& call, const DeviceShape& device, const NormLayout& layout) {
-  return walking_blocks(call.rows, std::max(1, layout.threads / std::max(1, layout.row_threads)), layout.blocks,
-                        device);
+  return walking_blocks(call.rows, rows_at_once(layout), layout.blocks, device);
 }
 
 constexpr int kBackwardThreads = 512;  // the most of a block
@@ -138,10 +161,28 @@ constexpr int kBackwardThreads = 512;  // the most of a block
 // Threads on a multiprocessor whose registers fit: each keeps two sums for each element.
 int backward_resident(int accesses) { return accesses == 1 ? 1024 : 512; }
 
+int staged_threads(int accesses) { return accesses <= 2 ? kMaxThreads : (accesses == 3 ? 640 : kBackwardThreads); }
+
+// Of shared memory, for the rows of all threads of a block.
+std::int64_t staged_bytes(const NormLayout& layout, const NormBackwardCall& call) {
+  const std::int64_t tensors = call.sum_gradient == nullptr ? 2 : 3;
+  return std::int64_t{layout.stages} * tensors * layout.accesses * layout.rows * layout.threads * 16;
+}
+
 bool fits(const NormLayout& layout, const NormBackwardCall& call, const DeviceShape& device) {
-  return (layout.accesses == 1 || layout.accesses == 4) && layout.blocks > 0 &&
+  if (layout.blocks <= 0 || layout.stages < 0 || layout.stages > kMostStages) return false;
+  const std::int64_t accesses = call.width / vector_elements(call.dtype);
+  if (layout.stages > 0 && staged_bytes(layout, call) > device.shared_bytes) return false;
+  if (layout.rows != 1) {
+    return (layout.rows == 2 || layout.rows == 4) && holds_narrow(layout, accesses, device.wave);
+  }
+  if (layout.stages > 0) {
+    return layout.accesses >= 1 && layout.accesses <= kAccesses &&
+           holds(layout, accesses, device.wave, staged_threads(layout.accesses));
+  }
+  return (layout.accesses == 1 || layout.accesses == 4) &&
          (layout.threads == layout.row_threads || call.width <= kShareTile) &&
-         holds(layout, call.width / vector_elements(call.dtype), device.wave, kBackwardThreads);
+         holds(layout, accesses, device.wave, kBackwardThreads);
 }
 
 Status check(const NormBackwardCall& call, const DeviceShape& device, const NormLayout& layout) {
@@ -165,7 +206,7 @@ Status check(const NormBackwardCall& call, const DeviceShape& device, const Norm
 }
 
 void add_finish(Plan& plan, const NormBackwardCall& call, const float* weight_shares, const float* bias_shares,
-                std::int64_t blocks) {
+                std::int64_t blocks, bool fast) {
   NormFinishArgs args{};
   int results = 0;
   for (const auto& [shares, result] :
@@ -178,10 +219,11 @@ void add_finish(Plan& plan, const NormBackwardCall& call, const float* weight_sh
   if (results == 0) return;
   args.blocks = blocks;
   args.width = call.width;
-  args.column_blocks = divide_up(call.width, 32);
+  args.column_blocks = divide_up(call.width, fast ? 16 : 32);
   args.result_is_float = call.weight_dtype == DType::kFloat32 ? 1 : 0;
-  plan.push_back(make_launch("norm_backward_finish_" + std::string(type_suffix(call.dtype)),
-                             results * args.column_blocks, args, 1024));
+  plan.push_back(
+      make_launch((fast ? "norm_backward_add_" : "norm_backward_finish_") + std::string(type_suffix(call.dtype)),
+                  results * args.column_blocks, args, fast ? 512 : 1024));
 }
 
 // Shares of the weight, then of the bias, each from an address that is a multiple of 16. Which kernel runs depends on
@@ -244,7 +286,7 @@ Result<Plan> plan_norm_backward(const NormBackwardCall& call, const DeviceShape&
   KPT_RETURN_IF_ERROR(check(call, device, layout));
   Plan plan;
   if (call.rows == 0 || call.width == 0) {  // sums over no rows are zeros
-    if (call.width > 0) add_finish(plan, call, nullptr, nullptr, 0);
+    if (call.width > 0) add_finish(plan, call, nullptr, nullptr, 0, false);
     return plan;
   }
   const std::string type(type_suffix(call.dtype));
@@ -257,14 +299,19 @@ Result<Plan> plan_norm_backward(const NormBackwardCall& call, const DeviceShape&
     if (!fits(layout, call, device)) return invalid_call("norm_backward", "the layout does not fit");
     args.blocks = backward_blocks(call, device, layout);
     args.row_threads = layout.row_threads;
-    plan.push_back(
-        make_launch(fmt::format("norm_backward{}_{}", layout.accesses, type), args.blocks, args, layout.threads));
+    args.stages = layout.stages;
+    std::string name = fmt::format("{}", layout.accesses);
+    if (layout.rows > 1) name = fmt::format("_narrow{}{}", layout.stages > 0 ? "_staged" : "", layout.rows);
+    if (layout.rows == 1 && layout.stages > 0) name = fmt::format("_staged{}", layout.accesses);
+    Launch launch = make_launch(fmt::format("norm_backward{}_{}", name, type), args.blocks, args, layout.threads);
+    if (layout.stages > 0) launch.shared_bytes = static_cast<std::uint32_t>(staged_bytes(layout, call));
+    plan.push_back(std::move(launch));
   } else {
     args.blocks = any_blocks(call, device);
     plan.push_back(
         make_launch("norm_backward_any_" + type, args.blocks, args, row_threads(call.width, 4, device.wave, 512)));
   }
-  add_finish(plan, call, args.weight_shares, args.bias_shares, args.blocks);
+  add_finish(plan, call, args.weight_shares, args.bias_shares, args.blocks, in_registers && layout.add_fast);
   return plan;
 }
 

@@ -10,7 +10,7 @@ namespace {
 class Norm : public KernelTest {
  protected:
   NormLayout draw_layout(const NormCall& call);
-  void check_random_case();
+  void check_random_case(std::int64_t width, std::int64_t rows);
 };
 
 struct Wanted {
@@ -38,11 +38,9 @@ Wanted reference(const NormCall& call, const std::vector<double>& sum, const Buf
   return wanted;
 }
 
-void Norm::check_random_case() {
+void Norm::check_random_case(std::int64_t width, std::int64_t rows) {
   const DType dtype = draw_type();
   const DType parameter_dtype = pick({dtype, DType::kFloat32});
-  const std::int64_t rows = draw(1, 14);
-  const std::int64_t width = draw_width();
   const std::int64_t offset = draw(0, 3) == 0 ? draw(1, 3) : 0;
   NormCall call;
   call.dtype = dtype;
@@ -107,6 +105,14 @@ NormLayout Norm::draw_layout(const NormCall& call) {
   const auto accesses = static_cast<int>(call.width / (16 / static_cast<int>(element_bytes(call.dtype))));
   const int wave = shape().wave;
   NormLayout layout;
+  if (accesses <= wave && draw(0, 3) != 0) {
+    layout.accesses = 1;
+    layout.rows = call.residual == nullptr ? pick({2, 4, 8}) : pick({2, 4});
+    do layout.row_threads = pick({1, 2, 4, 8, 16, 32, 64});
+    while (layout.row_threads < accesses || layout.row_threads > wave);
+    layout.threads = wave * static_cast<int>(draw(1, 256 / wave));
+    return layout;
+  }
   do {
     layout.accesses = call.residual == nullptr ? 4 : pick({2, 4});
     layout.row_threads = wave * static_cast<int>(draw(1, 1024 / wave));
@@ -118,7 +124,14 @@ NormLayout Norm::draw_layout(const NormCall& call) {
 
 TEST_P(Norm, RandomShapesTypesAndStrides) {
   for (int round = 0; round < rounds(40); ++round) {
-    check_random_case();
+    check_random_case(draw_width(), draw(1, 14));
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(Norm, ShortRowsBySomeLanesOfAWave) {
+  for (int round = 0; round < rounds(40); ++round) {
+    check_random_case(8 * draw(1, 34), draw(1, 70));
     if (HasFatalFailure()) return;
   }
 }
@@ -170,6 +183,15 @@ TEST_P(Norm, LayoutsThatDoNotFitAreRefused) {
         NormLayout{2, 256, 256, 1}, NormLayout{}}) {
     EXPECT_EQ(plan_norm(call, shape(), layout).status().message(), "norm: the layout does not fit");
   }
+  call.width = call.input_stride = call.residual_stride = 56;  // 14 accesses
+  EXPECT_EQ(plan_norm(call, shape(), {1, 16, 128, 0, 4})->front().kernel, "norm_sum_narrow4_f32");
+  for (const NormLayout& layout :
+       {NormLayout{1, 16, 128, 0, 8}, NormLayout{1, 8, 128, 0, 4}, NormLayout{1, 24, 192, 0, 4},
+        NormLayout{1, 2 * wave, 128, 0, 4}, NormLayout{1, 16, wave / 2, 0, 4}, NormLayout{1, 16, 512, 0, 4},
+        NormLayout{2, 16, 128, 0, 4}, NormLayout{1, 16, 128, 1, 4}, NormLayout{1, 16, 128, 0, 3}}) {
+    EXPECT_FALSE(plan_norm(call, shape(), layout).ok()) << layout.row_threads << ", " << layout.rows;
+  }
+  call.width = call.input_stride = call.residual_stride = 2048;
   call.residual = nullptr;
   EXPECT_TRUE(plan_norm(call, shape(), {4, 256, 256, 0}).ok());
   EXPECT_FALSE(plan_norm(call, shape(), {2, 256, 256, 0}).ok());

@@ -71,6 +71,9 @@ struct Lane {
 };
 
 #define KPT_SHARED(lane, type, name, count) __shared__ __align__(16) type name[count]
+// As many bytes as the launch says (Launch::shared_bytes); once in a kernel. Not on AMD.
+extern __shared__ __align__(16) unsigned char kpt_shared_at_launch[];
+#define KPT_SHARED_AT_LAUNCH(lane, type, name, count) type* const name = reinterpret_cast<type*>(kpt_shared_at_launch)
 
 #elif defined(KPT_SIMT_HIP)
 
@@ -120,6 +123,7 @@ class Lane {
 };
 
 #define KPT_SHARED(lane, type, name, count) type* const name = (lane).template shared_array<type>(count)
+#define KPT_SHARED_AT_LAUNCH(lane, type, name, count) KPT_SHARED(lane, type, name, count)
 
 #endif
 
