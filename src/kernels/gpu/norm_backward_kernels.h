@@ -173,8 +173,12 @@ KPT_DEVICE void norm_backward_add(const NormFinishArgs& a, L& lane) {
 // read twice and shares added up in memory.
 #if defined(KPT_SIMT_CUDA)
 #define KPT_NORM_BACKWARD1_THREADS 1024
+#define KPT_NORM_BACKWARD_NARROW2_THREADS 640
+#define KPT_NORM_BACKWARD_NARROW4_THREADS 384
 #else
 #define KPT_NORM_BACKWARD1_THREADS 512
+#define KPT_NORM_BACKWARD_NARROW2_THREADS kNarrowThreads
+#define KPT_NORM_BACKWARD_NARROW4_THREADS kNarrowThreads
 #endif
 #if defined(KPT_SIMT_HIP) && KPT_WAVE == 32
 #define KPT_NORM_BACKWARD4(T) norm_backward_any<T>
@@ -191,19 +195,19 @@ KPT_DEVICE void norm_backward_add(const NormFinishArgs& a, L& lane) {
 #endif
 
 // X(name, arguments, most threads in a block, body).
-#define KPT_NORM_BACKWARD_KERNELS_OF(X, T, type)                                                       \
-  X(norm_backward_narrow2_##type, NormBackwardArgs, 640, norm_backward_narrow<T, 2>)                   \
-  X(norm_backward_narrow4_##type, NormBackwardArgs, 384, norm_backward_narrow<T, 4>)                   \
-  X(norm_backward_narrow_staged2_##type, NormBackwardArgs, 768, KPT_NORM_BACKWARD_NARROW_STAGED(T, 2)) \
-  X(norm_backward_narrow_staged4_##type, NormBackwardArgs, 512, KPT_NORM_BACKWARD_NARROW_STAGED(T, 4)) \
-  X(norm_backward_staged1_##type, NormBackwardArgs, 1024, KPT_NORM_BACKWARD_STAGED(T, 1))              \
-  X(norm_backward_staged2_##type, NormBackwardArgs, 1024, KPT_NORM_BACKWARD_STAGED(T, 2))              \
-  X(norm_backward_staged3_##type, NormBackwardArgs, 640, KPT_NORM_BACKWARD_STAGED(T, 3))               \
-  X(norm_backward_staged4_##type, NormBackwardArgs, 512, KPT_NORM_BACKWARD_STAGED(T, 4))               \
-  X(norm_backward1_##type, NormBackwardArgs, KPT_NORM_BACKWARD1_THREADS, norm_backward_rows<T, 1>)     \
-  X(norm_backward4_##type, NormBackwardArgs, 512, KPT_NORM_BACKWARD4(T))                               \
-  X(norm_backward_any_##type, NormBackwardArgs, 512, norm_backward_any<T>)                             \
-  X(norm_backward_finish_##type, NormFinishArgs, 1024, norm_backward_finish<T>)                        \
+#define KPT_NORM_BACKWARD_KERNELS_OF(X, T, type)                                                                   \
+  X(norm_backward_narrow2_##type, NormBackwardArgs, KPT_NORM_BACKWARD_NARROW2_THREADS, norm_backward_narrow<T, 2>) \
+  X(norm_backward_narrow4_##type, NormBackwardArgs, KPT_NORM_BACKWARD_NARROW4_THREADS, norm_backward_narrow<T, 4>) \
+  X(norm_backward_narrow_staged2_##type, NormBackwardArgs, 768, KPT_NORM_BACKWARD_NARROW_STAGED(T, 2))             \
+  X(norm_backward_narrow_staged4_##type, NormBackwardArgs, 512, KPT_NORM_BACKWARD_NARROW_STAGED(T, 4))             \
+  X(norm_backward_staged1_##type, NormBackwardArgs, 1024, KPT_NORM_BACKWARD_STAGED(T, 1))                          \
+  X(norm_backward_staged2_##type, NormBackwardArgs, 1024, KPT_NORM_BACKWARD_STAGED(T, 2))                          \
+  X(norm_backward_staged3_##type, NormBackwardArgs, 640, KPT_NORM_BACKWARD_STAGED(T, 3))                           \
+  X(norm_backward_staged4_##type, NormBackwardArgs, 512, KPT_NORM_BACKWARD_STAGED(T, 4))                           \
+  X(norm_backward1_##type, NormBackwardArgs, KPT_NORM_BACKWARD1_THREADS, norm_backward_rows<T, 1>)                 \
+  X(norm_backward4_##type, NormBackwardArgs, 512, KPT_NORM_BACKWARD4(T))                                           \
+  X(norm_backward_any_##type, NormBackwardArgs, 512, norm_backward_any<T>)                                         \
+  X(norm_backward_finish_##type, NormFinishArgs, 1024, norm_backward_finish<T>)                                    \
   X(norm_backward_add_##type, NormFinishArgs, 512, norm_backward_add<T>)
 #define KPT_NORM_BACKWARD_KERNELS(X)          \
   KPT_NORM_BACKWARD_KERNELS_OF(X, float, f32) \

@@ -71,7 +71,7 @@ struct Lane {
 };
 
 #define KPT_SHARED(lane, type, name, count) __shared__ __align__(16) type name[count]
-// As many bytes as the launch says (Launch::shared_bytes); once in a kernel. Not on AMD.
+// As many bytes as the launch says (Launch::shared_bytes); once in a kernel. No such kernel is for AMD.
 extern __shared__ __align__(16) unsigned char kpt_shared_at_launch[];
 #define KPT_SHARED_AT_LAUNCH(lane, type, name, count) type* const name = reinterpret_cast<type*>(kpt_shared_at_launch)
 
@@ -97,6 +97,7 @@ struct Lane {
 };
 
 #define KPT_SHARED(lane, type, name, count) __attribute__((shared, aligned(16))) type name[count]
+#define KPT_SHARED_AT_LAUNCH(lane, type, name, count) type* const name = nullptr
 
 #else
 
