@@ -23,10 +23,9 @@ inline constexpr int kActivationCount = 10;
 // The exact function in double: what tests compare with.
 double apply_exactly(Activation activation, double x);
 
-// In place, by the vectors that every processor of this kind has. The relative error against the exact function is
-// below 2e-6 wherever the result's magnitude is above 1e-36, also in the far tails (there 1e-5 for
-// gelu, 1.5e-5 for gelu_tanh); the hard
-// ones lose what x + 3 loses. NaN stays NaN.
+// In place, by the widest vectors of this processor. The relative error against the exact function is below 2e-6
+// wherever the result's magnitude is above 1e-36, also in the far tails (there 1e-5 for gelu, 1.5e-5 for gelu_tanh);
+// the hard ones lose what x + 3 loses. NaN stays NaN.
 void apply(Activation activation, float* values, std::int64_t count);
 
 }  // namespace kpt::kernels

@@ -197,6 +197,7 @@ Result<PackedConv> PackedConv::pack(const ConvWeights& weights, const CpuFeature
   if (is_per_channel(weights)) {
     conv.filters_ = std::move(filters);
     conv.bias_ = std::move(bias);
+    conv.simd_ = &simd_kernels(features);
     return conv;
   }
   linear.data = filters.data();

@@ -16,6 +16,7 @@
 
 #include "kernels/cpu/packed_linear.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/simd_kernels.h"
 #include "kpt/status.h"
 
 namespace kpt::kernels {
@@ -86,6 +87,7 @@ class PackedConv {
   std::optional<PackedLinear> product_;
   std::vector<float> filters_;  // depthwise: [height][width][channels]
   std::vector<float> bias_;     // depthwise: [channels], zeros without one
+  const SimdKernels* simd_ = nullptr;
 };
 
 }  // namespace kpt::kernels

@@ -67,15 +67,15 @@ Exact convolve_at(const ConvCase& of, const SampledMatrix& filters, const Sample
   return exact;
 }
 
-void check_case(std::mt19937& random, ConvCase of) {
-  SCOPED_TRACE(describe(of));
+void check_case(std::mt19937& random, ConvCase of, const CpuFeatures& features = cpu_features()) {
+  SCOPED_TRACE(describe(of) + ", instructions " + features.to_string());
   ConvWeights& w = of.weights;
   const std::int64_t depth = w.in_channels / w.groups * w.kernel[0] * w.kernel[1];
   const SampledMatrix filters(random, static_cast<std::size_t>(w.out_channels * depth), w.type);
   const SampledMatrix bias(random, static_cast<std::size_t>(w.out_channels), w.bias_type);
   w.data = filters.data();
   w.bias = of.bias ? bias.data() : nullptr;
-  const auto conv = PackedConv::pack(w);
+  const auto conv = PackedConv::pack(w, features);
   ASSERT_TRUE(conv.ok()) << conv.status().message();
   const auto size = conv->output_size(of.height, of.width);
   ASSERT_TRUE(size.ok()) << size.status().message();
@@ -120,13 +120,19 @@ void check_case(std::mt19937& random, ConvCase of) {
   }
 }
 
+// The instruction sets that this processor has kernels for.
+std::vector<CpuFeatures> instruction_sets() {
+  const std::vector<std::string> no_avx512 = {"no-avx512"};
+  return {cpu_features(), cpu_features().without(no_avx512), CpuFeatures{}};
+}
+
 ConvCase draw_case(std::mt19937& random, bool depthwise) {
   const auto pick = [&](std::int64_t least, std::int64_t most) {
     return std::uniform_int_distribution<std::int64_t>(least, most)(random);
   };
   ConvCase of;
   ConvWeights& w = of.weights;
-  w.in_channels = pick(1, 20);
+  w.in_channels = depthwise && pick(0, 1) == 0 ? pick(16, 70) : pick(1, 20);  // also more than one vector
   w.out_channels = depthwise ? w.in_channels : pick(1, 30);
   w.groups = depthwise ? w.in_channels : 1;
   w.form = pick(0, 1) == 0 ? LinearForm::kFloat32 : LinearForm::kBfloat16;
@@ -145,7 +151,7 @@ ConvCase draw_case(std::mt19937& random, bool depthwise) {
   }
   of.batch = pick(0, 2);
   of.height = pick(9, 13);
-  of.width = pick(9, 13);
+  of.width = pick(9, depthwise ? 24 : 13);
   of.input_type = pick(0, 2) == 0 ? ElementType::kBfloat16 : ElementType::kFloat32;
   of.output_type = pick(0, 2) == 0 ? ElementType::kBfloat16 : ElementType::kFloat32;
   of.bias = pick(0, 1) == 0;
@@ -159,14 +165,18 @@ TEST(PackedConv, RandomConvolutionsAgreeWithFp64) {
   const auto seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
-  for (int i = 0; i < 80; ++i) check_case(random, draw_case(random, false));
+  for (const CpuFeatures& features : instruction_sets()) {
+    for (int i = 0; i < 40; ++i) check_case(random, draw_case(random, false), features);
+  }
 }
 
 TEST(PackedConv, RandomDepthwiseConvolutionsAgreeWithFp64) {
   const auto seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
-  for (int i = 0; i < 80; ++i) check_case(random, draw_case(random, true));
+  for (const CpuFeatures& features : instruction_sets()) {
+    for (int i = 0; i < 40; ++i) check_case(random, draw_case(random, true), features);
+  }
 }
 
 TEST(PackedConv, FirstLayerOfAnImageNetwork) {

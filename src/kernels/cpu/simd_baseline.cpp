@@ -1,5 +1,7 @@
 #define KPT_SIMD simd_baseline
+#include "kernels/cpu/activation_simd.h"
 #include "kernels/cpu/attention_simd.h"
+#include "kernels/cpu/depthwise_simd.h"
 #include "kernels/cpu/norm_simd.h"
 
 namespace kpt::kernels {
@@ -15,6 +17,8 @@ const SimdKernels& baseline_kernels() {
       simd_baseline::norm_row,
       simd_baseline::attend,
       simd_baseline::exp_of_values,
+      simd_baseline::activate,
+      simd_baseline::sum_depthwise,
   };
   return kKernels;
 }

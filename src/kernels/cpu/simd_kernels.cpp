@@ -1,15 +1,11 @@
 #include "kernels/cpu/simd_kernels.h"
 
-#if defined(__x86_64__)
-#include "kernels/cpu/cpu_features.h"
-#endif
-
 namespace kpt::kernels {
 
-const SimdKernels& simd_kernels() {
+const SimdKernels& simd_kernels([[maybe_unused]] const CpuFeatures& features) {
 #if defined(__x86_64__)
-  if (cpu_features().avx512) return avx512_kernels();
-  if (cpu_features().avx2) return avx2_kernels();
+  if (features.avx512) return avx512_kernels();
+  if (features.avx2) return avx2_kernels();
 #endif
   return baseline_kernels();
 }

@@ -3,10 +3,14 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/activation.h"
+#include "kernels/cpu/cpu_features.h"
+
 namespace kpt::kernels {
 
 struct Attention;
 struct AttentionPlan;
+struct DepthwiseRow;
 
 struct NormForm {
   const float* weight = nullptr;  // null: ones
@@ -21,10 +25,12 @@ struct SimdKernels {
   void (*norm_row)(const float* row, std::int64_t count, const NormForm& form, float* normed);
   void (*attend)(const Attention& call, const AttentionPlan& plan, std::int64_t task, float* memory);
   void (*exp_of_nonpositive)(const float* values, std::int64_t count, float* results);  // count: a multiple of 16
+  void (*activate)(Activation activation, float* values, std::int64_t count);           // in place
+  void (*sum_depthwise)(const DepthwiseRow& row);
 };
 
-// The fastest that cpu_features() offers.
-const SimdKernels& simd_kernels();
+// The fastest that the processor offers.
+const SimdKernels& simd_kernels(const CpuFeatures& features = cpu_features());
 
 // One per file simd_<name>.cpp.
 const SimdKernels& baseline_kernels();
