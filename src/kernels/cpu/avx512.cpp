@@ -21,7 +21,7 @@ struct Avx512 : ExpandCodes<48> {
   static Sum load_weights(const char* address) { return load(reinterpret_cast<const float*>(address)); }
   static Sum spread(const char* input) { return _mm512_set1_ps(*reinterpret_cast<const float*>(input)); }
   static Sum add_product(Sum sum, Sum input, Sum weights) { return _mm512_fmadd_ps(input, weights, sum); }
-  static void add_all(std::int64_t units, const char* input, const char* weights, Sum* sums) {
+  static void add_all(std::int64_t units, const char* input, const char* weights, void* sums) {
     KPT_AVX512_TILE("vfmadd231ps", units, input, weights, sums);
   }
 };
@@ -36,6 +36,8 @@ MatrixKernel avx512_kernel(LinearForm form) {
   kernel.depth_block = 192;
   kernel.pack_input = &PackInput<Avx512>::float32<8>;
   kernel.multiply = &Avx512Tile<Avx512>::multiply;
+  kernel.multiply_narrow = &Avx512Tile<Avx512>::multiply_narrow;
+  kernel.narrow_columns = 32;
   kernel.finish = &Finish<Avx512, float>::run;
   if (form == LinearForm::kBfloat16) {
     kernel.name = "bfloat16 expanded to float32 AVX-512 8x48";

@@ -28,7 +28,7 @@ struct Avx512Bfloat16 {
     return std::bit_cast<__m512bh>(_mm512_set1_epi32(pair));
   }
   static Sum add_product(Sum sum, __m512bh input, __m512bh weights) { return _mm512_dpbf16_ps(sum, input, weights); }
-  static void add_all(std::int64_t units, const char* input, const char* weights, Sum* sums) {
+  static void add_all(std::int64_t units, const char* input, const char* weights, void* sums) {
     KPT_AVX512_TILE("vdpbf16ps", units, input, weights, sums);
   }
 };
@@ -46,6 +46,8 @@ MatrixKernel avx512_bfloat16_kernel() {
   kernel.depth_block = 384;
   kernel.pack_input = &PackInput<Avx512Bfloat16>::bfloat16<8, 2>;
   kernel.multiply = &Avx512Tile<Avx512Bfloat16>::multiply;
+  kernel.multiply_narrow = &Avx512Tile<Avx512Bfloat16>::multiply_narrow;
+  kernel.narrow_columns = 32;
   kernel.finish = &Finish<Avx512Bfloat16, float>::run;
   return kernel;
 }

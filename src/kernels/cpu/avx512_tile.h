@@ -1,11 +1,12 @@
-// The tile of AVX-512: 8 rows, three vectors of 16 columns. See vector_math.h for `Isa`, which has the vector type Sum,
-// the element type Scalar and, for units of four bytes per row and column,
+// The tile of AVX-512: 8 rows, three vectors of 16 columns; of a panel of W with fewer columns one or two. See
+// vector_math.h for `Isa`, which has the vector type Sum, the element type Scalar and, for units of four bytes per row
+// and column,
 //   static Sum zero();  static Sum add(Sum, Sum);  static Sum load(const Scalar*);  static void store(Scalar*, Sum);
 //   static Vector load_weights(const char* address): of 16 columns;  static Vector spread(const char* input): one unit;
 //   static Sum add_product(Sum sum, Vector input, Vector weights);
-//   static void add_all(std::int64_t units, const char* input, const char* weights, Sum* sums): the products of a whole
-//   tile,
-//     sums[8][3]; KPT_AVX512_TILE writes its body.
+//   static void add_all(std::int64_t units, const char* input, const char* weights, void* sums): the products of a
+//   whole
+//     tile, sums[8][3]; KPT_AVX512_TILE writes its body.
 #pragma once
 
 // Weights in zmm0 to zmm2, inputs in zmm3 and zmm4, sums in zmm8 to zmm31. In assembly, because compilers that keep 24
@@ -53,36 +54,39 @@ struct Avx512Tile {
   static constexpr std::ptrdiff_t kInputStep = std::ptrdiff_t{8} * 4;
   static constexpr std::ptrdiff_t kWeightStep = std::ptrdiff_t{48} * 4;
 
-  template <std::size_t kCount>
-  static inline void add_unit(Sum (&sums)[kCount][3], const char* input, const char* weights) {
+  template <std::size_t kCount, std::size_t kParts>
+  static inline void add_unit(Sum (&sums)[kCount][kParts], const char* input, const char* weights) {
     using Vector = decltype(Isa::load_weights(weights));
-    Vector columns[3];
-    KPT_UNROLL for (std::size_t part = 0; part < 3; ++part) columns[part] = Isa::load_weights(weights + part * 64);
+    Vector columns[kParts];
+    KPT_UNROLL for (std::size_t part = 0; part < kParts; ++part) columns[part] = Isa::load_weights(weights + part * 64);
     KPT_UNROLL for (std::size_t row = 0; row < kCount; ++row) {
       const Vector factor = Isa::spread(input + row * 4);
-      KPT_UNROLL for (std::size_t part = 0; part < 3; ++part) {
+      KPT_UNROLL for (std::size_t part = 0; part < kParts; ++part) {
         sums[row][part] = Isa::add_product(sums[row][part], factor, columns[part]);
       }
     }
   }
 
-  // Up to four rows, with two sets of sums, so that the chains of dependent additions fill the pipes.
-  template <std::size_t kCount>
-  static void multiply_rows(std::int64_t units, const char* input, const char* weights, Scalar* tile, bool accumulate) {
-    Sum sums[2][kCount][3];
+  // So many rows and vectors, with two sets of sums, so that the chains of dependent additions fill the pipes. Stores
+  // the first `rows`.
+  template <std::size_t kCount, std::size_t kParts>
+  static void multiply_part(std::int64_t units, const char* input, const char* weights, Scalar* tile, int rows,
+                            bool accumulate) {
+    Sum sums[2][kCount][kParts];
     KPT_UNROLL for (std::size_t set = 0; set < 2; ++set) {
       KPT_UNROLL for (std::size_t row = 0; row < kCount; ++row) {
-        KPT_UNROLL for (std::size_t part = 0; part < 3; ++part) sums[set][row][part] = Isa::zero();
+        KPT_UNROLL for (std::size_t part = 0; part < kParts; ++part) sums[set][row][part] = Isa::zero();
       }
     }
     std::int64_t unit = 0;
     for (; unit + 2 <= units; unit += 2, input += 2 * kInputStep, weights += 2 * kWeightStep) {
-      add_unit<kCount>(sums[0], input, weights);
-      add_unit<kCount>(sums[1], input + kInputStep, weights + kWeightStep);
+      add_unit<kCount, kParts>(sums[0], input, weights);
+      add_unit<kCount, kParts>(sums[1], input + kInputStep, weights + kWeightStep);
     }
-    if (unit < units) add_unit<kCount>(sums[0], input, weights);
+    if (unit < units) add_unit<kCount, kParts>(sums[0], input, weights);
     KPT_UNROLL for (std::size_t row = 0; row < kCount; ++row) {
-      KPT_UNROLL for (std::size_t part = 0; part < 3; ++part) {
+      if (row >= static_cast<std::size_t>(rows)) return;
+      KPT_UNROLL for (std::size_t part = 0; part < kParts; ++part) {
         store(tile + row * 48 + part * 16, Isa::add(sums[0][row][part], sums[1][row][part]), accumulate);
       }
     }
@@ -91,6 +95,7 @@ struct Avx512Tile {
   // Computes all rows of the tile, whatever the last ones hold, and stores `rows` of them.
   static void multiply_tile(std::int64_t units, const char* input, const char* weights, Scalar* tile, int rows,
                             bool accumulate) {
+    if (rows == 8 && !accumulate) return Isa::add_all(units, input, weights, tile);
     Sum sums[8 * 3];
     Isa::add_all(units, input, weights, sums);
     for (int part = 0; part < 3 * rows; ++part) store(tile + part * 16, sums[part], accumulate);
@@ -106,12 +111,23 @@ struct Avx512Tile {
     const auto* w = static_cast<const char*>(weights);
     auto* out = static_cast<Scalar*>(tile);
     switch (rows) {
-      case 1: return multiply_rows<1>(units, a, w, out, accumulate);
-      case 2: return multiply_rows<2>(units, a, w, out, accumulate);
-      case 3: return multiply_rows<3>(units, a, w, out, accumulate);
-      case 4: return multiply_rows<4>(units, a, w, out, accumulate);
+      case 1: return multiply_part<1, 3>(units, a, w, out, rows, accumulate);
+      case 2: return multiply_part<2, 3>(units, a, w, out, rows, accumulate);
+      case 3: return multiply_part<3, 3>(units, a, w, out, rows, accumulate);
+      case 4: return multiply_part<4, 3>(units, a, w, out, rows, accumulate);
       default: return multiply_tile(units, a, w, out, rows, accumulate);
     }
+  }
+
+  // For up to 32 columns.
+  static void multiply_narrow(std::int64_t units, const void* input, const void* weights, void* tile, int rows,
+                              int columns, bool accumulate) {
+    const auto* a = static_cast<const char*>(input);
+    const auto* w = static_cast<const char*>(weights);
+    auto* out = static_cast<Scalar*>(tile);
+    if (columns <= 16) return multiply_part<8, 1>(units, a, w, out, rows, accumulate);
+    multiply_part<4, 2>(units, a, w, out, rows, accumulate);
+    if (rows > 4) multiply_part<4, 2>(units, a + 16, w, out + 4 * 48, rows - 4, accumulate);
   }
 };
 

@@ -30,7 +30,7 @@ struct Vnni {
     return _mm512_set1_epi32(four);
   }
   static Sum add_product(Sum sum, Sum input, Sum weights) { return _mm512_dpbusd_epi32(sum, input, weights); }
-  static void add_all(std::int64_t units, const char* input, const char* weights, Sum* sums) {
+  static void add_all(std::int64_t units, const char* input, const char* weights, void* sums) {
     KPT_AVX512_TILE("vpdpbusd", units, input, weights, sums);
   }
 };
@@ -175,6 +175,8 @@ MatrixKernel avx512_vnni_kernel() {
   kernel.quantize_row = &quantize_row;
   kernel.pack_input = &pack_rows;
   kernel.multiply = &Avx512Tile<Vnni>::multiply;
+  kernel.multiply_narrow = &Avx512Tile<Vnni>::multiply_narrow;
+  kernel.narrow_columns = 32;
   kernel.finish = &Finish<Vnni, std::int32_t>::run;
   return kernel;
 }

@@ -37,7 +37,7 @@ struct Finish {
  private:
   template <Activation kKind>
   static void all_rows(const FinishedRows& rows) {
-    if constexpr (kKind == Activation::kNone || kKind == Activation::kRelu) {
+    if constexpr (kKind == Activation::kNone || kKind == Activation::kRelu || kKind == Activation::kRelu6) {
       return store_rows<kKind>(rows);
     } else {
       // In turn: the sums to floats in place, the function over the whole tile with its constants in registers (a third
@@ -62,40 +62,41 @@ struct Finish {
     }
   }
 
-  // Whole tiles of float, the usual case: what belongs to a column stays in registers.
+  // Rows of whole vectors of float, the usual case. Inlined, so that a constant number of parts unrolls the loop.
   template <Activation kKind, bool kBias, bool kResidual>
-  static void store_whole_rows(const FinishedRows& rows) {
-    constexpr std::size_t kParts = kColumns / kWidth;
-    Floats bias[kParts];
-    Floats scale[kParts];
-    for (std::size_t part = 0; part < kParts; ++part) {
-      if constexpr (kBias) bias[part] = Math::load(rows.bias + part * kWidth);
-      if constexpr (kIsInt) scale[part] = Math::load(rows.column_scale + part * kWidth);
-    }
+  [[gnu::always_inline]] static inline void store_vectors(const FinishedRows& rows, std::size_t parts) {
     const Sum* tile = static_cast<const Sum*>(rows.tile);
     const auto* residual = static_cast<const float*>(rows.residual);
     auto* out = static_cast<float*>(rows.out);
     for (std::int64_t row = 0; row < rows.rows; ++row, tile += kColumns, out += rows.out_stride) {
-      for (std::size_t part = 0; part < kParts; ++part) {
+      for (std::size_t part = 0; part < parts; ++part) {
+        const std::size_t column = part * kWidth;
         Floats x;
         if constexpr (kIsInt) {
-          x = Math::from_ints(sums_at(rows, tile + part * kWidth, static_cast<int>(part) * kWidth)) *
-              (scale[part] * rows.row_scale[row]);
+          x = Math::from_ints(sums_at(rows, tile + column, static_cast<int>(column))) *
+              (Math::load(rows.column_scale + column) * rows.row_scale[row]);
         } else {
-          x = Math::load(tile + part * kWidth);
+          x = Math::load(tile + column);
         }
-        if constexpr (kBias) x += bias[part];
-        if constexpr (kResidual)
-          x += Math::load(residual + row * rows.residual_stride + static_cast<std::int64_t>(part) * kWidth);
-        Math::store(out + part * kWidth, Math::template activate<kKind>(x));
+        if constexpr (kBias) x += Math::load(rows.bias + column);
+        if constexpr (kResidual) x += Math::load(residual + column);
+        Math::store(out + column, Math::template activate<kKind>(x));
       }
+      if constexpr (kResidual) residual += rows.residual_stride;
     }
+  }
+
+  template <Activation kKind, bool kBias, bool kResidual>
+  static void store_whole_rows(const FinishedRows& rows) {
+    constexpr std::size_t kParts = kColumns / kWidth;
+    if (rows.columns == kColumns) return store_vectors<kKind, kBias, kResidual>(rows, kParts);
+    store_vectors<kKind, kBias, kResidual>(rows, static_cast<std::size_t>(rows.columns / kWidth));
   }
 
   template <Activation kKind>
   static void store_rows(const FinishedRows& rows) {
     const bool plain = rows.residual == nullptr || rows.residual_type == ElementType::kFloat32;
-    if (plain && rows.columns == kColumns && rows.out_type == ElementType::kFloat32) {
+    if (plain && rows.columns % kWidth == 0 && rows.out_type == ElementType::kFloat32) {
       const bool residual = rows.residual != nullptr;
       if (rows.bias != nullptr) {
         return residual ? store_whole_rows<kKind, true, true>(rows) : store_whole_rows<kKind, true, false>(rows);

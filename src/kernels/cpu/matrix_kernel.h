@@ -92,6 +92,10 @@ struct MatrixKernel {
   // tile[rows][columns] (+)= panels over `units` units; only the first `rows` rows are computed and stored.
   void (*multiply)(std::int64_t units, const void* input, const void* weights, void* tile, int rows,
                    bool accumulate) = nullptr;
+  // multiply() for panels of W with at most narrow_columns columns; the tile's others are left alone.
+  void (*multiply_narrow)(std::int64_t units, const void* input, const void* weights, void* tile, int rows, int columns,
+                          bool accumulate) = nullptr;
+  int narrow_columns = 0;
   void (*finish)(const FinishedRows& rows) = nullptr;
   // Writes [depth][columns] floats; null where `multiply` reads the stored weights.
   void (*expand)(const StoredPanel& stored, float* weights) = nullptr;

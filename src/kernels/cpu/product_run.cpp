@@ -40,7 +40,9 @@ class ProductRun {
     // Rows that do not fit into L2 as a whole are gone through once for several panels of W.
     const bool fits = static_cast<std::size_t>(plan_.row_block * packed.units_ * input_unit_) <= kWholeRowsBytes;
     group_ = fits ? 1 : std::min(kColumnGroup, std::max<std::int64_t>(plan_.column_block, 1));
-    tile_bytes_ = round_up(static_cast<std::size_t>(plan_.row_block * kernel_.rows * kernel_.columns) * 4);
+    // Sums of one stretch are finished at once; only those of several are kept until the last.
+    kept_panels_ = stretch_ >= packed.units_ ? 1 : std::max<std::int64_t>(plan_.row_block, 1);
+    tile_bytes_ = round_up(static_cast<std::size_t>(kept_panels_ * kernel_.rows * kernel_.columns) * 4);
     tile_offset_ = plan_.shares_input() ? 0 : input_bytes;
     expanded_offset_ = tile_offset_ + tile_bytes_ * static_cast<std::size_t>(group_);
     const std::size_t expanded_bytes =
@@ -119,7 +121,6 @@ class ProductRun {
         }
         first += stretch_;
       } while (first < packed_.units_);
-      for (std::int64_t one = column; one < end; ++one) finish_panel(block, one, one - column);
     }
   }
 
@@ -157,28 +158,40 @@ class ProductRun {
     for (std::int64_t at = index * part; at < end; at += 64) __builtin_prefetch(next + at, 0, 3);
   }
 
-  // The rows of a block times one stretch of one panel of W, which stays in L1 for all rows.
+  // The rows of a block times one stretch of one panel of W, which stays in L1 for all rows; after the last stretch
+  // each panel of rows is finished while its sums are at hand.
   void multiply_stretch(const Block& block, std::int64_t column, std::int64_t place, std::int64_t first,
                         const std::byte* next) const {
     const std::int64_t units = std::max<std::int64_t>(std::min(stretch_, packed_.units_ - first), 0);
     std::byte* tile = tile_of(block, place);
     const std::byte* weights = weights_at(column, first);
+    const std::byte* input = block.input + stretch_offset(first, block.place);
+    const bool is_last = first + stretch_ >= packed_.units_;
+    FinishedRows finished = finished_rows(block, column);
+    finished.tile = tile;
     if (kernel_.expand != nullptr) {
       const StoredPanel stored = stored_panel(column, first, units);
       if (rows_ <= kernel_.stored_rows) {
-        const std::byte* input = block.input + stretch_offset(first, block.place);
-        return kernel_.multiply_stored(stored, input, tile, static_cast<int>(rows_), first > 0);
+        kernel_.multiply_stored(stored, input, tile, static_cast<int>(rows_), first > 0);
+        if (is_last) finish(finished, rows_);
+        return;
       }
       weights = block.memory + expanded_offset_;
       kernel_.expand(stored, reinterpret_cast<float*>(block.memory + expanded_offset_));
     }
-    const std::int64_t tile_panel = std::int64_t{kernel_.rows} * kernel_.columns * 4;
-    const std::byte* input = block.input + stretch_offset(first, block.place);
+    const std::int64_t tile_panel = kept_panels_ == 1 ? 0 : std::int64_t{kernel_.rows} * kernel_.columns * 4;
     for (std::int64_t i = 0; i < block.row_count; ++i, input += units * input_unit_, tile += tile_panel) {
       const std::int64_t row = (block.first_row + i) * kernel_.rows;
       const auto rows = static_cast<int>(std::min<std::int64_t>(kernel_.rows, rows_ - row));
       if (next != nullptr && block.row_count >= kPanelsToPrefetch) prefetch_part(next, i, block.row_count);
-      kernel_.multiply(units, input, weights, tile, rows, first > 0);
+      if (finished.columns <= kernel_.narrow_columns) {
+        kernel_.multiply_narrow(units, input, weights, tile, rows, finished.columns, first > 0);
+      } else {
+        kernel_.multiply(units, input, weights, tile, rows, first > 0);
+      }
+      if (!is_last) continue;
+      finished.tile = tile;
+      finish(finished, rows);
     }
   }
 
@@ -194,12 +207,11 @@ class ProductRun {
     return stored;
   }
 
-  void finish_panel(const Block& block, std::int64_t column, std::int64_t place) const {
+  // What belongs to the first rows of a block and one panel of W; finish() goes on from there.
+  FinishedRows finished_rows(const Block& block, std::int64_t column) const {
     const std::int64_t row = block.first_row * kernel_.rows;
     const std::int64_t n = column * kernel_.columns;
     FinishedRows rows;
-    rows.tile = tile_of(block, place);
-    rows.rows = std::min(block.row_count * kernel_.rows, rows_ - row);
     rows.columns = static_cast<int>(std::min<std::int64_t>(kernel_.columns, packed_.out_features_ - n));
     rows.bias = packed_.bias_ == nullptr ? nullptr : packed_.bias_ + n;
     if (packed_.form_ == LinearForm::kInt8) {
@@ -218,7 +230,20 @@ class ProductRun {
     rows.out_stride = call_->output_stride;
     const auto bytes = static_cast<std::int64_t>(element_bytes(call_->output_type));
     rows.out = static_cast<std::byte*>(call_->output) + (row * call_->output_stride + n) * bytes;
+    return rows;
+  }
+
+  // Finishes so many rows and moves on behind them.
+  void finish(FinishedRows& rows, std::int64_t count) const {
+    rows.rows = count;
     kernel_.finish(rows);
+    if (rows.row_scale != nullptr) rows.row_scale += count;
+    if (rows.residual != nullptr) {
+      const auto bytes = static_cast<std::int64_t>(element_bytes(rows.residual_type));
+      rows.residual = static_cast<const std::byte*>(rows.residual) + count * rows.residual_stride * bytes;
+    }
+    const auto bytes = static_cast<std::int64_t>(element_bytes(rows.out_type));
+    rows.out = static_cast<std::byte*>(rows.out) + count * rows.out_stride * bytes;
   }
 
   const PackedLinear& packed_;
@@ -229,7 +254,8 @@ class ProductRun {
   std::int64_t input_unit_ = 0;  // bytes of one unit of a panel of A
   std::int64_t stretch_ = 0;     // units that are taken at once
   std::int64_t packed_panels_ = 0;
-  std::int64_t group_ = 1;  // panels of W
+  std::int64_t group_ = 1;        // panels of W
+  std::int64_t kept_panels_ = 1;  // of rows, whose sums are in memory at a time
   std::size_t tile_bytes_ = 0;
   std::size_t scales_offset_ = 0;  // from the start of packed rows, shared or of a worker
   std::size_t shared_bytes_ = 0;
