@@ -11,6 +11,7 @@
 #include "backends/nvidia/policy_check.h"
 #include "base/text.h"
 #include "device/unsupported_nodes.h"
+#include "engines/aten/gpu_device.h"
 #include "engines/aten/graph_engine.h"
 #include "engines/aten/own_targets.h"
 #include "ir/own_operators.h"
@@ -113,47 +114,17 @@ class NvidiaTarget final : public Target {
   Capabilities capabilities_;
 };
 
-class NvidiaDevice final : public Device {
+class NvidiaDevice final : public AtenGpuDevice {
  public:
   NvidiaDevice(const NvidiaTarget& target, std::shared_ptr<const AtenEngine> engine, const aten::CudaModuleTable& table,
-               std::int32_t index, DeviceInfo info)
-      : target_(target),
+               std::int32_t index, const DeviceInfo& info)
+      : AtenGpuDevice(target, table, index, info, Vendor::kNvidia, find_nvidia_rates(info.description)),
+        target_(target),
         engine_(std::move(engine)),
-        table_(table),
-        index_(index),
-        info_(std::move(info)),
-        rates_(find_nvidia_rates(info_.description)) {}
+        has_nvtx_(table.has_nvtx) {}
 
-  const DeviceInfo& info() const override { return info_; }
   const NvidiaTarget& target() const override { return target_; }
-  std::int32_t index() const { return index_; }
-
-  Result<Tensor> allocate(DType dtype, std::span<const std::int64_t> dims) override {
-    if (dims.size() > kMaxRank) {
-      return Status(StatusCode::kInvalidArgument, fmt::format("a tensor of rank {} has too many axes", dims.size()));
-    }
-    if (!count_elements(dims)) return Status(StatusCode::kInvalidArgument, "a tensor has extents without a product");
-    Tensor tensor;
-    const Dims extents(dims);
-    KPT_RETURN_IF_ERROR(to_status(table_.allocate(index_, dtype, &extents, &tensor),
-                                  "allocating memory on " + info_.name, Vendor::kNvidia));
-    return tensor;
-  }
-
-  Result<Tensor> upload(const Tensor& host) override {
-    Tensor tensor;
-    KPT_RETURN_IF_ERROR(
-        to_status(table_.upload(index_, &host, &tensor), "copying a tensor to " + info_.name, Vendor::kNvidia));
-    return tensor;
-  }
-
-  Result<Tensor> download(const Tensor& tensor) override {
-    if (tensor.defined() && tensor.device() == "cpu") return tensor;
-    Tensor host;
-    KPT_RETURN_IF_ERROR(
-        to_status(table_.download(&tensor, &host), "copying a tensor from " + info_.name, Vendor::kNvidia));
-    return host;
-  }
+  bool has_nvtx() const { return has_nvtx_; }
 
   Result<std::vector<Activity>> record(const std::function<Status()>& work) override {
     KPT_ASSIGN_OR_RETURN(std::vector<Activity> activities, engine_->record(work, true));
@@ -162,30 +133,13 @@ class NvidiaDevice final : public Device {
     });
     if (heard) return activities;
     return Status(StatusCode::kUnsupported,
-                  "CUPTI told of no work on " + info_.name + ": does another profiler hold it?", Vendor::kNvidia);
+                  "CUPTI told of no work on " + info().name + ": does another profiler hold it?", Vendor::kNvidia);
   }
-  Result<MemoryStatistics> memory() override {
-    MemoryStatistics statistics;
-    KPT_RETURN_IF_ERROR(to_status(table_.memory_statistics(index_, &statistics), "reading the memory of " + info_.name,
-                                  Vendor::kNvidia));
-    return statistics;
-  }
-  Status reset_peak_memory() override {
-    return to_status(table_.reset_peak_memory(index_), "resetting the peak of memory of " + info_.name,
-                     Vendor::kNvidia);
-  }
-  Status empty_cache() override {
-    return to_status(table_.empty_cache(), "giving back memory of " + info_.name, Vendor::kNvidia);
-  }
-  const HardwareRates* rates() const override { return rates_; }
 
  private:
   const NvidiaTarget& target_;
   std::shared_ptr<const AtenEngine> engine_;
-  const aten::CudaModuleTable& table_;
-  std::int32_t index_;
-  DeviceInfo info_;
-  const HardwareRates* rates_;
+  bool has_nvtx_;
 };
 
 class NvidiaBackend final : public Backend {
@@ -224,23 +178,8 @@ class NvidiaBackend final : public Backend {
     if (found == nullptr) {
       return Status(StatusCode::kInvalidArgument, "the nvidia backend loads a program on one device of its own");
     }
-    const NvidiaDevice& device = *found;
-    if (program->target() != device.target().name()) {
-      return Status(StatusCode::kInvalidArgument,
-                    fmt::format("a program for {} cannot be loaded on {}, which is {}", program->target(),
-                                device.info().name, device.target().name()));
-    }
-    KPT_ASSIGN_OR_RETURN(const auto engine, engine_->get());
-    KPT_ASSIGN_OR_RETURN(const aten::CudaModuleTable* const table, engine->cuda());
-    KPT_RETURN_IF_ERROR(check_nvidia_policy(policy_, device.target().architecture(), table->has_nvtx));
-    const auto graph = static_cast<const GraphProgram&>(*program).shared_graph();
-    Status status;
-    std::unique_ptr<Executable> executable;
-    KPT_RETURN_IF_ERROR(
-        to_status(table->load_graph(device.index(), &graph, &weights, &limits_, &policy_, &status, &executable),
-                  "loading the graph on " + device.info().name, Vendor::kNvidia));
-    KPT_RETURN_IF_ERROR(status);
-    return executable;
+    KPT_RETURN_IF_ERROR(check_nvidia_policy(policy_, found->target().architecture(), found->has_nvtx()));
+    return found->load(*program, weights, limits_, policy_);
   }
 
  private:

@@ -82,7 +82,7 @@ TEST(TorchCudaModule, OpensWithoutAGpuAndChecksEachGpuThereIs) {
 TEST(TorchCudaModule, OpenedAfterTheFirstUseOfLibtorchSaysSo) {
   const ProbeAnswer answer = aten_test::run_driver({"late-cuda"}, build_dir() + "/lib/kpt");
   EXPECT_EQ(answer.code, "vendor_library");
-  EXPECT_THAT(answer.message, HasSubstr("used before its CUDA part was opened"));
+  EXPECT_THAT(answer.message, HasSubstr("used before its GPU part was opened"));
 }
 #endif
 

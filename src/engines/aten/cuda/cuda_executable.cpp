@@ -4,22 +4,20 @@
 #include <iterator>
 
 #include <ATen/Functions.h>
-#include <ATen/cuda/CUDAEvent.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <fmt/format.h>
 #include <ATen/cuda/CUDAGraphsUtils.cuh>
 
-#include "engines/aten/cuda/cuda_memory.h"
 #include "engines/aten/cuda/nvtx_ranges.h"
 #include "engines/aten/cuda/tf32.h"
+#include "engines/aten/module/device_memory.h"
 #include "engines/aten/module/graph_state.h"
 #include "engines/aten/module/guarded_call.h"
 #include "engines/aten/module/tensors.h"
 #include "engines/aten/module/warning_sink.h"
 #include "memory/available_memory.h"
-#include "memory/run_estimate.h"
 
 namespace kpt::aten {
 namespace {
@@ -32,12 +30,6 @@ constexpr std::size_t kStatefulShapesKept = 4;
 constexpr int kRunsUntilRetry = 64;
 constexpr int kMostDoublings = 6;
 
-// What the vendor's libraries fail with when their own allocations do.
-constexpr const char* kFailuresWithoutMemory[] = {"CUDNN_STATUS_ALLOC_FAILED",     "CUDNN_STATUS_INTERNAL_ERROR",
-                                                  "CUDNN_STATUS_NOT_INITIALIZED",  "CUBLAS_STATUS_ALLOC_FAILED",
-                                                  "CUBLAS_STATUS_NOT_INITIALIZED", "CUDA error: out of memory"};
-constexpr std::uint64_t kLibrariesNeed = std::uint64_t{512} << 20;
-
 // Every captured graph registers with libtorch's random generator of the device, which is guarded by nothing: held
 // while a graph is captured and while one is destroyed, whichever model it belongs to.
 std::mutex& capture_mutex() {
@@ -46,85 +38,6 @@ std::mutex& capture_mutex() {
 }
 
 std::string megabytes(std::uint64_t bytes) { return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6); }
-
-// The work that was queued before it was made.
-class QueuedWork final : public Event::Impl {
- public:
-  explicit QueuedWork(const c10::cuda::CUDAStream& stream) { event_.record(stream); }
-
-  Status wait() override {
-    try {
-      event_.synchronize();
-      return {};
-    } catch (const std::exception& error) {
-      return {StatusCode::kDevice, "the device failed while it worked: " + first_line(error), Vendor::kNvidia};
-    }
-  }
-  bool done() const override { return event_.query(); }
-
- private:
-  at::cuda::CUDAEvent event_;
-};
-
-// Times of nodes mean something only when the device has done the work.
-class WaitingObserver final : public NodeObserver {
- public:
-  WaitingObserver(NodeObserver* inner, const c10::cuda::CUDAStream& stream) : inner_(inner), stream_(stream) {}
-  void begin_node(std::size_t node) override {
-    stream_.synchronize();
-    inner_->begin_node(node);
-  }
-  void end_node(std::size_t node) override {
-    stream_.synchronize();
-    inner_->end_node(node);
-  }
-
- private:
-  NodeObserver* inner_;
-  c10::cuda::CUDAStream stream_;
-};
-
-// `owned`: nobody else shares its memory.
-void deliver(at::Tensor tensor, bool owned, bool on_device, Tensor& output) {
-  if (!tensor.defined()) {
-    output = Tensor();
-    return;
-  }
-  if (tensor.is_cuda() && !on_device) {
-    at::Tensor host = at::empty(tensor.sizes(), at::TensorOptions().dtype(tensor.scalar_type()).pinned_memory(true));
-    host.copy_(tensor, /*non_blocking=*/true);
-    tensor = std::move(host);
-  } else if (!owned) {
-    tensor = tensor.clone();
-  }
-  replace_tensor(std::move(tensor), output);
-}
-
-// Whether memory is what was missing. cuDNN and cuBLAS take some past libtorch's allocator and say little when there is
-// none: then the driver's free bytes tell.
-bool ran_out_of_memory(const std::exception& error, c10::DeviceIndex device) {
-  if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;
-  const std::string text = first_line(error);
-  const bool may_be = std::any_of(std::begin(kFailuresWithoutMemory), std::end(kFailuresWithoutMemory),
-                                  [&](const char* name) { return text.find(name) != std::string::npos; });
-  if (!may_be) return false;
-  try {
-    return c10::cuda::CUDACachingAllocator::get()->getMemoryInfo(device).first < kLibrariesNeed;
-  } catch (const std::exception&) {  // the device is lost
-    return false;
-  }
-}
-
-// A run that would not fit: nothing of it was launched.
-class NotAdmitted : public std::exception {
- public:
-  explicit NotAdmitted(Status status) : status_(std::move(status)) {}
-  const Status& status() const { return status_; }
-  const char* what() const noexcept override { return "too little memory for a run"; }
-
- private:
-  Status status_;
-};
 
 std::string find_obstacle(const LoadedGraph& graph) {
   for (const UserInput& input : graph.inputs()) {
@@ -152,10 +65,8 @@ CudaExecutable::CudaExecutable(std::unique_ptr<LoadedGraph> loaded, c10::cuda::C
       never_(find_obstacle(*loaded_)),
       limits_(limits),
       policy_(policy),
-      run_name_(fmt::format("run of {} nodes on {}", loaded_->graph().nodes.size(), device_)) {
-  for (std::uint32_t value = 0; value < loaded_->graph().values.size(); ++value) {
-    roots_.push_back(loaded_->compiled().aliases().root(value));
-  }
+      run_name_(fmt::format("run of {} nodes on {}", loaded_->graph().nodes.size(), device_)),
+      estimates_(*loaded_) {
   if (!policy_.nvtx) return;
   for (const ir::Node& node : loaded_->graph().nodes) node_names_.push_back(node.name + " " + node.target);
 }
@@ -195,7 +106,8 @@ Result<std::unique_ptr<State>> CudaExecutable::make_state() const {
     return std::unique_ptr<State>(std::make_unique<GraphState>(loaded_->weights(), loaded_->device()));
   } catch (const std::exception& error) {
     return describe_shortage(
-        {StatusCode::kOutOfMemory, fmt::format("a state could not be made: {}", first_line(error)), Vendor::kNvidia});
+        {StatusCode::kOutOfMemory, fmt::format("a state could not be made: {}", first_line(error)), Vendor::kNvidia},
+        loaded_->device().index());
   }
 }
 
@@ -299,25 +211,6 @@ bool CudaExecutable::fits(const Shape& shape) {
   return false;
 }
 
-at::Tensor CudaExecutable::to_device(const Tensor& given) const {
-  // Pinned memory, such as outputs of earlier runs, is read while the run is at work; other memory before this returns.
-  return to_aten(given).to(loaded_->device(), /*non_blocking=*/true);
-}
-
-std::uint64_t CudaExecutable::estimate_results(std::span<const Tensor> inputs) {
-  Key key = make_key(inputs, RunContext{});
-  const auto found =
-      std::find_if(estimates_.begin(), estimates_.end(), [&](const auto& estimate) { return estimate.first == key; });
-  if (found != estimates_.end()) {
-    estimates_.splice(estimates_.begin(), estimates_, found);
-  } else {
-    if (estimates_.size() >= kShapesKept) estimates_.pop_back();
-    const RunEstimate estimate = estimate_run(loaded_->graph(), bind_extents(loaded_->graph(), inputs), roots_);
-    estimates_.emplace_front(std::move(key), estimate.bytes);
-  }
-  return estimates_.front().second;
-}
-
 Status CudaExecutable::check_memory(std::uint64_t needed, std::uint64_t regained) const {
   MemoryStatistics memory = read_memory(loaded_->device().index());
   if (memory.free_bytes) *memory.free_bytes += regained;
@@ -326,10 +219,7 @@ Status CudaExecutable::check_memory(std::uint64_t needed, std::uint64_t regained
 }
 
 void CudaExecutable::admit(std::span<const Tensor> inputs) {
-  std::uint64_t needed = estimate_results(inputs);
-  for (const Tensor& input : inputs) {
-    if (input.device() != device_) needed += input.bytes();
-  }
+  const std::uint64_t needed = estimates_.get(inputs);
   // A run like the last one takes nothing from the driver, so it is not asked.
   const std::uint64_t kept = count_kept(loaded_->device().index());
   if (needed <= kept - std::min(kept, captured_idle_bytes_)) return;
@@ -348,38 +238,10 @@ void CudaExecutable::run_nodes(RunContext& context, std::span<const Tensor> inpu
   const Tf32Work work(takes_tf32(context));
   admit(inputs);
   std::unique_ptr<Frame> frame = frame_ ? std::move(frame_) : loaded_->make_frame();
-  for (std::size_t index = 0; index < inputs.size(); ++index) {
-    if (loaded_->bind_number(index, inputs[index], *frame)) continue;
-    const UserInput& user = loaded_->inputs()[index];
-    at::Tensor tensor = to_device(inputs[index]);
-    if (user.written && inputs[index].device() == device_ && !inputs[index].buffer()->writable())
-      tensor = tensor.clone();
-    frame->inputs[index].tensor = tensor;
-    frame->slots[user.slot] = std::move(tensor);
-  }
-  loaded_->bind_state(context.state, *frame);
   WaitingObserver waiting(context.observer, stream_);
-  RunLimits limits;
-  limits.deadline = context.deadline ? &*context.deadline : nullptr;
-  limits.cancelled = context.cancelled;
-  limits.observer = context.observer == nullptr ? nullptr : &waiting;
-  NvtxNodes ranges(node_names_, limits.observer);
-  if (policy_.nvtx) limits.observer = &ranges;
-  run_steps(loaded_->compiled(), *frame, limits, position);
-  loaded_->store_mutations(inputs, *frame);
-  for (std::size_t index = 0; index < inputs.size(); ++index) {
-    const bool here = inputs[index].device() == device_;
-    if (!loaded_->inputs()[index].written || here || !inputs[index].buffer()->writable()) continue;
-    to_aten(inputs[index]).copy_(frame->inputs[index].tensor);
-  }
-  outputs.resize(loaded_->outputs().size());
-  for (std::size_t index = 0; index < outputs.size(); ++index) {
-    bool owned = true;
-    at::Tensor tensor = loaded_->take_output(index, *frame, context.state, &owned);
-    deliver(std::move(tensor), owned, context.outputs_on_device, outputs[index]);
-  }
-  loaded_->release(*frame);
-  for (BoundInput& input : frame->inputs) input.tensor = at::Tensor();
+  NodeObserver* const observer = context.observer == nullptr ? nullptr : &waiting;
+  NvtxNodes ranges(node_names_, observer);
+  queue_nodes(*loaded_, *frame, context, policy_.nvtx ? &ranges : observer, inputs, outputs, position);
   frame_ = std::move(frame);  // after a failure it goes with what it holds
 }
 
@@ -469,13 +331,7 @@ void CudaExecutable::replay(Shape& shape, const RunContext& context, std::span<c
 
 void CudaExecutable::run_once(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
                               std::uint32_t& position) {
-  if (context.cancelled != nullptr && context.cancelled->load()) throw RunStopped(StatusCode::kCancelled);
-  if (context.deadline && std::chrono::steady_clock::now() >= *context.deadline) {
-    throw RunStopped(StatusCode::kDeadlineExceeded);
-  }
-  if (loaded_->is_stateful() && context.state == nullptr) {
-    throw CallFailure(CallCode::kInvalidArgument, "the model writes buffers, so a run needs a state");
-  }
+  check_start(*loaded_, context);
   if (!never_.empty() || context.observer != nullptr) return run_nodes(context, inputs, outputs, position);
   Key key = make_key(inputs, context);
   Shape* const shape = find_shape(key);
@@ -492,66 +348,21 @@ void CudaExecutable::run_once(RunContext& context, std::span<const Tensor> input
   replay(*shape, context, inputs, outputs);
 }
 
-Status CudaExecutable::describe_shortage(Status status) const {
-  if (status.code() != StatusCode::kOutOfMemory) return status;
-  count_out_of_memory(loaded_->device().index());
-  try {
-    const auto [free_bytes, total] = c10::cuda::CUDACachingAllocator::get()->getMemoryInfo(loaded_->device().index());
-    status.with("free_bytes", std::to_string(free_bytes)).with("total_bytes", std::to_string(total));
-  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the failure itself is what counts
-  }
-  return std::move(status).with("advice", "run a smaller batch, or free memory that other processes hold");
-}
-
 Status CudaExecutable::run(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
                            Event* event) {
-  if (inputs.size() != loaded_->inputs().size()) {
-    return {StatusCode::kInvalidArgument,
-            fmt::format("the model takes {} inputs, {} were given", loaded_->inputs().size(), inputs.size())};
-  }
-  const auto end = static_cast<std::uint32_t>(loaded_->compiled().steps().size());
-  auto position = end;
-  // A run that wrote something cannot be started again.
-  const bool repeatable = !loaded_->is_stateful() && std::none_of(loaded_->inputs().begin(), loaded_->inputs().end(),
-                                                                  [](const UserInput& input) { return input.written; });
-  Event queued;
-  try {
-    const c10::InferenceMode inference;
-    const c10::WarningUtils::WarningHandlerGuard warnings(&WarningSink::instance());
-    const c10::cuda::CUDAStreamGuard queue(stream_);
-    const std::lock_guard lock(mutex_);
+  const auto first = [&](std::uint32_t& position) {
     const NvtxRange range(policy_.nvtx ? &run_name_ : nullptr);
-    try {
-      run_once(context, inputs, outputs, position);
-    } catch (const std::exception& error) {
-      if (!repeatable || !ran_out_of_memory(error, loaded_->device().index())) throw;
-      static_cast<void>(cudaGetLastError());
-      // Captured graphs and what libtorch keeps for later are ours to give up.
-      count_retry(loaded_->device().index());
-      outputs.clear();
-      forget_shapes();
-      empty_cache();
-      position = end;
-      run_nodes(context, inputs, outputs, position);
-    }
-    queued = Event(std::make_shared<QueuedWork>(stream_));
-  } catch (const NotAdmitted& refusal) {
-    count_out_of_memory(loaded_->device().index());
-    return refusal.status();
-  } catch (const std::exception& error) {
-    Status failure = loaded_->current_failure(position);
-    if (failure.code() == StatusCode::kVendorLibrary && ran_out_of_memory(error, loaded_->device().index())) {
-      failure = {StatusCode::kOutOfMemory, failure.message(), Vendor::kNvidia};
-    }
-    return describe_shortage(std::move(failure));
-  } catch (...) {
-    return loaded_->current_failure(position);
-  }
-  if (event != nullptr) {
-    *event = std::move(queued);
-    return {};
-  }
-  return queued.wait();
+    run_once(context, inputs, outputs, position);
+  };
+  const auto again = [&](std::uint32_t& position) {
+    static_cast<void>(cudaGetLastError());
+    // Captured graphs and what libtorch keeps for later are ours to give up.
+    outputs.clear();
+    forget_shapes();
+    empty_cache();
+    run_nodes(context, inputs, outputs, position);
+  };
+  return run_queued(*loaded_, stream_, mutex_, inputs, event, first, again);
 }
 
 }  // namespace kpt::aten

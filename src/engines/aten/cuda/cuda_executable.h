@@ -21,6 +21,7 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include "device/execution.h"
+#include "engines/aten/module/device_run.h"
 #include "engines/aten/module/loaded_graph.h"
 #include "engines/aten/module_abi.h"
 
@@ -80,8 +81,6 @@ class CudaExecutable final : public Executable {
   void admit(std::span<const Tensor> inputs);
   // `regained`: what would be free besides.
   Status check_memory(std::uint64_t needed, std::uint64_t regained = 0) const;
-  // Of the results of one run with inputs of these sizes; made once for each.
-  std::uint64_t estimate_results(std::span<const Tensor> inputs);
   void run_nodes(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
                  std::uint32_t& position);
   // False when the device refuses or the shape does not fit; the reason is kept. The shape may be gone then.
@@ -89,8 +88,6 @@ class CudaExecutable final : public Executable {
   bool try_capture(Shape& shape, RunContext& context, std::span<const Tensor> inputs);
   void replay(Shape& shape, const RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs);
   void record(Shape& shape, State* state, std::span<const Tensor> inputs);
-  at::Tensor to_device(const Tensor& given) const;
-  Status describe_shortage(Status status) const;
 
   std::string device_;
   std::unique_ptr<LoadedGraph> loaded_;
@@ -101,14 +98,13 @@ class CudaExecutable final : public Executable {
   NvidiaPolicy policy_;
   std::string run_name_;  // of ranges for profilers; so are those of nodes, empty without such ranges
   std::vector<std::string> node_names_;
-  std::vector<std::uint32_t> roots_;  // for each value: who may share its memory
 
   mutable std::mutex mutex_;  // held while work is queued; guards what follows
   std::list<Shape> shapes_;   // most recently used first
   std::uint64_t captured_bytes_ = 0;
-  std::uint64_t captured_idle_bytes_ = 0;               // of them: free, but for captured runs only
-  std::list<std::pair<Key, std::uint64_t>> estimates_;  // most recently used first
-  int give_ups_ = 0;                                    // because shapes together outgrew the bound
+  std::uint64_t captured_idle_bytes_ = 0;  // of them: free, but for captured runs only
+  RunEstimates estimates_;
+  int give_ups_ = 0;  // because shapes together outgrew the bound
   std::unique_ptr<Frame> frame_;
   std::string refusal_;  // of the last shape that could not be captured
 };

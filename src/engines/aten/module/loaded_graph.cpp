@@ -223,7 +223,7 @@ Status LoadedGraph::describe_failure(const std::exception& error, StatusCode cod
   const std::string text = first_line(error);
   // The CPU's allocator fails with an ordinary error; only its text tells.
   if (text.find("can't allocate memory") != std::string::npos) code = StatusCode::kOutOfMemory;
-  const Vendor vendor = device_.is_cpu() ? Vendor::kNone : Vendor::kNvidia;
+  const Vendor vendor = device_.is_cpu() ? Vendor::kNone : kGpuKind.vendor;
   if (position >= compiled_->steps().size()) return {code, fmt::format("the run failed: {}", text), vendor};
   const ir::Node& node = graph_->nodes[compiled_->steps()[position].node];
   return {code, fmt::format("node '{}' ({}) failed: {}", node.name, node.target, text), vendor};

@@ -13,11 +13,15 @@
 #include "engines/aten/module/guarded_call.h"
 #include "engines/aten/module/matmul_check.h"
 #include "engines/aten/module/record_activity.h"
+#include "engines/aten/module/tensors.h"
 #include "engines/aten/module/warning_sink.h"
 #include "engines/aten/module_abi.h"
 #include "kernels/cpu/cpu_features.h"
 
 namespace kpt::aten {
+
+const GpuKind kGpuKind = {"nvidia:", Vendor::kNvidia};  // none is used here
+
 namespace {
 
 // "…, BLAS_INFO=nvpl, …" is the only place where libtorch names the library it multiplies with.

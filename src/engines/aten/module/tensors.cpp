@@ -35,7 +35,8 @@ std::string_view device_name(at::Device device) {
   if (!device.is_cuda()) throw CallFailure(CallCode::kFailed, "a tensor lies on a device that is neither CPU nor GPU");
   static const auto* const kNames = [] {
     auto* names = new std::array<std::string, 64>();
-    for (std::size_t index = 0; index < names->size(); ++index) (*names)[index] = "nvidia:" + std::to_string(index);
+    for (std::size_t index = 0; index < names->size(); ++index)
+      (*names)[index] = kGpuKind.prefix + std::to_string(index);
     return names;
   }();
   const auto index = static_cast<std::size_t>(device.has_index() ? device.index() : 0);

@@ -8,6 +8,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "kpt/status.h"
 #include "kpt/tensor.h"
 
 namespace kpt::aten {
@@ -18,6 +19,13 @@ std::optional<DType> find_dtype(at::ScalarType type);
 
 // The address of a static of this module: marks buffers that hold an at::Tensor.
 const void* buffer_maker() noexcept;
+
+// Whose GPUs libtorch's CUDA devices are in this module. Each module defines it once.
+struct GpuKind {
+  const char* prefix;  // of device names: "nvidia:"
+  Vendor vendor;
+};
+extern const GpuKind kGpuKind;
 
 // "cpu", "nvidia:0": as the tree names a device of libtorch's. Throws CallFailure for kinds that the tree has not.
 std::string_view device_name(at::Device device);

@@ -1,4 +1,4 @@
-// For builds without nvcc: none of our own operators runs on a GPU.
+// For modules without kernels of ours (no nvcc, or ROCm): none of our own operators runs on a GPU.
 #include "engines/aten/module/own_nodes.h"
 
 namespace kpt::aten {

@@ -1,0 +1,65 @@
+#include "engines/aten/gpu_device.h"
+
+#include <fmt/format.h>
+
+#include "engines/aten/graph_engine.h"
+
+namespace kpt {
+
+Result<Tensor> AtenGpuDevice::allocate(DType dtype, std::span<const std::int64_t> dims) {
+  if (dims.size() > kMaxRank) {
+    return Status(StatusCode::kInvalidArgument, fmt::format("a tensor of rank {} has too many axes", dims.size()));
+  }
+  if (!count_elements(dims)) return Status(StatusCode::kInvalidArgument, "a tensor has extents without a product");
+  Tensor tensor;
+  const Dims extents(dims);
+  KPT_RETURN_IF_ERROR(
+      to_status(table_.allocate(index_, dtype, &extents, &tensor), "allocating memory on " + info_.name, vendor_));
+  return tensor;
+}
+
+Result<Tensor> AtenGpuDevice::upload(const Tensor& host) {
+  Tensor tensor;
+  KPT_RETURN_IF_ERROR(to_status(table_.upload(index_, &host, &tensor), "copying a tensor to " + info_.name, vendor_));
+  return tensor;
+}
+
+Result<Tensor> AtenGpuDevice::download(const Tensor& tensor) {
+  if (tensor.defined() && tensor.device() == "cpu") return tensor;
+  Tensor host;
+  KPT_RETURN_IF_ERROR(to_status(table_.download(&tensor, &host), "copying a tensor from " + info_.name, vendor_));
+  return host;
+}
+
+Result<MemoryStatistics> AtenGpuDevice::memory() {
+  MemoryStatistics statistics;
+  KPT_RETURN_IF_ERROR(
+      to_status(table_.memory_statistics(index_, &statistics), "reading the memory of " + info_.name, vendor_));
+  return statistics;
+}
+
+Status AtenGpuDevice::reset_peak_memory() {
+  return to_status(table_.reset_peak_memory(index_), "resetting the peak of memory of " + info_.name, vendor_);
+}
+
+Status AtenGpuDevice::empty_cache() {
+  return to_status(table_.empty_cache(), "giving back memory of " + info_.name, vendor_);
+}
+
+Result<std::unique_ptr<Executable>> AtenGpuDevice::load(const Program& program, const Weights& weights,
+                                                        const aten::CudaMemoryLimits& limits,
+                                                        const NvidiaPolicy& policy) const {
+  if (program.target() != target().name()) {
+    return Status(StatusCode::kInvalidArgument, fmt::format("a program for {} cannot be loaded on {}, which is {}",
+                                                            program.target(), info_.name, target().name()));
+  }
+  const auto graph = static_cast<const GraphProgram&>(program).shared_graph();
+  Status status;
+  std::unique_ptr<Executable> executable;
+  KPT_RETURN_IF_ERROR(to_status(table_.load_graph(index_, &graph, &weights, &limits, &policy, &status, &executable),
+                                "loading the graph on " + info_.name, vendor_));
+  KPT_RETURN_IF_ERROR(status);
+  return executable;
+}
+
+}  // namespace kpt

@@ -1,0 +1,45 @@
+// A GPU that libtorch uses, through the table of the module that was opened for it: what the backends of both vendors
+// have in common.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "device/execution.h"
+#include "engines/aten/loader.h"
+
+namespace kpt {
+
+// Thread safe.
+class AtenGpuDevice : public Device {
+ public:
+  // `target` must outlive it; the table lives until the process ends.
+  AtenGpuDevice(const Target& target, const aten::CudaModuleTable& table, std::int32_t index, DeviceInfo info,
+                Vendor vendor, const HardwareRates* rates)
+      : target_(target), table_(table), index_(index), info_(std::move(info)), vendor_(vendor), rates_(rates) {}
+
+  const DeviceInfo& info() const override { return info_; }
+  const Target& target() const override { return target_; }
+  Result<Tensor> allocate(DType dtype, std::span<const std::int64_t> dims) override;
+  Result<Tensor> upload(const Tensor& host) override;
+  Result<Tensor> download(const Tensor& tensor) override;
+  Result<MemoryStatistics> memory() override;
+  Status reset_peak_memory() override;
+  Status empty_cache() override;
+  const HardwareRates* rates() const override { return rates_; }
+
+  // Fails with kInvalidArgument for a program of another target. `program` must be a GraphProgram.
+  Result<std::unique_ptr<Executable>> load(const Program& program, const Weights& weights,
+                                           const aten::CudaMemoryLimits& limits, const NvidiaPolicy& policy) const;
+
+ private:
+  const Target& target_;
+  const aten::CudaModuleTable& table_;
+  std::int32_t index_;
+  DeviceInfo info_;
+  Vendor vendor_;
+  const HardwareRates* rates_;
+};
+
+}  // namespace kpt

@@ -1,0 +1,111 @@
+#include "engines/aten/module/device_calls.h"
+
+#include <mutex>
+
+#include <ATen/Context.h>
+#include <ATen/Functions.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include "engines/aten/module/compiled_graph.h"
+#include "engines/aten/module/device_memory.h"
+#include "engines/aten/module/guarded_call.h"
+#include "engines/aten/module/tensors.h"
+#include "engines/aten/module/warning_sink.h"
+
+namespace kpt::aten {
+namespace {
+
+// libtorch looks for its GPU part once, at the first call that might concern it (even reading its settings), and keeps
+// the answer. A library that came later can count devices but never use one.
+void require_connected() {
+  const at::CUDAHooksInterface& hooks = at::detail::getCUDAHooks();
+  if (!hooks.hasCUDART() && !hooks.hasROCM()) {
+    throw CallFailure(CallCode::kFailed, "libtorch was used before its GPU part was opened, and now ignores it");
+  }
+}
+
+// libtorch's index type is a signed char; it is a number here and not a character. 0 without a driver.
+std::int32_t count_devices() { return int{c10::impl::VirtualGuardImpl(at::kCUDA).deviceCount()}; }
+
+// A request of a caller that failed counts, whoever made it.
+CallOutcome counted(std::int32_t index, const CallOutcome& outcome) noexcept {
+  if (outcome.code == CallCode::kOutOfMemory) count_out_of_memory(static_cast<c10::DeviceIndex>(index));
+  return outcome;
+}
+
+}  // namespace
+
+c10::DeviceIndex require_device(std::int32_t index) {
+  require_connected();
+  if (index < 0 || index >= count_devices()) {
+    throw CallFailure(CallCode::kNoDevice, "libtorch sees no GPU of that index");
+  }
+  at::globalContext().lazyInitDevice(at::kCUDA);
+  // libtorch rounds the operands of float32 convolutions to TF32 unless told not to; less precision is a level's choice
+  // or the option nvidia.tf32, not the library's.
+  static std::once_flag once;
+  std::call_once(once, [] {
+    at::globalContext().setAllowTF32CuDNN(false);
+    // cuDNN's attention gives a row that a mask of truth values lets look nowhere a value (seen with 2.11); the others
+    // give zero.
+    at::globalContext().setSDPUseCuDNN(false);
+  });
+  return static_cast<c10::DeviceIndex>(index);
+}
+
+namespace calls {
+
+CallOutcome device_count(std::int32_t* count) noexcept {
+  return guarded_call([count] {
+    require_connected();
+    *count = count_devices();
+  });
+}
+
+CallOutcome memory_statistics(std::int32_t index, MemoryStatistics* statistics) noexcept {
+  return guarded_call([=] { *statistics = read_memory(require_device(index)); });
+}
+
+CallOutcome reset_peak_memory(std::int32_t index) noexcept {
+  return guarded_call([=] { reset_device_peak(require_device(index)); });
+}
+
+CallOutcome check_graph(const ir::Graph* graph, std::vector<Support>* answers) noexcept {
+  return guarded_call([=] { *answers = CompiledGraph::check(*graph, at::Device(at::kCUDA, 0)); });
+}
+
+CallOutcome set_warning_sink(void (*sink)(const char* text)) noexcept {
+  return guarded_call([=] { WarningSink::instance().set(sink); });
+}
+
+CallOutcome allocate(std::int32_t index, DType dtype, const Dims* dims, Tensor* tensor) noexcept {
+  const CallOutcome outcome = guarded_call([=] {
+    const c10::InferenceMode inference;
+    const at::Device device(at::kCUDA, require_device(index));
+    replace_tensor(at::empty({dims->data(), dims->size()}, at::TensorOptions(device).dtype(to_scalar_type(dtype))),
+                   *tensor);
+  });
+  return counted(index, outcome);
+}
+
+CallOutcome upload(std::int32_t index, const Tensor* host, Tensor* tensor) noexcept {
+  const CallOutcome outcome = guarded_call([=] {
+    const c10::InferenceMode inference;
+    const at::Device device(at::kCUDA, require_device(index));
+    replace_tensor(to_aten(*host).to(device, /*non_blocking=*/false, /*copy=*/true), *tensor);
+    wait_for_queue(device);
+  });
+  return counted(index, outcome);
+}
+
+CallOutcome download(const Tensor* tensor, Tensor* host) noexcept {
+  return guarded_call([=] {
+    const c10::InferenceMode inference;
+    replace_tensor(to_aten(*tensor).to(at::kCPU, /*non_blocking=*/false, /*copy=*/true), *host);
+  });
+}
+
+}  // namespace calls
+}  // namespace kpt::aten
