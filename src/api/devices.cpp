@@ -54,7 +54,7 @@ DeviceInfo make_info(std::string name, std::string description, std::string arch
 DeviceInfo describe_cpu(const Setting& setting) {
   const CpuReport cpu = detect_cpu(setting.context);
   return make_info("cpu", cpu.model, cpu.architecture, cpu.memory_limit_bytes.value_or(cpu.memory_total_bytes),
-                   check_aten_files(setting.torch, /*cuda=*/false).message());
+                   check_aten_files(setting.torch, AtenPart::kCpu).message());
 }
 
 // What a vendor's detection came to: its devices, and the reason when there are none that can be used.
@@ -66,7 +66,7 @@ struct VendorDevices {
 VendorDevices nvidia_devices(const Setting& setting) {
   const NvidiaReport report = detect_nvidia(setting.context);
   VendorDevices found{{}, reason_of(report.finding)};
-  if (found.reason.empty()) found.reason = check_aten_files(setting.torch, /*cuda=*/true).message();
+  if (found.reason.empty()) found.reason = check_aten_files(setting.torch, AtenPart::kCuda).message();
   for (const NvidiaGpu& gpu : report.gpus) {
     const std::string target = nvidia_target_name(gpu.capability_major, gpu.capability_minor);
     std::string reason = found.reason;

@@ -93,7 +93,7 @@ Check engine_check(const SectionInput& input) {
                            input.detection.site_packages};
   Check check{.category = "nvidia", .name = "engine", .message = "libtorch's CUDA library and our module are here"};
   Finding finding;
-  if (check_aten_files(search, /*cuda=*/true, &finding).ok()) return check;
+  if (check_aten_files(search, AtenPart::kCuda, &finding).ok()) return check;
   check.state = State::kWarn;
   check.message = "no model can run on an NVIDIA GPU: " + finding.reason;
   check.recommendation = finding.remedy;

@@ -54,7 +54,7 @@ Check product_check(const TorchMatmulCheck& product) {
 }
 
 Check cuda_check(const TorchReport& report) {
-  Check check{.category = "libtorch", .name = "cuda"};
+  Check check{.category = "libtorch", .name = report.flavour.starts_with("rocm") ? "rocm" : "cuda"};
   check.present = report.cuda.presence != Presence::kAbsent && !report.cuda_devices.empty();
   check.message = report.cuda.reason;
   check.recommendation = report.cuda.remedy;

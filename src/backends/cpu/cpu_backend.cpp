@@ -126,7 +126,7 @@ class CpuBackend final : public Backend {
   CpuBackend(const BackendContext& context, const CpuReport& cpu)
       : engine_(std::make_shared<LazyAtenEngine>(
             TorchSearch{context.detection.environment, context.torch_dir.string(), context.detection.site_packages},
-            context.threads, has_nvidia_driver(context.detection.files))),
+            context.threads, find_gpu_drivers(context.detection.files))),
         hidden_isa_(context.detection.hidden_isa),
         target_(engine_, cpu),
         device_(engine_, target_, describe(cpu), context.detection.files) {}

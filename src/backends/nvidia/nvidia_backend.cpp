@@ -147,7 +147,7 @@ class NvidiaBackend final : public Backend {
   explicit NvidiaBackend(const BackendContext& context)
       : engine_(std::make_shared<LazyAtenEngine>(
             TorchSearch{context.detection.environment, context.torch_dir.string(), context.detection.site_packages},
-            context.threads, has_nvidia_driver(context.detection.files))),
+            context.threads, find_gpu_drivers(context.detection.files))),
         limits_{context.nvidia_graph_bytes, context.nvidia_margin_bytes},
         policy_(context.nvidia_policy),
         memory_percent_(context.nvidia_memory_percent) {

@@ -14,35 +14,59 @@ void log_warning(const char* text) { log::debug("libtorch warns", {{"text", prin
 
 constexpr std::string_view kProgramHeader = "kpt-graph-program 1 ";
 
+Status built_without(const AtenModule& module, std::string_view what, Vendor vendor) {
+  return {StatusCode::kUnsupported,
+          fmt::format("libtorch {} at {} was built without {}; install a {} build of torch",
+                      to_string(module.library_version), module.installation.dir.string(), what, what),
+          vendor};
+}
+
 }  // namespace
 
-Result<std::shared_ptr<const AtenEngine>> AtenEngine::open(const TorchSearch& search, int threads, bool with_cuda) {
+GpuDrivers find_gpu_drivers(const SystemFiles& files) {
+  return {files.exists("/dev/nvidiactl"), files.exists("/dev/kfd")};
+}
+
+Result<std::shared_ptr<const AtenEngine>> AtenEngine::open(const TorchSearch& search, int threads,
+                                                           const GpuDrivers& drivers) {
   KPT_ASSIGN_OR_RETURN(AtenModule module, load_aten(search));
-  std::optional<Result<AtenCudaModule>> cuda;
-  if (with_cuda) {
-    cuda.emplace(load_aten_cuda(module, search));
-    if (cuda->ok()) {
+  const bool rocm = module.installation.rocm;
+  std::optional<Result<AtenCudaModule>> gpu;
+  if (rocm ? drivers.amd : drivers.nvidia) {
+    gpu.emplace(rocm ? load_aten_rocm(module, search) : load_aten_cuda(module, search));
+    if (gpu->ok()) {
       KPT_RETURN_IF_ERROR(
-          to_status((*cuda)->table->set_warning_sink(&log_warning), "taking over the CUDA module's warnings"));
+          to_status((*gpu)->table->set_warning_sink(&log_warning), "taking over the GPU module's warnings"));
     } else {
-      log::debug("libtorch runs without CUDA", {{"reason", cuda->status().message()}});
+      log::debug("libtorch runs without GPUs", {{"reason", gpu->status().message()}});
     }
   }
   // One run at a time uses the operators' threads; runs side by side are the callers' threads.
   KPT_RETURN_IF_ERROR(to_status(module.table->set_threads(threads, 1), "setting libtorch's threads"));
   KPT_RETURN_IF_ERROR(to_status(module.table->set_warning_sink(&log_warning), "taking over libtorch's warnings"));
   std::shared_ptr<AtenEngine> engine(new AtenEngine(std::move(module)));
-  engine->cuda_ = std::move(cuda);
+  engine->gpu_ = std::move(gpu);
   return std::shared_ptr<const AtenEngine>(std::move(engine));
 }
 
 Result<const aten::CudaModuleTable*> AtenEngine::cuda() const {
-  if (!cuda_) {
+  if (module_.installation.rocm) return built_without(module_, "CUDA", Vendor::kNvidia);
+  if (!gpu_) {
     return Status(StatusCode::kDeviceNotAvailable, "this machine has no NVIDIA driver (/dev/nvidiactl is not there)",
                   Vendor::kNvidia);
   }
-  if (!cuda_->ok()) return cuda_->status();
-  return (*cuda_)->table;
+  if (!gpu_->ok()) return gpu_->status();
+  return (*gpu_)->table;
+}
+
+Result<const aten::CudaModuleTable*> AtenEngine::rocm() const {
+  if (!module_.installation.rocm) return built_without(module_, "ROCm", Vendor::kAmd);
+  if (!gpu_) {
+    return Status(StatusCode::kDeviceNotAvailable, "this machine has no AMD driver (/dev/kfd is not there)",
+                  Vendor::kAmd);
+  }
+  if (!gpu_->ok()) return gpu_->status();
+  return (*gpu_)->table;
 }
 
 Result<std::vector<Support>> AtenEngine::check(const ir::Graph& graph) const {
@@ -73,8 +97,6 @@ Result<std::vector<Activity>> AtenEngine::record(const std::function<Status()>& 
   KPT_RETURN_IF_ERROR(status);
   return activities;
 }
-
-bool has_nvidia_driver(const SystemFiles& files) { return files.exists("/dev/nvidiactl"); }
 
 Result<std::string> GraphProgram::serialize() const {
   return fmt::format("{}{}\n{}", kProgramHeader, target_, ir::print_graph(*graph_));

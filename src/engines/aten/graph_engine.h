@@ -15,12 +15,20 @@
 
 namespace kpt {
 
+// Drivers of GPUs that are loaded on a machine.
+struct GpuDrivers {
+  bool nvidia = false;  // /dev/nvidiactl
+  bool amd = false;     // /dev/kfd
+};
+GpuDrivers find_gpu_drivers(const SystemFiles& files);
+
 class AtenEngine {
  public:
   // Opens libtorch and the module. `threads` work inside one operator, for the whole process. Fails as load_aten()
-  // does. `with_cuda`: its CUDA part too, since libtorch looks for that once, before its first work: whoever opens
-  // libtorch on a machine with an NVIDIA GPU asks for it. When that fails, cuda() says why and the CPU still works.
-  static Result<std::shared_ptr<const AtenEngine>> open(const TorchSearch& search, int threads, bool with_cuda);
+  // does. Where the drivers of the GPUs that this libtorch was built for are loaded, its GPU part too, since libtorch
+  // looks for that once, before its first work. When that fails, cuda() or rocm() says why and the CPU still works.
+  static Result<std::shared_ptr<const AtenEngine>> open(const TorchSearch& search, int threads,
+                                                        const GpuDrivers& drivers);
 
   Result<std::vector<Support>> check(const ir::Graph& graph) const;
   // Instruction sets that kernels of ours leave alone in graphs that are loaded from now on (words of the option
@@ -33,27 +41,25 @@ class AtenEngine {
   // does.
   Result<std::vector<Activity>> record(const std::function<Status()>& work, bool with_cuda) const;
 
-  // The functions for NVIDIA GPUs, or why there are none.
+  // The functions for NVIDIA GPUs, and those for AMD's, or why there are none.
   Result<const aten::CudaModuleTable*> cuda() const;
+  Result<const aten::CudaModuleTable*> rocm() const;
 
  private:
   explicit AtenEngine(AtenModule module) : module_(std::move(module)) {}
   AtenModule module_;
-  std::optional<Result<AtenCudaModule>> cuda_;  // nothing: not asked for
+  std::optional<Result<AtenCudaModule>> gpu_;  // nothing: no driver for it
 };
-
-// Whether an NVIDIA driver is loaded on the machine of `files`.
-bool has_nvidia_driver(const SystemFiles& files);
 
 // Opens libtorch once, when first asked, and remembers why it could not. Thread safe.
 class LazyAtenEngine {
  public:
-  LazyAtenEngine(TorchSearch search, int threads, bool with_cuda)
-      : search_(std::move(search)), threads_(threads), with_cuda_(with_cuda) {}
+  LazyAtenEngine(TorchSearch search, int threads, GpuDrivers drivers)
+      : search_(std::move(search)), threads_(threads), drivers_(drivers) {}
 
   Result<std::shared_ptr<const AtenEngine>> get() {
     const std::lock_guard lock(mutex_);
-    if (!engine_) engine_.emplace(AtenEngine::open(search_, threads_, with_cuda_));
+    if (!engine_) engine_.emplace(AtenEngine::open(search_, threads_, drivers_));
     return *engine_;
   }
 
@@ -61,7 +67,7 @@ class LazyAtenEngine {
   std::mutex mutex_;
   TorchSearch search_;
   int threads_;
-  bool with_cuda_;
+  GpuDrivers drivers_;
   std::optional<Result<std::shared_ptr<const AtenEngine>>> engine_;
 };
 

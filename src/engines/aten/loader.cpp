@@ -248,33 +248,49 @@ std::optional<Problem> load(const TorchInstallation& installation, const std::fi
   return open_module(aten->path, aten::kModuleEntry, aten->library_version, installation.dir, &aten->table);
 }
 
-// What is missing for CUDA beside a libtorch of this version, or nothing.
-std::optional<Problem> judge_cuda_files(const TorchInstallation& installation, const aten::TorchVersion& version,
-                                        const std::filesystem::path& modules) {
+// What the two kinds of libtorch with GPUs differ in.
+struct GpuFiles {
+  const char* kind;
+  const char* c10;
+  const char* library;
+  const char* module;
+  const char* entry;
+  const char* rebuild;
+};
+constexpr GpuFiles kCudaFiles = {"CUDA",          "libc10_cuda.so",       "libtorch_cuda.so",
+                                 "kpt_aten_cuda", aten::kCudaModuleEntry, "make install PRESET=cuda-release"};
+constexpr GpuFiles kRocmFiles = {"ROCm",          "libc10_hip.so",        "libtorch_hip.so",
+                                 "kpt_aten_rocm", aten::kRocmModuleEntry, "make install"};
+
+// What is missing for GPUs beside a libtorch of this version, or nothing.
+std::optional<Problem> judge_gpu_files(const TorchInstallation& installation, const aten::TorchVersion& version,
+                                       const std::filesystem::path& modules, const GpuFiles& files) {
   std::error_code error;
-  if (!std::filesystem::exists(installation.library("libtorch_cuda.so"), error)) {
-    return Problem{
-        StatusCode::kUnsupported,
-        fmt::format("libtorch {} at {} was built without CUDA", to_string(version), installation.dir.string()),
-        "install a CUDA build of torch"};
+  if (!std::filesystem::exists(installation.library(files.library), error)) {
+    return Problem{StatusCode::kUnsupported,
+                   fmt::format("libtorch {} at {} was built without {}", to_string(version), installation.dir.string(),
+                               files.kind),
+                   fmt::format("install a {} build of torch", files.kind)};
   }
-  if (!std::filesystem::exists(module_path(modules, "kpt_aten_cuda", version), error)) {
-    return Problem{StatusCode::kNotFound, fmt::format("this build has no CUDA engine module in {}", modules.string()),
-                   "make install PRESET=cuda-release"};
+  if (!std::filesystem::exists(module_path(modules, files.module, version), error)) {
+    return Problem{StatusCode::kNotFound,
+                   fmt::format("this build has no {} engine module in {}", files.kind, modules.string()),
+                   files.rebuild};
   }
   return std::nullopt;
 }
 
-std::optional<Problem> load_cuda(const AtenModule& aten, const std::filesystem::path& modules, AtenCudaModule* cuda) {
+std::optional<Problem> load_gpu(const AtenModule& aten, const std::filesystem::path& modules, const GpuFiles& files,
+                                AtenCudaModule* gpu) {
   const TorchInstallation& installation = aten.installation;
-  if (auto problem = judge_cuda_files(installation, aten.library_version, modules)) return problem;
-  cuda->path = module_path(modules, "kpt_aten_cuda", aten.library_version);
+  if (auto problem = judge_gpu_files(installation, aten.library_version, modules, files)) return problem;
+  gpu->path = module_path(modules, files.module, aten.library_version);
   std::optional<DynamicLibrary> last;
-  if (auto problem = open_libraries(installation, {"libc10_cuda.so", "libtorch_cuda.so"},
-                                    DynamicLibrary::Visibility::kGlobal, &last)) {
+  if (auto problem =
+          open_libraries(installation, {files.c10, files.library}, DynamicLibrary::Visibility::kGlobal, &last)) {
     return problem;
   }
-  return open_module(cuda->path, aten::kCudaModuleEntry, aten.library_version, installation.dir, &cuda->table);
+  return open_module(gpu->path, files.entry, aten.library_version, installation.dir, &gpu->table);
 }
 
 // find_torch_installation() with what mends its failure.
@@ -290,7 +306,7 @@ Result<TorchInstallation> find_installation(const TorchSearch& search, Finding* 
 }
 
 // Left out of libtorch or of this build on purpose: nothing is broken.
-Status report_cuda(const Problem& problem, Finding* finding) {
+Status report_gpu(const Problem& problem, Finding* finding) {
   Status failure = report(problem, finding);
   const bool left_out = problem.code == StatusCode::kUnsupported || problem.code == StatusCode::kNotFound;
   if (finding != nullptr && left_out) finding->presence = Presence::kAbsent;
@@ -301,6 +317,17 @@ Status report_cuda(const Problem& problem, Finding* finding) {
 std::mutex& loading() {
   static std::mutex mutex;
   return mutex;
+}
+
+Result<AtenCudaModule> load_gpu_module(const AtenModule& aten, const TorchSearch& search, const GpuFiles& files,
+                                       Finding* finding) {
+  const std::lock_guard lock(loading());
+  AtenCudaModule gpu;
+  if (const auto problem = load_gpu(aten, module_folder(search.environment), files, &gpu)) {
+    return report_gpu(*problem, finding);
+  }
+  if (finding != nullptr) *finding = {Presence::kPresent, "", ""};
+  return gpu;
 }
 
 }  // namespace
@@ -319,16 +346,16 @@ Result<AtenModule> load_aten(const TorchSearch& search, Finding* finding) {
 }
 
 Result<AtenCudaModule> load_aten_cuda(const AtenModule& aten, const TorchSearch& search, Finding* finding) {
-  const std::lock_guard lock(loading());
-  AtenCudaModule cuda;
-  if (const auto problem = load_cuda(aten, module_folder(search.environment), &cuda)) {
-    return report_cuda(*problem, finding);
-  }
-  if (finding != nullptr) *finding = {Presence::kPresent, "", ""};
-  return cuda;
+  return load_gpu_module(aten, search, kCudaFiles, finding);
 }
 
-Status check_aten_files(const TorchSearch& search, bool cuda, Finding* finding) {
+Result<AtenCudaModule> load_aten_rocm(const AtenModule& aten, const TorchSearch& search, Finding* finding) {
+  KPT_ASSIGN_OR_RETURN(AtenCudaModule rocm, load_gpu_module(aten, search, kRocmFiles, finding));
+  rocm.rocm = true;
+  return rocm;
+}
+
+Status check_aten_files(const TorchSearch& search, AtenPart part, Finding* finding) {
   KPT_ASSIGN_OR_RETURN(const TorchInstallation installation, find_installation(search, finding));
   const std::filesystem::path modules = module_folder(search.environment);
   // Where the files do not tell the version, only the opened library can.
@@ -336,8 +363,10 @@ Status check_aten_files(const TorchSearch& search, bool cuda, Finding* finding) 
     if (const auto problem = judge_version(*installation.version, installation.dir, modules)) {
       return report(*problem, finding);
     }
-    const auto lacking = cuda ? judge_cuda_files(installation, *installation.version, modules) : std::nullopt;
-    if (lacking) return report_cuda(*lacking, finding);
+    const GpuFiles& files = part == AtenPart::kRocm ? kRocmFiles : kCudaFiles;
+    const auto lacking =
+        part == AtenPart::kCpu ? std::nullopt : judge_gpu_files(installation, *installation.version, modules, files);
+    if (lacking) return report_gpu(*lacking, finding);
   }
   if (finding != nullptr) *finding = {Presence::kPresent, "", ""};
   return {};

@@ -24,7 +24,9 @@ struct AtenModule {
   const aten::ModuleTable* table = nullptr;  // never null in a loaded module; valid until the process ends
 };
 
+// One for GPUs: libtorch calls those of both vendors CUDA devices, and both modules have the same table.
 struct AtenCudaModule {
+  bool rocm = false;  // kpt_aten_rocm on libtorch_hip, for AMD GPUs; else kpt_aten_cuda on libtorch_cuda
   std::filesystem::path path;
   const aten::CudaModuleTable* table = nullptr;
 };
@@ -36,15 +38,20 @@ struct AtenCudaModule {
 // The message says what was found, what is needed and what mends it. `finding`, when given, receives the same in parts.
 Result<AtenModule> load_aten(const TorchSearch& search, Finding* finding = nullptr);
 
-// On top of a loaded CPU module, and before the first call into that: libtorch looks for its CUDA part once and
+// On top of a loaded CPU module, and before the first call into that: libtorch looks for its GPU part once and
 // remembers that there was none, after which every function of this module fails. Also fails with kUnsupported when
-// that libtorch was built without CUDA. A machine without a GPU or driver is no failure here: the module then counts no
-// devices.
+// that libtorch was built without CUDA, or without ROCm. A machine without a GPU or driver is no failure here: the
+// module then counts no devices.
 Result<AtenCudaModule> load_aten_cuda(const AtenModule& aten, const TorchSearch& search, Finding* finding = nullptr);
+Result<AtenCudaModule> load_aten_rocm(const AtenModule& aten, const TorchSearch& search, Finding* finding = nullptr);
 
-// Whether the files that load_aten(), and with `cuda` also load_aten_cuda(), need are there and belong together by what
-// they say. Opens no library, so a damaged one is not seen. Fails and fills `finding` as those do.
-Status check_aten_files(const TorchSearch& search, bool cuda, Finding* finding = nullptr);
+// Of libtorch and of our modules.
+enum class AtenPart : std::uint8_t { kCpu, kCuda, kRocm };
+
+// Whether the files that load_aten(), and for the other parts also load_aten_cuda() or load_aten_rocm(), need are there
+// and belong together by what they say. Opens no library, so a damaged one is not seen. Fails and fills `finding` as
+// those do.
+Status check_aten_files(const TorchSearch& search, AtenPart part, Finding* finding = nullptr);
 
 // What a module's function returned, as a Status: kOutOfMemory, kDeviceNotAvailable, kInvalidArgument, or
 // kVendorLibrary. `what` begins the sentence: "the self check".

@@ -119,22 +119,29 @@ TEST(AtenFiles, WhatIsMissingIsToldWithoutOpeningAnything) {
   const TorchSearch search{
       Environment::from_map({{"KPT_MODULE_DIR", modules.path().string()}}), torch.path().string(), {}};
   Finding finding;
-  EXPECT_EQ(check_aten_files(search, false, &finding).code(), StatusCode::kNotFound);
+  EXPECT_EQ(check_aten_files(search, AtenPart::kCpu, &finding).code(), StatusCode::kNotFound);
   EXPECT_THAT(finding.reason, HasSubstr("no ATen engine module"));
   modules.write("kpt_aten_2_15.so", "");
-  EXPECT_TRUE(check_aten_files(search, false, &finding).ok()) << finding.reason;
+  EXPECT_TRUE(check_aten_files(search, AtenPart::kCpu, &finding).ok()) << finding.reason;
   EXPECT_EQ(finding.presence, Presence::kPresent);
-  EXPECT_EQ(check_aten_files(search, true, &finding).code(), StatusCode::kUnsupported);
+  EXPECT_EQ(check_aten_files(search, AtenPart::kCuda, &finding).code(), StatusCode::kUnsupported);
   EXPECT_THAT(finding.reason, HasSubstr("built without CUDA"));
   torch.write("lib/libtorch_cuda.so", "");
-  EXPECT_EQ(check_aten_files(search, true, &finding).code(), StatusCode::kNotFound);
+  EXPECT_EQ(check_aten_files(search, AtenPart::kCuda, &finding).code(), StatusCode::kNotFound);
   EXPECT_THAT(finding.reason, HasSubstr("no CUDA engine module"));
   EXPECT_EQ(finding.remedy, "make install PRESET=cuda-release");
   EXPECT_EQ(finding.presence, Presence::kAbsent);
   modules.write("kpt_aten_cuda_2_15.so", "");
-  EXPECT_TRUE(check_aten_files(search, true, &finding).ok()) << finding.reason;
+  EXPECT_TRUE(check_aten_files(search, AtenPart::kCuda, &finding).ok()) << finding.reason;
+  EXPECT_EQ(check_aten_files(search, AtenPart::kRocm, &finding).code(), StatusCode::kUnsupported);
+  EXPECT_THAT(finding.reason, HasSubstr("built without ROCm"));
+  torch.write("lib/libtorch_hip.so", "");
+  EXPECT_EQ(check_aten_files(search, AtenPart::kRocm, &finding).code(), StatusCode::kNotFound);
+  EXPECT_THAT(finding.reason, HasSubstr("no ROCm engine module"));
+  modules.write("kpt_aten_rocm_2_15.so", "");
+  EXPECT_TRUE(check_aten_files(search, AtenPart::kRocm, &finding).ok()) << finding.reason;
   const TorchSearch nowhere{Environment::from_map({}), "/no/such/torch", {}};
-  EXPECT_EQ(check_aten_files(nowhere, false, &finding).code(), StatusCode::kNotFound);
+  EXPECT_EQ(check_aten_files(nowhere, AtenPart::kCpu, &finding).code(), StatusCode::kNotFound);
   EXPECT_THAT(finding.remedy, HasSubstr("KPT_TORCH_DIR"));
 }
 

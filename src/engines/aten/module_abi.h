@@ -1,5 +1,6 @@
-// The border between the tree and the modules compiled with libtorch headers (kpt_aten_<major>_<minor>.so and
-// kpt_aten_cuda_<major>_<minor>.so): plain data and C functions, so that both sides agree whatever libtorch is.
+// The border between the tree and the modules compiled with libtorch headers (kpt_aten_<major>_<minor>.so,
+// kpt_aten_cuda_<major>_<minor>.so and kpt_aten_rocm_<major>_<minor>.so): plain data and C functions, so that both
+// sides agree whatever libtorch is.
 //
 // Graphs, weights and executables are this tree's own C++ types, compiled into both sides; `border` notices a module of
 // another build.
@@ -30,6 +31,7 @@ namespace kpt::aten {
 inline constexpr std::uint32_t kModuleAbi = 7;
 inline constexpr char kModuleEntry[] = "kpt_aten_module";
 inline constexpr char kCudaModuleEntry[] = "kpt_aten_cuda_module";
+inline constexpr char kRocmModuleEntry[] = "kpt_aten_rocm_module";
 
 enum class CallCode : std::int32_t { kOk, kFailed, kOutOfMemory, kNoDevice, kInvalidArgument };
 
@@ -101,6 +103,7 @@ struct ModuleTable {
   CallOutcome (*record)(const std::function<void()>* work, bool with_cuda, std::vector<Activity>* activities) noexcept;
 };
 
+// kpt_aten_rocm knows the memory alone: the rest is empty and 0.
 struct CudaDeviceFacts {
   char name[256];
   std::int32_t capability_major;
@@ -111,11 +114,12 @@ struct CudaDeviceFacts {
 
 // What one graph on a device may take.
 struct CudaMemoryLimits {
-  std::uint64_t graph_bytes;   // captured runs keep at most this; 0 means an eighth of the device's memory
+  // Captured runs keep at most this; 0 means an eighth of the device's memory. kpt_aten_rocm captures none.
+  std::uint64_t graph_bytes;
   std::uint64_t margin_bytes;  // a run leaves this much by estimate, or is refused
 };
 
-// An index outside the devices, or no device at all, is kNoDevice.
+// Of kpt_aten_cuda and kpt_aten_rocm. An index outside the devices, or no device at all, is kNoDevice.
 struct CudaModuleTable {
   std::uint32_t abi;
   TorchVersion built_for;

@@ -53,6 +53,18 @@ std::optional<std::string> find_assignment(std::string_view text, std::string_vi
   return std::nullopt;
 }
 
+// What an archive's version says: "2.15.0+rocm7.1", "2.15.0+cu132", "2.15.0+cpu". Empty when it does not.
+std::string flavour_of(std::string_view version_text) {
+  const auto plus = version_text.find('+');
+  const std::string_view suffix = plus == std::string_view::npos ? "" : version_text.substr(plus + 1);
+  if (suffix == "cpu") return "none";
+  if (suffix.starts_with("rocm")) return fmt::format("rocm {}", suffix.substr(4));
+  if (suffix.starts_with("cu") && suffix.size() > 3 && parse_uint(suffix.substr(2))) {
+    return fmt::format("{}.{}", suffix.substr(2, suffix.size() - 3), suffix.back());
+  }
+  return "";
+}
+
 TorchInstallation describe(const std::filesystem::path& dir, std::string source) {
   constexpr std::size_t kMaxBytes = 64 << 10;
   TorchInstallation installation;
@@ -73,9 +85,13 @@ TorchInstallation describe(const std::filesystem::path& dir, std::string source)
   } else if (const auto line = read_text_file(dir / "build-version", kMaxBytes); line.ok()) {
     // An unpacked libtorch archive has no version.py, only this line.
     installation.version_text = std::string(trim(*line));
+    installation.flavour = flavour_of(installation.version_text);
   }
   installation.version = parse_torch_version(installation.version_text);
   if (!installation.version) installation.version_text.clear();
+  std::error_code error;
+  installation.rocm = installation.flavour.starts_with("rocm") ||
+                      std::filesystem::exists(installation.library("libtorch_hip.so"), error);
   return installation;
 }
 

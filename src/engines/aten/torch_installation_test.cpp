@@ -55,14 +55,29 @@ TEST(TorchInstallation, TellsRocmAndCpuWheelsApart) {
       "fake_libtorch_silent",
       "__version__ = '2.11.0+rocm7.1'\ncuda: Optional[str] = None\nhip: Optional[str] = '7.1.25424'\n");
   EXPECT_EQ(find_torch_installation(search_for(rocm.path()))->flavour, "rocm 7.1.25424");
+  EXPECT_TRUE(find_torch_installation(search_for(rocm.path()))->rocm);
   const FakeTorch cpu("fake_libtorch_silent", "__version__ = \"2.11.0+cpu\"\ncuda: Optional[str] = None\nhip = None\n");
   EXPECT_EQ(find_torch_installation(search_for(cpu.path()))->flavour, "none");
+  EXPECT_FALSE(find_torch_installation(search_for(cpu.path()))->rocm);
+  // The library itself tells too, whatever the files say of the version.
+  cpu.write("lib/libtorch_hip.so", "");
+  EXPECT_TRUE(find_torch_installation(search_for(cpu.path()))->rocm);
 }
 
 TEST(TorchInstallation, UnpackedArchiveTellsItsVersionInAnotherFile) {
   const FakeTorch torch("fake_libtorch_silent", "");
   torch.write("build-version", "2.11.0+cpu\n");
   EXPECT_EQ(find_torch_installation(search_for(torch.path()))->version, (aten::TorchVersion{2, 11, 0}));
+  const auto flavour_of = [&](const char* version) {
+    torch.write("build-version", version);
+    return find_torch_installation(search_for(torch.path()))->flavour;
+  };
+  EXPECT_EQ(flavour_of("2.11.0+cpu\n"), "none");
+  EXPECT_EQ(flavour_of("2.11.0+cu130\n"), "13.0");
+  EXPECT_EQ(flavour_of("2.11.0+rocm7.1\n"), "rocm 7.1");
+  EXPECT_TRUE(find_torch_installation(search_for(torch.path()))->rocm);
+  EXPECT_EQ(flavour_of("2.11.0\n"), "");
+  EXPECT_EQ(flavour_of("2.11.0+cu\n"), "");
 }
 
 TEST(TorchInstallation, UnreadableVersionIsAbsentNotInvented) {

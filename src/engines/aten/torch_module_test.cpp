@@ -63,6 +63,18 @@ TEST(TorchModule, RealLibraryIsRefusedWhenOnlyAnotherMinorWasBuilt) {
   EXPECT_THAT(answer.message, AllOf(HasSubstr(std::string(build_info().torch_version)), HasSubstr("made for 2.99")));
 }
 
+// A libtorch that is the ROCm build by links (tests/fakes): the module opens on it and counts the GPUs that are there.
+TEST(TorchRocmModule, OpensWithoutAGpuAndChecksEachGpuThereIs) {
+  const std::filesystem::path torch = build_dir() + "/fakes/rocm/torch";
+  if (!std::filesystem::exists(torch)) GTEST_SKIP() << "this build has no libtorch with CUDA";
+  const TorchReport report = probe({torch.string()}, build_dir() + "/lib/kpt").report;
+  EXPECT_EQ(report.cuda.presence, Presence::kPresent) << report.cuda.reason;
+  EXPECT_THAT(report.flavour, HasSubstr("rocm"));
+  EXPECT_THAT(report.cuda_module_path, HasSubstr("kpt_aten_rocm_"));
+  for (const TorchCudaDevice& device : report.cuda_devices) EXPECT_GT(device.memory_total_bytes, 0u);
+  EXPECT_EQ(report.checks.size(), 2 + 2 * report.cuda_devices.size());
+}
+
 #ifdef KPT_HAS_TORCH_CUDA
 TEST(TorchCudaModule, OpensWithoutAGpuAndChecksEachGpuThereIs) {
   const TorchReport report = probe({""}, build_dir() + "/lib/kpt").report;

@@ -71,14 +71,16 @@ Status check_cpu(const aten::ModuleTable& table, std::uint64_t seed, TorchReport
   return judge(report->checks, Vendor::kNone);
 }
 
-Status check_cuda_device(const aten::CudaModuleTable& table, int index, std::uint64_t seed, TorchReport* report) {
+Vendor vendor_of(const AtenCudaModule& gpu) { return gpu.rocm ? Vendor::kAmd : Vendor::kNvidia; }
+
+Status check_cuda_device(const AtenCudaModule& gpu, int index, std::uint64_t seed, TorchReport* report) {
+  const aten::CudaModuleTable& table = *gpu.table;
   const std::string name = fmt::format("cuda:{}", index);
   aten::CudaDeviceFacts facts{};
-  KPT_RETURN_IF_ERROR(
-      to_status(table.describe_device(index, &facts), "asking libtorch about " + name, Vendor::kNvidia));
+  KPT_RETURN_IF_ERROR(to_status(table.describe_device(index, &facts), "asking libtorch about " + name, vendor_of(gpu)));
   aten::SelfCheck check{};
   const Status checked =
-      to_status(table.self_check(index, seed, &check), "libtorch's self check on " + name, Vendor::kNvidia);
+      to_status(table.self_check(index, seed, &check), "libtorch's self check on " + name, vendor_of(gpu));
   TorchCudaDevice device{.index = index,
                          .name = facts.name,
                          .capability_major = facts.capability_major,
@@ -99,31 +101,35 @@ Status check_cuda_device(const aten::CudaModuleTable& table, int index, std::uin
   KPT_RETURN_IF_ERROR(checked);
   const std::vector<TorchMatmulCheck> checks = describe(check, name);
   report->checks.insert(report->checks.end(), checks.begin(), checks.end());
-  return judge(checks, Vendor::kNvidia);
+  return judge(checks, vendor_of(gpu));
 }
 
-// Must come before the first call into the CPU module; see load_aten_cuda().
+// libtorch's part for GPUs, of either vendor. Must come before the first call into the CPU module; see
+// load_aten_cuda().
 std::optional<AtenCudaModule> open_cuda(const AtenModule& aten, const TorchSearch& search, TorchReport* report) {
   const auto start = std::chrono::steady_clock::now();
-  auto cuda = load_aten_cuda(aten, search, &report->cuda);
+  auto cuda = aten.installation.rocm ? load_aten_rocm(aten, search, &report->cuda)
+                                     : load_aten_cuda(aten, search, &report->cuda);
   if (!cuda.ok()) return std::nullopt;
   report->cuda_open_seconds = seconds_since(start);
   report->cuda_module_path = cuda->path.string();
   return std::move(cuda).value();
 }
 
-void check_cuda(const aten::CudaModuleTable& table, std::uint64_t seed, TorchReport* report) {
+void check_cuda(const AtenCudaModule& gpu, std::uint64_t seed, TorchReport* report) {
   std::int32_t count = 0;
-  Status status = to_status(table.device_count(&count), "counting CUDA devices", Vendor::kNvidia);
+  Status status = to_status(gpu.table->device_count(&count), "counting GPUs", vendor_of(gpu));
   // Sixteen GPUs fill the largest machines; a larger number is a broken answer.
   constexpr std::int32_t kMaxDevices = 64;
   for (std::int32_t index = 0; status.ok() && index < std::min(count, kMaxDevices); ++index) {
-    status = check_cuda_device(table, index, seed, report);
+    status = check_cuda_device(gpu, index, seed, report);
   }
   if (!status.ok()) {
     report->cuda = {
         Presence::kBroken, status.message(),
-        "check that `nvidia-smi` works and that its driver serves the CUDA of this torch; else reinstall torch"};
+        gpu.rocm
+            ? "check that `rocminfo` works and that its driver serves the ROCm of this torch; else reinstall torch"
+            : "check that `nvidia-smi` works and that its driver serves the CUDA of this torch; else reinstall torch"};
   }
 }
 
@@ -163,7 +169,7 @@ TorchProbe probe_torch(const TorchSearch& search, std::uint64_t seed) {
     report.finding = {Presence::kBroken, probe.status.message(),
                       "install another release of torch, or set KPT_TORCH_DIR to the folder of one"};
   }
-  if (cuda) check_cuda(*cuda->table, seed, &report);
+  if (cuda) check_cuda(*cuda, seed, &report);
   return probe;
 }
 

@@ -50,7 +50,7 @@ struct TorchReport {
   std::string cpu_capability;   // the vector code it chose
   std::string blas;
   std::vector<TorchMatmulCheck> checks;
-  Finding cuda;  // the CUDA module: present also when it sees no device
+  Finding cuda;  // the module for GPUs, CUDA's or ROCm's: present also when it sees no device
   std::string cuda_module_path;
   std::vector<TorchCudaDevice> cuda_devices;
   std::optional<double> open_seconds;       // libtorch and our module
