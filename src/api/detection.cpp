@@ -29,6 +29,15 @@ DetectionContext make_detection_context(const Config& config, const Environment&
   return context;
 }
 
+AmdEngine amd_engine(const Config& config) {
+  switch (config.get(options::kAmdEngine)) {
+    case AmdEngineWord::kAuto: return AmdEngine::kAuto;
+    case AmdEngineWord::kLibtorch: return AmdEngine::kLibtorch;
+    case AmdEngineWord::kNative: return AmdEngine::kNative;
+  }
+  return AmdEngine::kAuto;
+}
+
 bool may_probe(const Config& config, std::string_view backend) {
   const std::vector<std::string> allowed = config.get(options::kProbeBackends);
   return std::ranges::find(allowed, backend) != allowed.end();

@@ -6,6 +6,7 @@
 #include "base/environment.h"
 #include "base/files.h"
 #include "config/config.h"
+#include "device/backend_context.h"
 #include "device/detection_context.h"
 
 namespace kpt {
@@ -15,6 +16,9 @@ Result<Config> load_library_config(const Environment& environment);
 
 // The context from options probe.timeout_ms, pjrt.plugins and torch.dir.
 DetectionContext make_detection_context(const Config& config, const Environment& environment, SystemFiles files);
+
+// Option amd.engine.
+AmdEngine amd_engine(const Config& config);
 
 // Option probe.backends: may this vendor's stack be opened?
 bool may_probe(const Config& config, std::string_view backend);

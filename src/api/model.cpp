@@ -85,6 +85,7 @@ Result<BackendContext> make_backend_context(const Config& config, const Environm
   context.amd_margin_bytes = static_cast<std::uint64_t>(config.get(options::kAmdMemoryMarginBytes));
   context.amd_kept_bytes = static_cast<std::uint64_t>(config.get(options::kAmdMemoryKeptBytes));
   context.amd_memory_percent = static_cast<int>(config.get(options::kAmdMemoryPercent));
+  context.amd_engine = amd_engine(config);
   context.amd_matrix_cores = config.get(options::kAmdMatrixCores);
   context.split_batches = config.get(options::kMemorySplitBatches);
   context.batch_buckets = config.get(options::kMemoryBatchBuckets);

@@ -22,6 +22,7 @@ namespace kpt {
 
 enum class ColorMode : std::uint8_t { kAuto, kAlways, kNever };
 enum class NvidiaFp8Scaling : std::uint8_t { kRow, kTensor, kDelayed };
+enum class AmdEngineWord : std::uint8_t { kAuto, kLibtorch, kNative };
 enum class PjrtSharding : std::uint8_t { kBatch, kWeights };
 enum class TpuPrecision : std::uint8_t { kFloat32, kBFloat16x3, kBFloat16 };
 
@@ -30,6 +31,7 @@ inline constexpr std::array<std::string_view, 5> kLogLevelWords = {"debug", "inf
 inline constexpr std::array<std::string_view, 2> kLogFormatWords = {"text", "json"};
 inline constexpr std::array<std::string_view, 3> kColorModeWords = {"auto", "always", "never"};
 inline constexpr std::array<std::string_view, 3> kNvidiaFp8ScalingWords = {"row", "tensor", "delayed"};
+inline constexpr std::array<std::string_view, 3> kAmdEngineWords = {"auto", "libtorch", "native"};
 inline constexpr std::array<std::string_view, 2> kPjrtShardingWords = {"batch", "weights"};
 inline constexpr std::array<std::string_view, 3> kTpuPrecisionWords = {"float32", "bfloat16x3", "bfloat16"};
 // The vendor stacks that probe.backends may name.
@@ -108,6 +110,9 @@ inline constexpr OptionDomain named_paths() { return {OptionKind::kNamedPaths}; 
     "a capture, where the model's rows are independent")                                                              \
   X(kPlacementSplit, bool, "placement.split", "false", domain::truth(), "KPT_PLACEMENT_SPLIT",                        \
     "nodes that the chosen device cannot run go to the CPU; what lies between travels over the host's memory")        \
+  X(kAmdEngine, AmdEngineWord, "amd.engine", "auto", domain::one_of(kAmdEngineWords), "KPT_AMD_ENGINE",               \
+    "what runs models on AMD GPUs: libtorch's ROCm build or our own kernels (native); auto means the first where it " \
+    "is the libtorch at hand")                                                                                        \
   X(kAmdMatrixCores, bool, "amd.matrix_cores", "true", domain::truth(), "KPT_AMD_MATRIX_CORES",                       \
     "products and attention on the matrix cores of AMD GPUs that have them; false means vector arithmetic, and no "   \
     "products in FP8 and int8")                                                                                       \

@@ -13,6 +13,9 @@
 
 namespace kpt {
 
+// What runs models on AMD GPUs: libtorch's ROCm build where it is at hand, always that, or always our own kernels.
+enum class AmdEngine : std::uint8_t { kAuto, kLibtorch, kNative };
+
 struct BackendContext {
   DetectionContext detection;
   std::filesystem::path torch_dir;  // option torch.dir; empty: search
@@ -40,10 +43,11 @@ struct BackendContext {
   std::uint64_t amd_margin_bytes = 0;
   std::uint64_t amd_kept_bytes = std::numeric_limits<std::uint64_t>::max();
   int amd_memory_percent = 100;
-  bool amd_matrix_cores = true;  // option amd.matrix_cores
-  bool split_batches = false;    // option memory.split_batches
-  bool batch_buckets = true;     // option memory.batch_buckets
-  bool split_graphs = false;     // option placement.split
+  bool amd_matrix_cores = true;             // option amd.matrix_cores
+  AmdEngine amd_engine = AmdEngine::kAuto;  // option amd.engine
+  bool split_batches = false;               // option memory.split_batches
+  bool batch_buckets = true;                // option memory.batch_buckets
+  bool split_graphs = false;                // option placement.split
 };
 
 }  // namespace kpt

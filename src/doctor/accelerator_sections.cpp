@@ -9,6 +9,7 @@
 #include "api/backend_list.h"
 #include "backends/amd/architecture.h"
 #include "backends/amd/detect_amd.h"
+#include "backends/amd/engine_choice.h"
 #include "backends/amd/hip_compiler.h"
 #include "backends/nvidia/detect_nvidia.h"
 #include "backends/nvidia/nvidia_backend.h"
@@ -86,11 +87,14 @@ Check gpu_check(const NvidiaGpu& gpu, const Finding& finding) {
   return check;
 }
 
+TorchSearch torch_search(const SectionInput& input) {
+  return {input.request.environment, torch_folder(input.request.config, input.request.environment).string(),
+          input.detection.site_packages};
+}
+
 // The GPUs are there and their driver answers: can libtorch and our module use them?
 Check engine_check(const SectionInput& input) {
-  const TorchSearch search{input.request.environment,
-                           torch_folder(input.request.config, input.request.environment).string(),
-                           input.detection.site_packages};
+  const TorchSearch search = torch_search(input);
   Check check{.category = "nvidia", .name = "engine", .message = "libtorch's CUDA library and our module are here"};
   Finding finding;
   if (check_aten_files(search, AtenPart::kCuda, &finding).ok()) return check;
@@ -140,6 +144,22 @@ Check gpu_check(const AmdGpu& gpu, const Finding& finding) {
       "amd", gpu.index, finding,
       {gpu.name, std::string(trim(gpu.gfx_target + " " + gpu.architecture)), count_of(gpu.compute_units, "CUs"),
        wavefront, bytes_of(gpu.memory_total_bytes), matrix_units(gpu.matrix_precisions), fp8});
+}
+
+// Which engine runs models on AMD GPUs here, and why.
+Check amd_engine_check(const SectionInput& input) {
+  const TorchSearch search = torch_search(input);
+  const AmdEngineDecision engine = choose_amd_engine(search, input.detection.files, amd_engine(input.request.config));
+  Check check{.category = "amd", .name = "engine"};
+  check.message = fmt::format("models run {}: {}",
+                              engine.libtorch ? "through libtorch" : "as launches of our own kernels", engine.reason);
+  Finding finding;
+  if (engine.libtorch && !check_aten_files(search, AtenPart::kRocm, &finding).ok()) {
+    check.state = State::kWarn;
+    check.message = "no model can run on an AMD GPU through libtorch: " + finding.reason;
+    check.recommendation = finding.remedy;
+  }
+  return check;
 }
 
 // Kernels for AMD GPUs are compiled when a model is loaded; without a compiler only files that hold them run.
@@ -208,6 +228,7 @@ std::vector<Check> check_amd(const SectionInput& input) {
   }
   std::vector<Check> checks = {runtime};
   for (const AmdGpu& gpu : report.gpus) checks.push_back(gpu_check(gpu, report.finding));
+  if (report.finding.presence == Presence::kPresent) checks.push_back(amd_engine_check(input));
   add_compilers(checks, input, report.gpus);
   add_notes(checks, "amd", report.notes,
             "see what `rocminfo` tells; install a ROCm release that knows this GPU, or mount /sys in this container");

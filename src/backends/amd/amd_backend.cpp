@@ -7,8 +7,10 @@
 #include <fmt/format.h>
 
 #include "backends/amd/amd_program.h"
+#include "backends/amd/amd_torch_backend.h"
 #include "backends/amd/architecture.h"
 #include "backends/amd/detect_amd.h"
+#include "backends/amd/engine_choice.h"
 #include "backends/amd/hip_machine.h"
 #include "backends/amd/target_traits.h"
 #include "base/log.h"
@@ -311,7 +313,13 @@ class AmdBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_amd_backend(const BackendContext& context) { return make_amd_backend(context, {}); }
+std::unique_ptr<Backend> make_amd_backend(const BackendContext& context) {
+  const TorchSearch search{context.detection.environment, context.torch_dir.string(), context.detection.site_packages};
+  const AmdEngineDecision engine = choose_amd_engine(search, context.detection.files, context.amd_engine);
+  log::debug("the engine for AMD GPUs is chosen",
+             {{"engine", engine.libtorch ? "libtorch" : "native"}, {"reason", engine.reason}});
+  return engine.libtorch ? make_amd_torch_backend(context) : make_amd_backend(context, {});
+}
 
 std::unique_ptr<Backend> make_amd_backend(const BackendContext& context, AmdBackendParts parts) {
   return std::make_unique<AmdBackend>(context, std::move(parts));

@@ -1,4 +1,5 @@
-// AMD GPUs as devices "amd:0", "amd:1", …, through planned launches of our own kernels (engines/native).
+// AMD GPUs as devices "amd:0", "amd:1", …, through planned launches of our own kernels (engines/native), or through
+// libtorch's ROCm build where that is at hand.
 #pragma once
 
 #include <functional>
@@ -15,10 +16,11 @@
 
 namespace kpt {
 
-// Opens nothing yet. Targets are there without any GPU: "amd:gfx942" and the other rows of architecture.h.
+// Opens nothing yet. Targets are there without any GPU: "amd:gfx942" and the other rows of architecture.h. The engine
+// is choose_amd_engine()'s.
 std::unique_ptr<Backend> make_amd_backend(const BackendContext& context);
 
-// The same with another runtime and kernels from elsewhere: what tests are made of.
+// Our own kernels, with another runtime and kernels from elsewhere: what tests are made of.
 struct AmdBackendParts {
   std::vector<std::string> libraries = hip_library_names();
   std::function<AmdReport(const DetectionContext&)> detect;  // empty: detect_amd()

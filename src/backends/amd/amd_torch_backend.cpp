@@ -1,0 +1,192 @@
+#include "backends/amd/amd_torch_backend.h"
+
+#include <algorithm>
+#include <deque>
+#include <mutex>
+
+#include <fmt/format.h>
+
+#include "backends/amd/architecture.h"
+#include "backends/amd/detect_amd.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "device/unsupported_nodes.h"
+#include "engines/aten/gpu_device.h"
+#include "engines/aten/graph_engine.h"
+#include "ir/own_operators.h"
+
+namespace kpt {
+namespace {
+
+// The table of the module for ROCm, or why there is none; and what the CPU's module knows of operators.
+struct TorchSource {
+  std::function<Result<const aten::CudaModuleTable*>()> table;
+  std::shared_ptr<LazyAtenEngine> engine;
+};
+
+class AmdTorchTarget final : public Target {
+ public:
+  // `source` must outlive it.
+  AmdTorchTarget(const AmdArchitecture& architecture, const TorchSource& source)
+      : name_("amd:" + std::string(architecture.gfx_target)), architecture_(architecture), source_(source) {
+    capabilities_.raw_pointers = true;
+    capabilities_.streams = true;
+    capabilities_.dynamic_shapes = true;
+    capabilities_.alignment_bytes = 256;
+#define KPT_ADD_DTYPE(enumerator, name, bytes) capabilities_.dtypes.push_back(DType::enumerator);
+    KPT_DTYPES(KPT_ADD_DTYPE)
+#undef KPT_ADD_DTYPE
+    for (const Precision precision : architecture.matrix_precisions) {
+      if (precision == Precision::kBf16) capabilities_.matrix_dtypes.push_back(DType::kBFloat16);
+      if (precision == Precision::kFp16) capabilities_.matrix_dtypes.push_back(DType::kFloat16);
+    }
+    // What was optimized for our own kernels does not hold here.
+    capabilities_.features = {std::string(architecture.gfx_target), to_lower(architecture.name), "libtorch"};
+  }
+
+  std::string_view name() const override { return name_; }
+  const Capabilities& capabilities() const override { return capabilities_; }
+  std::string_view gfx_target() const { return architecture_.gfx_target; }
+
+  // Which operators libtorch has does not depend on the device: where its ROCm part is not open, the CPU's module
+  // answers.
+  Result<std::vector<Support>> supports(const ir::Graph& graph) const override {
+    std::vector<Support> answers;
+    if (const auto table = source_.table(); table.ok()) {
+      KPT_RETURN_IF_ERROR(
+          to_status((*table)->check_graph(&graph, &answers), "looking up the graph's operators", Vendor::kAmd));
+    } else {
+      KPT_ASSIGN_OR_RETURN(const auto engine, source_.engine->get());
+      KPT_ASSIGN_OR_RETURN(answers, engine->check(graph));
+    }
+    for (std::size_t index = 0; index < answers.size(); ++index) {
+      if (!graph.nodes[index].target.starts_with(ir::kOwnPrefix)) continue;
+      answers[index] = {false, "libtorch lacks this operator of ours, which amd.engine=native runs"};
+    }
+    return answers;
+  }
+
+  Result<std::unique_ptr<Program>> compile(ir::Graph graph) const override {
+    KPT_ASSIGN_OR_RETURN(const auto answers, supports(graph));
+    KPT_RETURN_IF_ERROR(list_unsupported(graph, answers, "cannot run"));
+    return std::unique_ptr<Program>(std::make_unique<GraphProgram>(name_, std::move(graph)));
+  }
+
+  // Code objects of ours are none of libtorch's: the graph beside them is compiled anew.
+  Result<std::unique_ptr<Program>> deserialize(std::string_view bytes) const override {
+    if (bytes.starts_with("kpt-amd-program ")) {
+      return Status(StatusCode::kVersionMismatch,
+                    "the stored program launches our own kernels, and models run through libtorch here; set "
+                    "amd.engine=native to use it");
+    }
+    return GraphProgram::deserialize(name_, bytes);
+  }
+
+ private:
+  std::string name_;
+  const AmdArchitecture& architecture_;
+  const TorchSource& source_;
+  Capabilities capabilities_;
+};
+
+class AmdTorchBackend final : public Backend {
+ public:
+  AmdTorchBackend(const BackendContext& context, AmdTorchParts parts)
+      : detection_(context.detection),
+        detect_(parts.detect ? std::move(parts.detect) : detect_amd),
+        limits_{0, context.amd_margin_bytes},
+        memory_percent_(context.amd_memory_percent) {
+    source_.engine = std::make_shared<LazyAtenEngine>(
+        TorchSearch{context.detection.environment, context.torch_dir.string(), context.detection.site_packages},
+        context.threads, find_gpu_drivers(context.detection.files));
+    source_.table = std::move(parts.table);
+    if (!source_.table) {
+      source_.table = [engine = source_.engine]() -> Result<const aten::CudaModuleTable*> {
+        KPT_ASSIGN_OR_RETURN(const auto opened, engine->get());
+        return opened->rocm();
+      };
+    }
+    for (const AmdArchitecture& architecture : amd_architectures()) targets_.emplace_back(architecture, source_);
+  }
+
+  std::string_view name() const override { return "amd"; }
+
+  std::vector<const Target*> targets() const override {
+    std::vector<const Target*> all;
+    for (const AmdTorchTarget& target : targets_) all.push_back(&target);
+    return all;
+  }
+
+  // A machine without a GPU that can be used has no devices; find_device() says why.
+  Result<std::vector<Device*>> devices() override {
+    const std::lock_guard lock(mutex_);
+    if (devices_.empty()) KPT_RETURN_IF_ERROR(find_devices());
+    std::vector<Device*> all;
+    for (AtenGpuDevice& device : devices_) all.push_back(&device);
+    return all;
+  }
+
+  Result<std::unique_ptr<Executable>> load(std::shared_ptr<const Program> program, const Weights& weights,
+                                           std::span<Device* const> devices) override {
+    const AtenGpuDevice* const device = devices.size() == 1 ? find_own(devices[0]) : nullptr;
+    if (device == nullptr) {
+      return Status(StatusCode::kInvalidArgument, "the amd backend loads a program on one device of its own");
+    }
+    return device->load(*program, weights, limits_, {});
+  }
+
+ private:
+  const AtenGpuDevice* find_own(const Device* device) {
+    const std::lock_guard lock(mutex_);
+    for (const AtenGpuDevice& own : devices_) {
+      if (&own == device) return &own;
+    }
+    return nullptr;
+  }
+
+  // The HIP runtime is asked in a child process first: it is known to abort on GPUs newer than itself. It says what the
+  // GPUs are; libtorch counts them in the same order.
+  Status find_devices() {
+    const AmdReport report = detect_(detection_);
+    if (report.finding.presence != Presence::kPresent) return {};
+    KPT_ASSIGN_OR_RETURN(const aten::CudaModuleTable* const table, source_.table());
+    std::int32_t count = 0;
+    KPT_RETURN_IF_ERROR(to_status(table->device_count(&count), "counting AMD GPUs", Vendor::kAmd));
+    for (const AmdGpu& gpu : report.gpus) {
+      const auto target = std::ranges::find(targets_, gpu.gfx_target, &AmdTorchTarget::gfx_target);
+      if (target == targets_.end()) continue;  // find_device() says why that GPU cannot be used
+      if (gpu.index >= count) {
+        log::warn("an AMD GPU is left out",
+                  {{"gpu", std::to_string(gpu.index)}, {"reason", fmt::format("libtorch sees {} GPUs", count)}});
+        continue;
+      }
+      if (memory_percent_ < 100) {
+        KPT_RETURN_IF_ERROR(to_status(table->limit_memory(gpu.index, memory_percent_),
+                                      "limiting the memory of an AMD GPU", Vendor::kAmd));
+      }
+      devices_.emplace_back(*target, *table, gpu.index,
+                            DeviceInfo{fmt::format("amd:{}", gpu.index), gpu.name,
+                                       gpu.gfx_target + " " + gpu.architecture, gpu.memory_total_bytes, true, ""},
+                            Vendor::kAmd, find_amd_rates(gpu.name));
+    }
+    if (!devices_.empty() || count > 0) return {};
+    return {StatusCode::kDeviceNotAvailable, "libtorch's ROCm library sees no AMD GPU here", Vendor::kAmd};
+  }
+
+  DetectionContext detection_;
+  std::function<AmdReport(const DetectionContext&)> detect_;
+  aten::CudaMemoryLimits limits_;
+  int memory_percent_;
+  TorchSource source_;
+  std::deque<AmdTorchTarget> targets_;  // a deque, because targets and devices do not move
+  std::mutex mutex_;
+  std::deque<AtenGpuDevice> devices_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_amd_torch_backend(const BackendContext& context, AmdTorchParts parts) {
+  return std::make_unique<AmdTorchBackend>(context, std::move(parts));
+}
+
+}  // namespace kpt

@@ -1,0 +1,156 @@
+// The backend on a table that a test makes: what it asks of a module, and what it says when the module refuses.
+#include "backends/amd/amd_torch_backend.h"
+
+#include <cstdio>
+
+#include <gmock/gmock.h>
+
+#include "engines/aten/graph_engine.h"
+
+namespace kpt {
+namespace {
+
+using aten::CallCode;
+using aten::CallOutcome;
+using ::testing::HasSubstr;
+
+struct FakeGpus {
+  std::int32_t count = 1;
+  std::int32_t percent = 0;  // what limit_memory() was told
+  std::uint64_t margin_bytes = 0;
+};
+FakeGpus& gpus() {
+  static FakeGpus fake;
+  return fake;
+}
+
+CallOutcome ok() { return CallOutcome{CallCode::kOk, {}}; }
+
+CallOutcome device_count(std::int32_t* count) noexcept {
+  *count = gpus().count;
+  return ok();
+}
+
+CallOutcome limit_memory(std::int32_t /*index*/, std::int32_t percent) noexcept {
+  gpus().percent = percent;
+  return ok();
+}
+
+CallOutcome check_graph(const ir::Graph* graph, std::vector<Support>* answers) noexcept {
+  answers->assign(graph->nodes.size(), Support{});
+  return ok();
+}
+
+CallOutcome load_graph(std::int32_t /*index*/, const std::shared_ptr<const ir::Graph>* /*graph*/,
+                       const Weights* /*weights*/, const aten::CudaMemoryLimits* limits, const NvidiaPolicy* /*policy*/,
+                       Status* /*status*/, std::unique_ptr<Executable>* /*executable*/) noexcept {
+  gpus().margin_bytes = limits->margin_bytes;
+  CallOutcome outcome{CallCode::kOutOfMemory, {}};
+  std::snprintf(outcome.text, sizeof(outcome.text), "the fake has no memory\nand says so on two lines");
+  return outcome;
+}
+
+const aten::CudaModuleTable& fake_table() {
+  static const aten::CudaModuleTable kTable = [] {
+    aten::CudaModuleTable table{};
+    table.device_count = device_count;
+    table.limit_memory = limit_memory;
+    table.check_graph = check_graph;
+    table.load_graph = load_graph;
+    return table;
+  }();
+  return kTable;
+}
+
+AmdReport one_gpu(const DetectionContext& /*context*/) {
+  AmdReport report;
+  report.finding.presence = Presence::kPresent;
+  AmdGpu gpu;
+  gpu.name = "AMD Instinct MI300X";
+  gpu.gfx_target = "gfx942";
+  gpu.architecture = "CDNA3";
+  gpu.memory_total_bytes = 1U << 30U;
+  report.gpus = {gpu};
+  return report;
+}
+
+std::unique_ptr<Backend> make_backend(const BackendContext& context = {}) {
+  return make_amd_torch_backend(context,
+                                {one_gpu, []() -> Result<const aten::CudaModuleTable*> { return &fake_table(); }});
+}
+
+class AmdTorchBackend : public ::testing::Test {
+ protected:
+  AmdTorchBackend() { gpus() = {}; }
+};
+
+TEST_F(AmdTorchBackend, AGpuIsADeviceOfItsTarget) {
+  const auto backend = make_backend();
+  const auto devices = backend->devices();
+  ASSERT_TRUE(devices.ok()) << devices.status().message();
+  ASSERT_EQ(devices->size(), 1U);
+  EXPECT_EQ(devices->front()->info().name, "amd:0");
+  EXPECT_EQ(devices->front()->target().name(), "amd:gfx942");
+  const Capabilities& capabilities = devices->front()->target().capabilities();
+  EXPECT_THAT(capabilities.matrix_dtypes, ::testing::UnorderedElementsAre(DType::kBFloat16, DType::kFloat16));
+  EXPECT_THAT(capabilities.own_operators, ::testing::IsEmpty());
+  EXPECT_EQ(gpus().percent, 0) << "all of it is what the program around us may have changed";
+}
+
+TEST_F(AmdTorchBackend, NoGpuThatLibtorchSeesIsOneSentence) {
+  gpus().count = 0;
+  const auto devices = make_backend()->devices();
+  EXPECT_EQ(devices.status().code(), StatusCode::kDeviceNotAvailable);
+  EXPECT_EQ(devices.status().vendor(), Vendor::kAmd);
+  EXPECT_EQ(devices.status().message(), "libtorch's ROCm library sees no AMD GPU here");
+}
+
+TEST_F(AmdTorchBackend, ALibtorchThatCannotBeOpenedSaysWhy) {
+  const auto backend = make_amd_torch_backend({}, {one_gpu, []() -> Result<const aten::CudaModuleTable*> {
+                                                     return Status(StatusCode::kUnsupported, "built without ROCm");
+                                                   }});
+  EXPECT_EQ(backend->devices().status().message(), "built without ROCm");
+}
+
+TEST_F(AmdTorchBackend, MemoryLimitsReachTheModuleAndItsFailuresComeBackTyped) {
+  BackendContext context;
+  context.amd_memory_percent = 40;
+  context.amd_margin_bytes = 12345;
+  const auto backend = make_backend(context);
+  Device* const device = backend->devices().value().front();
+  EXPECT_EQ(gpus().percent, 40);
+  std::shared_ptr<const Program> program = std::make_shared<GraphProgram>("amd:gfx942", ir::Graph());
+  const auto loaded = backend->load(program, {}, std::span(&device, 1));
+  EXPECT_EQ(gpus().margin_bytes, 12345U);
+  EXPECT_EQ(loaded.status().code(), StatusCode::kOutOfMemory);
+  EXPECT_EQ(loaded.status().vendor(), Vendor::kAmd);
+  EXPECT_EQ(loaded.status().message(), "loading the graph on amd:0 failed: the fake has no memory");
+  program = std::make_shared<GraphProgram>("amd:gfx90a", ir::Graph());
+  EXPECT_EQ(backend->load(program, {}, std::span(&device, 1)).status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(AmdTorchBackend, OperatorsOfOursNeedOurKernels) {
+  const auto backend = make_backend();
+  const Target& target = backend->devices().value().front()->target();
+  ir::Graph graph;
+  graph.nodes.resize(2);
+  graph.nodes[0].target = "aten.relu.default";
+  graph.nodes[1].target = "kpt.glu.default";
+  const auto answers = target.supports(graph).value();
+  EXPECT_TRUE(answers[0].supported);
+  EXPECT_FALSE(answers[1].supported);
+  EXPECT_THAT(answers[1].reason, HasSubstr("amd.engine=native"));
+}
+
+// The model is compiled anew then (runtime/loaded_model.cpp).
+TEST_F(AmdTorchBackend, AProgramOfOurOwnKernelsIsAnotherVersion) {
+  const auto backend = make_backend();
+  const Target& target = backend->devices().value().front()->target();
+  const Status status = target.deserialize("kpt-amd-program 1\namd:gfx942\n").status();
+  EXPECT_EQ(status.code(), StatusCode::kVersionMismatch);
+  EXPECT_THAT(status.message(), HasSubstr("amd.engine=native"));
+  EXPECT_EQ(target.deserialize("anything").status().code(), StatusCode::kCorruptData);
+}
+
+}  // namespace
+}  // namespace kpt
