@@ -2,7 +2,7 @@
 
 namespace kpt::kernels {
 
-const SimdKernels& simd_kernels([[maybe_unused]] const CpuFeatures& features) {
+const SimdKernels& simd_kernels([[maybe_unused]] CpuFeatures features) {
 #if defined(__x86_64__)
   if (features.avx512) return avx512_kernels();
   if (features.avx2) return avx2_kernels();

@@ -30,7 +30,7 @@ struct SimdKernels {
 };
 
 // The fastest that the processor offers.
-const SimdKernels& simd_kernels(const CpuFeatures& features = cpu_features());
+const SimdKernels& simd_kernels(CpuFeatures features = cpu_features());
 
 // One per file simd_<name>.cpp.
 const SimdKernels& baseline_kernels();
