@@ -152,6 +152,9 @@ class AmdTorchBackend final : public Backend {
     KPT_ASSIGN_OR_RETURN(const aten::CudaModuleTable* const table, source_.table());
     std::int32_t count = 0;
     KPT_RETURN_IF_ERROR(to_status(table->device_count(&count), "counting AMD GPUs", Vendor::kAmd));
+    if (count == 0) {
+      return {StatusCode::kDeviceNotAvailable, "libtorch's ROCm library sees no AMD GPU here", Vendor::kAmd};
+    }
     for (const AmdGpu& gpu : report.gpus) {
       const auto target = std::ranges::find(targets_, gpu.gfx_target, &AmdTorchTarget::gfx_target);
       if (target == targets_.end()) continue;  // find_device() says why that GPU cannot be used
@@ -169,8 +172,7 @@ class AmdTorchBackend final : public Backend {
                                        gpu.gfx_target + " " + gpu.architecture, gpu.memory_total_bytes, true, ""},
                             Vendor::kAmd, find_amd_rates(gpu.name));
     }
-    if (!devices_.empty() || count > 0) return {};
-    return {StatusCode::kDeviceNotAvailable, "libtorch's ROCm library sees no AMD GPU here", Vendor::kAmd};
+    return {};
   }
 
   DetectionContext detection_;

@@ -74,7 +74,7 @@ AmdReport one_gpu(const DetectionContext& /*context*/) {
   return report;
 }
 
-std::unique_ptr<Backend> make_backend(const BackendContext& context = {}) {
+std::unique_ptr<Backend> make_backend(const BackendContext& context = BackendContext()) {
   return make_amd_torch_backend(context,
                                 {one_gpu, []() -> Result<const aten::CudaModuleTable*> { return &fake_table(); }});
 }
@@ -106,9 +106,10 @@ TEST_F(AmdTorchBackend, NoGpuThatLibtorchSeesIsOneSentence) {
 }
 
 TEST_F(AmdTorchBackend, ALibtorchThatCannotBeOpenedSaysWhy) {
-  const auto backend = make_amd_torch_backend({}, {one_gpu, []() -> Result<const aten::CudaModuleTable*> {
-                                                     return Status(StatusCode::kUnsupported, "built without ROCm");
-                                                   }});
+  const auto backend =
+      make_amd_torch_backend(BackendContext(), {one_gpu, []() -> Result<const aten::CudaModuleTable*> {
+                                                  return Status(StatusCode::kUnsupported, "built without ROCm");
+                                                }});
   EXPECT_EQ(backend->devices().status().message(), "built without ROCm");
 }
 

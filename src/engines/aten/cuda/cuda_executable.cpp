@@ -1,10 +1,8 @@
 #include "engines/aten/cuda/cuda_executable.h"
 
 #include <algorithm>
-#include <iterator>
 
 #include <ATen/Functions.h>
-#include <c10/core/InferenceMode.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <fmt/format.h>
@@ -16,7 +14,6 @@
 #include "engines/aten/module/graph_state.h"
 #include "engines/aten/module/guarded_call.h"
 #include "engines/aten/module/tensors.h"
-#include "engines/aten/module/warning_sink.h"
 #include "memory/available_memory.h"
 
 namespace kpt::aten {
