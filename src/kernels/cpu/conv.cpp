@@ -79,6 +79,17 @@ Result<std::vector<Element>> reorder(const ConvWeights& weights, std::int64_t co
   return reordered;
 }
 
+// A few dozen bytes, the usual line of few channels, without a call: the last vector overlaps the one before.
+void copy_bytes(std::byte* target, const std::byte* source, std::int64_t count) {
+  constexpr std::int64_t kVector = 16;
+  if (count < kVector || count > 8 * kVector) {
+    std::memcpy(target, source, static_cast<std::size_t>(count));
+    return;
+  }
+  for (std::int64_t i = 0; i < count - kVector; i += kVector) std::memcpy(target + i, source + i, kVector);
+  std::memcpy(target + count - kVector, source + count - kVector, kVector);
+}
+
 // The patches of one call as rows.
 struct PatchSource {
   const ConvWeights& shape;
@@ -88,46 +99,51 @@ struct PatchSource {
 
   static void get(const void* context, std::int64_t first, void* scratch, InputRows* rows) {
     const auto& self = *static_cast<const PatchSource*>(context);
-    const auto row_bytes = static_cast<std::size_t>(rows->depth) * element_bytes(self.call.input_type);
-    for (int row = 0; row < rows->count; ++row) {
-      std::byte* target = static_cast<std::byte*>(scratch) + static_cast<std::size_t>(row) * row_bytes;
-      self.gather(first + row, target);
-      rows->rows[row] = target;
-      if (self.scales != nullptr) rows->scales[row] = self.scales[(first + row) / (self.size[0] * self.size[1])];
+    const auto row_bytes = rows->depth * static_cast<std::int64_t>(element_bytes(self.call.input_type));
+    auto* target = static_cast<std::byte*>(scratch);
+    for (int row = 0; row < rows->count;) {
+      const std::int64_t line = (first + row) / self.size[1];
+      const std::int64_t x = (first + row) % self.size[1];
+      const std::int64_t run = std::min<std::int64_t>(rows->count - row, self.size[1] - x);
+      self.gather(line, x, run, row_bytes, target + row * row_bytes);
+      for (const std::int64_t end = row + run; row < end; ++row) {
+        rows->rows[row] = target + row * row_bytes;
+        if (self.scales != nullptr) rows->scales[row] = self.scales[line / self.size[0]];
+      }
     }
     rows->type = self.call.input_type;
   }
 
-  // Copies the patch of one place of the result: [kernel height][kernel width][channels], zeros outside the input.
-  void gather(std::int64_t place, std::byte* target) const {
-    const std::int64_t x = place % size[1];
-    const std::int64_t y = place / size[1] % size[0];
-    const std::int64_t image = place / (size[0] * size[1]);
+  // Copies the patches of `run` neighbours in one line of the result, from place x on: [kernel height][kernel
+  // width][channels] each, zeros outside the input. In the order of the input's lines, so that little is left to do for
+  // each patch of few channels.
+  void gather(std::int64_t line, std::int64_t x, std::int64_t run, std::int64_t row_bytes, std::byte* target) const {
     const auto pixel = static_cast<std::int64_t>(element_bytes(call.input_type)) * shape.in_channels;
     const std::int64_t left = x * shape.stride[1] - shape.padding[1];
-    for (std::int64_t ky = 0; ky < shape.kernel[0]; ++ky) {
-      const std::int64_t row = y * shape.stride[0] - shape.padding[0] + ky * shape.dilation[0];
-      std::byte* line = target + ky * shape.kernel[1] * pixel;
-      if (row < 0 || row >= call.height) {
-        std::memset(line, 0, static_cast<std::size_t>(shape.kernel[1] * pixel));
-        continue;
+    const std::int64_t top = line % size[0] * shape.stride[0] - shape.padding[0];
+    const auto* image = static_cast<const std::byte*>(call.input) + line / size[0] * call.height * call.width * pixel;
+    for (std::int64_t ky = 0; ky < shape.kernel[0]; ++ky, target += shape.kernel[1] * pixel) {
+      const std::int64_t row = top + ky * shape.dilation[0];
+      const bool inside = row >= 0 && row < call.height;
+      for (std::int64_t i = 0; i < run; ++i) {
+        std::byte* part = target + i * row_bytes;
+        if (inside) {
+          gather_line(image + row * call.width * pixel, left + i * shape.stride[1], pixel, part);
+        } else {
+          std::memset(part, 0, static_cast<std::size_t>(shape.kernel[1] * pixel));
+        }
       }
-      const std::byte* source =
-          static_cast<const std::byte*>(call.input) + (image * call.height + row) * call.width * pixel;
-      gather_line(source, left, pixel, line);
     }
   }
 
   void gather_line(const std::byte* source, std::int64_t left, std::int64_t pixel, std::byte* line) const {
     const std::int64_t count = shape.kernel[1];
     if (shape.dilation[1] == 1) {  // neighbours in the filter are neighbours in memory
+      if (left >= 0 && left + count <= call.width) return copy_bytes(line, source + left * pixel, count * pixel);
       const std::int64_t begin = std::clamp<std::int64_t>(-left, 0, count);
       const std::int64_t end = std::clamp<std::int64_t>(call.width - left, begin, count);
       if (begin > 0) std::memset(line, 0, static_cast<std::size_t>(begin * pixel));
-      if (end > begin) {
-        std::memcpy(line + begin * pixel, source + (left + begin) * pixel,
-                    static_cast<std::size_t>((end - begin) * pixel));
-      }
+      if (end > begin) copy_bytes(line + begin * pixel, source + (left + begin) * pixel, (end - begin) * pixel);
       if (count > end) std::memset(line + end * pixel, 0, static_cast<std::size_t>((count - end) * pixel));
       return;
     }
@@ -136,7 +152,7 @@ struct PatchSource {
       if (column < 0 || column >= call.width) {
         std::memset(line + kx * pixel, 0, static_cast<std::size_t>(pixel));
       } else {
-        std::memcpy(line + kx * pixel, source + column * pixel, static_cast<std::size_t>(pixel));
+        copy_bytes(line + kx * pixel, source + column * pixel, pixel);
       }
     }
   }
