@@ -32,6 +32,7 @@ void check_round_trip(std::array<std::int64_t, 4> sizes) {
 TEST(ImageCopy, GoesToChannelsLastAndBack) {
   check_round_trip<std::uint32_t>({2, 19, 3, 37});
   check_round_trip<std::uint16_t>({1, 3, 17, 16});
+  check_round_trip<std::uint32_t>({1, 17, 2, 130});  // blocks of columns and a rest
   check_round_trip<std::uint32_t>({1, 1, 1, 1});
 }
 
