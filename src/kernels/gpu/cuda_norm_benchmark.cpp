@@ -257,11 +257,8 @@ void add_layout(Case& norms, const What& what, gpu::NormLayout layout, int resid
     full = std::min(full, static_cast<int>(kSharedOfSm / (bytes + kSharedOfBlock)));
   }
   for (const int blocks : {full, layout.stages > 0 ? 0 : full / 2}) {
-    for (const bool add_fast : {false, true}) {
-      layout.blocks = blocks;
-      layout.add_fast = add_fast;
-      if (blocks > 0 && norms.takes(what, layout)) layouts.push_back(layout);
-    }
+    layout.blocks = blocks;
+    if (blocks > 0 && norms.takes(what, layout)) layouts.push_back(layout);
   }
 }
 
@@ -283,7 +280,7 @@ std::vector<gpu::NormLayout> layouts_to_try(Case& norms, const What& what) {
   // Short rows, several for each thread.
   int lanes = 1;
   while (lanes < accesses) lanes *= 2;
-  for (const int rows : {2, 4, 8}) {
+  for (const int rows : {2, 4}) {
     for (const int threads : {32, 64, 128, 256}) {
       for (int stages = 0; stages <= (what.backward ? 3 : 0); ++stages) {
         const int resident = stages > 0 ? (rows == 2 ? 768 : 512) : (rows == 2 ? 640 : 384);
@@ -299,7 +296,6 @@ std::string describe(const gpu::NormLayout& layout) {
                      std::to_string(layout.threads) + ", " + std::to_string(layout.blocks);
   if (layout.rows > 1) text += ", rows " + std::to_string(layout.rows);
   if (layout.stages > 0) text += ", stages " + std::to_string(layout.stages);
-  if (layout.add_fast) text += ", add";
   return text;
 }
 
@@ -360,7 +356,7 @@ void run_layouts(std::int64_t only) {
   std::puts(
       "A layout: accesses x threads of a row, threads of a block, blocks on a multiprocessor (0: one for each row); "
       "rows "
-      "of a thread, stages in shared memory, add: norm_backward_add.");
+      "of a thread, stages in shared memory.");
   for (const auto& [rows, width] : shapes) {
     if (only != 0 && width != only) continue;
     Case norms(*launcher, stream, rows, width);

@@ -38,9 +38,8 @@ struct NormLayout {
   int row_threads = 0;  // threads that share a row: a multiple of the wave; a power of two up to it where rows > 1
   int threads = 0;      // of a block: a multiple of row_threads; a block has threads / row_threads rows at once
   int blocks = 0;  // backward: on each multiprocessor, walking over the rows; forward 0: every row has its own threads
-  int rows = 1;    // that a thread has at once, with 1 access each: 2, 4 or, forward and without a residual, 8
-  int stages = 0;  // backward: rows in shared memory or on their way there, 1 to 3; then 1 to 4 accesses. 0: none
-  bool add_fast = false;  // backward: the sum over blocks by norm_backward_add
+  int rows = 1;    // that a thread has at once, with 1 access each: 2 or 4, as the kernels are
+  int stages = 0;  // backward: rows in shared memory or on their way there, 1 to 3; then 3 or 4 accesses. 0: none
 };
 
 // What plan_norm() takes where rows fit registers and can be read by 16 bytes.

@@ -8,13 +8,12 @@
 //
 //   norm_backward4        a block has one to many rows at once: up to 4 accesses a thread
 //   norm_backward1        the same for 1 access a thread: more threads, for rows with a third tensor to read
-//   norm_backward_narrow  some lanes of a wave for each row, one access each, and 2 or 4 rows for each lane
-//   norm_backward_staged  like norm_backward1, 2 or 4, with the next one to three rows on their way into shared memory:
-//                         on NVIDIA only
-//   norm_backward_narrow_staged  both
+//   norm_backward_narrow  some lanes of a wave for each row, one access each, and 2 rows for each lane
+//   norm_backward_staged  up to 3 or 4 accesses a thread, with the next one to three rows on their way into shared
+//                         memory: on NVIDIA only
+//   norm_backward_narrow_staged  both, with 2 or 4 rows for each lane
 //   norm_backward_any     any width and alignment; shares are added up in memory
 //   norm_backward_finish  the sum over blocks
-//   norm_backward_add     the same by 16 bytes, all reads of a thread at once, for widths that are multiples of 4
 #pragma once
 
 #include "kernels/gpu/norm_backward_narrow.h"
@@ -93,7 +92,7 @@ struct NormFinishArgs {
   Int64 blocks, width;
   Int64 column_blocks;  // blocks for each result
   Int32 result_is_float;
-  Int32 threads;  // 1024; norm_backward_add: 512
+  Int32 threads;  // 1024
 };
 
 // 32 columns for each block; 32 groups of 32 threads take every 32nd share.
@@ -128,57 +127,15 @@ KPT_DEVICE void norm_backward_finish(const NormFinishArgs& a, L& lane) {
   }
 }
 
-// 16 columns for each block, by 4 lanes; a block of 512 threads takes 128 shares at once, and a thread reads four
-// before it adds the first.
-template <typename T, typename L>
-KPT_DEVICE void norm_backward_add(const NormFinishArgs& a, L& lane) {
-  KPT_SHARED(lane, float, tile, 16 * kMaxWaves);
-  const bool second = lane.block() >= a.column_blocks;
-  const float* shares = second ? a.shares[1] : a.shares[0];
-  const Int64 first = (lane.block() - (second ? a.column_blocks : 0)) * 16;
-  const Int64 column = first + lane.thread() % 4 * 4;
-  const Int32 at_once = a.threads / 4;
-  float total[4] = {0, 0, 0, 0};
-  for (Int64 block = lane.thread() / 4; block < a.blocks; block += 4 * at_once) {
-    float some[4][4];
-    KPT_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      const Int64 other = block + i * at_once;
-      unpack<float>(load_once(column < a.width && other < a.blocks, shares, other * a.width + column), some[i]);
-    }
-    KPT_UNROLL
-    for (int i = 0; i < 4; ++i) total[i] += (some[0][i] + some[1][i]) + (some[2][i] + some[3][i]);
-  }
-  KPT_UNROLL
-  for (Int32 mask = L::kWave / 2; mask >= 4; mask /= 2) {
-    KPT_UNROLL
-    for (int i = 0; i < 4; ++i) total[i] += lane.shuffle_xor(total[i], mask);
-  }
-  if (lane.lane() < 4) store_floats<4>(tile + lane.wave() * 16 + lane.lane() * 4, total);
-  lane.barrier();
-  const Int64 own = first + lane.thread();
-  if (lane.thread() >= 16 || own >= a.width) return;
-  float sum = 0;
-  for (Int32 wave = 0; wave < a.threads / L::kWave; ++wave) sum += tile[wave * 16 + lane.thread()];
-  void* result = second ? a.results[1] : a.results[0];
-  if (a.result_is_float != 0) {
-    static_cast<float*>(result)[own] = sum;
-  } else {
-    static_cast<T*>(result)[own] = from_float<T>(sum);
-  }
-}
-
 // Registers are bounded by a block's most threads. norm_backward1: to 64 on NVIDIA, so that 1024 threads fit a
 // multiprocessor; plans take 512 of them. norm_backward4: to 128, which clang for RDNA exceeds twofold; there rows are
 // read twice and shares added up in memory.
 #if defined(KPT_SIMT_CUDA)
 #define KPT_NORM_BACKWARD1_THREADS 1024
-#define KPT_NORM_BACKWARD_NARROW2_THREADS 640
-#define KPT_NORM_BACKWARD_NARROW4_THREADS 384
+#define KPT_NORM_BACKWARD_NARROW_THREADS 640
 #else
 #define KPT_NORM_BACKWARD1_THREADS 512
-#define KPT_NORM_BACKWARD_NARROW2_THREADS kNarrowThreads
-#define KPT_NORM_BACKWARD_NARROW4_THREADS kNarrowThreads
+#define KPT_NORM_BACKWARD_NARROW_THREADS kNarrowThreads
 #endif
 #if defined(KPT_SIMT_HIP) && KPT_WAVE == 32
 #define KPT_NORM_BACKWARD4(T) norm_backward_any<T>
@@ -195,20 +152,16 @@ KPT_DEVICE void norm_backward_add(const NormFinishArgs& a, L& lane) {
 #endif
 
 // X(name, arguments, most threads in a block, body).
-#define KPT_NORM_BACKWARD_KERNELS_OF(X, T, type)                                                                   \
-  X(norm_backward_narrow2_##type, NormBackwardArgs, KPT_NORM_BACKWARD_NARROW2_THREADS, norm_backward_narrow<T, 2>) \
-  X(norm_backward_narrow4_##type, NormBackwardArgs, KPT_NORM_BACKWARD_NARROW4_THREADS, norm_backward_narrow<T, 4>) \
-  X(norm_backward_narrow_staged2_##type, NormBackwardArgs, 768, KPT_NORM_BACKWARD_NARROW_STAGED(T, 2))             \
-  X(norm_backward_narrow_staged4_##type, NormBackwardArgs, 512, KPT_NORM_BACKWARD_NARROW_STAGED(T, 4))             \
-  X(norm_backward_staged1_##type, NormBackwardArgs, 1024, KPT_NORM_BACKWARD_STAGED(T, 1))                          \
-  X(norm_backward_staged2_##type, NormBackwardArgs, 1024, KPT_NORM_BACKWARD_STAGED(T, 2))                          \
-  X(norm_backward_staged3_##type, NormBackwardArgs, 640, KPT_NORM_BACKWARD_STAGED(T, 3))                           \
-  X(norm_backward_staged4_##type, NormBackwardArgs, 512, KPT_NORM_BACKWARD_STAGED(T, 4))                           \
-  X(norm_backward1_##type, NormBackwardArgs, KPT_NORM_BACKWARD1_THREADS, norm_backward_rows<T, 1>)                 \
-  X(norm_backward4_##type, NormBackwardArgs, 512, KPT_NORM_BACKWARD4(T))                                           \
-  X(norm_backward_any_##type, NormBackwardArgs, 512, norm_backward_any<T>)                                         \
-  X(norm_backward_finish_##type, NormFinishArgs, 1024, norm_backward_finish<T>)                                    \
-  X(norm_backward_add_##type, NormFinishArgs, 512, norm_backward_add<T>)
+#define KPT_NORM_BACKWARD_KERNELS_OF(X, T, type)                                                                  \
+  X(norm_backward_narrow2_##type, NormBackwardArgs, KPT_NORM_BACKWARD_NARROW_THREADS, norm_backward_narrow<T, 2>) \
+  X(norm_backward_narrow_staged2_##type, NormBackwardArgs, 768, KPT_NORM_BACKWARD_NARROW_STAGED(T, 2))            \
+  X(norm_backward_narrow_staged4_##type, NormBackwardArgs, 512, KPT_NORM_BACKWARD_NARROW_STAGED(T, 4))            \
+  X(norm_backward_staged3_##type, NormBackwardArgs, 640, KPT_NORM_BACKWARD_STAGED(T, 3))                          \
+  X(norm_backward_staged4_##type, NormBackwardArgs, 512, KPT_NORM_BACKWARD_STAGED(T, 4))                          \
+  X(norm_backward1_##type, NormBackwardArgs, KPT_NORM_BACKWARD1_THREADS, norm_backward_rows<T, 1>)                \
+  X(norm_backward4_##type, NormBackwardArgs, 512, KPT_NORM_BACKWARD4(T))                                          \
+  X(norm_backward_any_##type, NormBackwardArgs, 512, norm_backward_any<T>)                                        \
+  X(norm_backward_finish_##type, NormFinishArgs, 1024, norm_backward_finish<T>)
 #define KPT_NORM_BACKWARD_KERNELS(X)          \
   KPT_NORM_BACKWARD_KERNELS_OF(X, float, f32) \
   KPT_NORM_BACKWARD_KERNELS_OF(X, Half, f16)  \

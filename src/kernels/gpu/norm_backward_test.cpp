@@ -1,5 +1,7 @@
 #include <cmath>
 
+#include <fmt/format.h>
+
 #include "kernels/gpu/gpu_testing.h"
 #include "kernels/gpu/norm.h"
 
@@ -20,11 +22,10 @@ NormLayout NormBackward::draw_layout(const NormBackwardCall& call) {
   const int wave = shape().wave;
   NormLayout layout;
   layout.blocks = static_cast<int>(draw(1, 2));
-  layout.add_fast = draw(0, 1) == 0;
   if (accesses <= wave && draw(0, 2) == 0) {
     layout.accesses = 1;
-    layout.rows = pick({2, 4});
     layout.stages = static_cast<int>(draw(0, 3));
+    layout.rows = layout.stages > 0 ? pick({2, 4}) : 2;
     do layout.row_threads = pick({1, 2, 4, 8, 16, 32, 64});
     while (layout.row_threads < accesses || layout.row_threads > wave);
     layout.threads = wave * static_cast<int>(draw(1, 256 / wave));
@@ -32,7 +33,7 @@ NormLayout NormBackward::draw_layout(const NormBackwardCall& call) {
   }
   layout.stages = static_cast<int>(draw(0, 1) * draw(1, 3));
   do {
-    layout.accesses = layout.stages > 0 ? pick({1, 2, 3, 4}) : pick({1, 4});
+    layout.accesses = layout.stages > 0 ? pick({3, 4}) : pick({1, 4});
     layout.row_threads = wave * static_cast<int>(draw(1, 512 / wave));
   } while (layout.accesses * layout.row_threads < accesses);
   layout.threads = layout.row_threads * static_cast<int>(draw(1, 512 / layout.row_threads));
@@ -142,17 +143,12 @@ TEST_P(NormBackward, WideRows) {
 // More rows than all stages of all blocks have at once, so that slots are filled again.
 TEST_P(NormBackward, ManyRowsThroughSharedMemory) {
   for (int round = 0; round < rounds(6); ++round) {
-    chosen_ = {static_cast<int>(draw(1, 4)),
-               64,
-               64 * static_cast<int>(draw(1, 2)),
-               1,
-               1,
-               static_cast<int>(draw(1, 3)),
-               draw(0, 1) == 0};
+    chosen_ = {static_cast<int>(draw(3, 4)), 64, 64 * static_cast<int>(draw(1, 2)), 1, 1, static_cast<int>(draw(1, 3))};
     check_case(draw_type(), draw(1, 40), 8 * draw(1, 32), 0);
     if (HasFatalFailure()) return;
     const int lanes = pick({4, 8, 16});
-    chosen_ = {1, lanes, 64, 1, pick({2, 4}), static_cast<int>(draw(0, 3)), draw(0, 1) == 0};
+    chosen_ = {1, lanes, 64, 1, 2, static_cast<int>(draw(0, 3))};
+    if (chosen_.stages > 0) chosen_.rows = pick({2, 4});
     check_case(draw_type(), draw(1, 600), 4 * lanes, 0);
     if (HasFatalFailure()) return;
   }
@@ -168,17 +164,18 @@ TEST_P(NormBackward, LayoutsThatDoNotFitAreRefused) {
   call.width = 4800;  // 1200 accesses
   const int wave = shape().wave;
   EXPECT_TRUE(plan_norm_backward(call, shape(), {4, 320, 320, 1}).ok());
-  for (const NormLayout& layout : {NormLayout{4, 256, 256, 1}, NormLayout{4, 320 + wave / 2, 320 + wave / 2, 1},
-                                   NormLayout{2, 640, 640, 1}, NormLayout{1, 1216, 1216, 1}, NormLayout{4, 320, 320, 0},
-                                   NormLayout{2, 640, 640, 1, 1, 4}, NormLayout{2, 640, 640, 1, 1, -1},
-                                   NormLayout{3, 448, 1344, 1, 1, 1}, NormLayout{4, 64, 64, 1, 2}, NormLayout{}}) {
+  for (const NormLayout& layout :
+       {NormLayout{4, 256, 256, 1}, NormLayout{4, 320 + wave / 2, 320 + wave / 2, 1}, NormLayout{2, 640, 640, 1},
+        NormLayout{1, 1216, 1216, 1}, NormLayout{4, 320, 320, 0}, NormLayout{3, 448, 448, 1, 1, 4},
+        NormLayout{3, 448, 448, 1, 1, -1}, NormLayout{2, 640, 640, 1, 1, 1}, NormLayout{3, 448, 1344, 1, 1, 1},
+        NormLayout{4, 64, 64, 1, 2}, NormLayout{}}) {
     EXPECT_EQ(plan_norm_backward(call, shape(), layout).status().message(), "norm_backward: the layout does not fit");
   }
-  EXPECT_EQ(plan_norm_backward(call, shape(), {2, 640, 640, 1, 1, 3})->front().kernel, "norm_backward_staged2_f32");
-  EXPECT_EQ(plan_norm_backward(call, shape(), {2, 640, 640, 1, 1, 3})->front().shared_bytes, 122880U);
+  EXPECT_EQ(plan_norm_backward(call, shape(), {3, 448, 448, 1, 1, 3})->front().kernel, "norm_backward_staged3_f32");
+  EXPECT_EQ(plan_norm_backward(call, shape(), {3, 448, 448, 1, 1, 3})->front().shared_bytes, 129024U);
   DeviceShape without = shape();
   without.shared_bytes = 0;
-  EXPECT_FALSE(plan_norm_backward(call, without, {2, 640, 640, 1, 1, 1}).ok());
+  EXPECT_FALSE(plan_norm_backward(call, without, {3, 448, 448, 1, 1, 1}).ok());
   call.dtype = DType::kBFloat16;
   call.weight_dtype = DType::kBFloat16;
   call.width = 4608;  // groups share a tile that holds no such row
@@ -186,21 +183,35 @@ TEST_P(NormBackward, LayoutsThatDoNotFitAreRefused) {
   EXPECT_FALSE(plan_norm_backward(call, shape(), {4, 192, 384, 1}).ok());
 }
 
-TEST_P(NormBackward, AThirdTensorIsReadByMoreThreads) {
+TEST_P(NormBackward, WidthThirdTensorAndSharedMemoryChooseTheKernel) {
   alignas(16) static float memory[16];
   NormBackwardCall call;
   call.kind = NormKind::kRms;
   call.gradient = call.input = call.input_gradient = memory;
   call.scale = memory;
   call.rows = 1;
-  for (const auto& [width, name] : {std::pair(4, "norm_backward1_f32"), std::pair(2048, "norm_backward1_f32"),
-                                    std::pair(2052, "norm_backward4_f32"), std::pair(8196, "norm_backward_any_f32")}) {
-    call.width = width;
-    call.sum_gradient = memory;
-    EXPECT_EQ(plan_norm_backward(call, shape())->front().kernel, name) << width;
-    call.sum_gradient = nullptr;
-    if (width > 2052) continue;
-    EXPECT_EQ(plan_norm_backward(call, shape())->front().kernel, "norm_backward4_f32") << width;
+  struct Choice {
+    std::int64_t width;
+    const char* two;
+    const char* three;
+    const char* two_in_registers;
+    const char* three_in_registers;
+  };
+  DeviceShape without = shape();
+  without.shared_bytes = 0;
+  for (const Choice& choice : {Choice{4, "_narrow_staged4", "_narrow_staged2", "_narrow2", "_narrow2"},
+                               Choice{300, "_staged3", "_staged3", "4", "1"}, Choice{2048, "4", "_staged4", "4", "1"},
+                               Choice{2052, "4", "_staged4", "4", "4"}, Choice{8196, "_any", "_any", "_any", "_any"}}) {
+    const auto expect = [&](const DeviceShape& device, const void* third, const char* name) {
+      call.width = choice.width;
+      call.sum_gradient = third;
+      EXPECT_EQ(plan_norm_backward(call, device)->front().kernel, fmt::format("norm_backward{}_f32", name))
+          << choice.width;
+    };
+    expect(shape(), nullptr, choice.two);
+    expect(shape(), memory, choice.three);
+    expect(without, nullptr, choice.two_in_registers);
+    expect(without, memory, choice.three_in_registers);
   }
 }
 
@@ -214,28 +225,30 @@ TEST_P(NormBackward, OverNoRowsTheParametersGradientsAreZeros) {
 }
 
 TEST_P(NormBackward, TheSameBitsInEveryRun) {
-  const std::int64_t rows = 9, width = 264;
-  Buffer gradient(*device_, DType::kFloat32, rows * width), input(*device_, DType::kFloat32, rows * width);
-  Buffer scale(*device_, DType::kFloat32, rows), out(*device_, DType::kFloat32, rows * width);
-  Buffer first(*device_, DType::kFloat32, width), second(*device_, DType::kFloat32, width);
-  gradient.fill(random_);
-  input.fill(random_);
-  scale.fill(random_);
-  NormBackwardCall call;
-  call.kind = NormKind::kRms;
-  call.gradient = gradient.data();
-  call.input = input.data();
-  call.scale = scale.floats();
-  call.input_gradient = out.data();
-  call.rows = rows;
-  call.width = width;
-  call.weight_gradient = first.data();
-  Buffer workspace(*device_, DType::kFloat32, static_cast<std::int64_t>(norm_backward_workspace(call, shape()) / 4));
-  call.workspace = workspace.data();
-  run(plan_norm_backward(call, shape()));
-  call.weight_gradient = second.data();
-  run(plan_norm_backward(call, shape()));
-  for (std::int64_t column = 0; column < width; ++column) ASSERT_EQ(first.code(column), second.code(column));
+  for (const std::int64_t width : {40, 264, 1032}) {  // narrow, through shared memory, in registers
+    const std::int64_t rows = 9;
+    Buffer gradient(*device_, DType::kFloat32, rows * width), input(*device_, DType::kFloat32, rows * width);
+    Buffer scale(*device_, DType::kFloat32, rows), out(*device_, DType::kFloat32, rows * width);
+    Buffer first(*device_, DType::kFloat32, width), second(*device_, DType::kFloat32, width);
+    gradient.fill(random_);
+    input.fill(random_);
+    scale.fill(random_);
+    NormBackwardCall call;
+    call.kind = NormKind::kRms;
+    call.gradient = gradient.data();
+    call.input = input.data();
+    call.scale = scale.floats();
+    call.input_gradient = out.data();
+    call.rows = rows;
+    call.width = width;
+    call.weight_gradient = first.data();
+    Buffer workspace(*device_, DType::kFloat32, static_cast<std::int64_t>(norm_backward_workspace(call, shape()) / 4));
+    call.workspace = workspace.data();
+    run(plan_norm_backward(call, shape()));
+    call.weight_gradient = second.data();
+    run(plan_norm_backward(call, shape()));
+    for (std::int64_t column = 0; column < width; ++column) ASSERT_EQ(first.code(column), second.code(column));
+  }
 }
 
 TEST_P(NormBackward, BadCallsAreRefused) {

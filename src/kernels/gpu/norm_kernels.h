@@ -229,11 +229,8 @@ KPT_DEVICE void norm_streamed(const NormArgs& a, L& lane) {
 
 // X(name, arguments, most threads in a block, body). The number of threads bounds the registers: 64 for 1024.
 #define KPT_NORM_KERNELS_OF(X, T, type)                                          \
-  X(norm_narrow2_##type, NormArgs, 256, norm_narrow<T, 2, false>)                \
   X(norm_narrow4_##type, NormArgs, 256, norm_narrow<T, 4, false>)                \
-  X(norm_narrow8_##type, NormArgs, 256, norm_narrow<T, 8, false>)                \
   X(norm_sum_narrow2_##type, NormArgs, 256, norm_narrow<T, 2, true>)             \
-  X(norm_sum_narrow4_##type, NormArgs, 256, norm_narrow<T, 4, true>)             \
   X(norm_wave_##type, NormArgs, 768, norm_in_registers<T, 4, false, false>)      \
   X(norm_block4_##type, NormArgs, 1024, norm_in_registers<T, 4, true, false>)    \
   X(norm_sum_wave_##type, NormArgs, 768, norm_in_registers<T, 4, false, true>)   \

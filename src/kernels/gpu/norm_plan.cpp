@@ -1,3 +1,4 @@
+#include <bit>
 #include <string>
 
 #include "kernels/gpu/norm.h"
@@ -64,6 +65,11 @@ bool holds_narrow(const NormLayout& layout, std::int64_t accesses, int wave) {
          layout.threads % wave == 0 && layout.threads <= kNarrowThreads && accesses <= lanes;
 }
 
+// Lanes that share a row of at most a wave's width.
+int narrow_lanes(std::int64_t accesses) {
+  return static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(accesses)));
+}
+
 // Rows that a block has at once.
 std::int64_t rows_at_once(const NormLayout& layout) {
   return std::int64_t{std::max(1, layout.threads / std::max(1, layout.row_threads))} * std::max(1, layout.rows);
@@ -88,7 +94,7 @@ bool fits(const NormLayout& layout, const NormCall& call, const DeviceShape& dev
   const std::int64_t accesses = call.width / vector_elements(call.dtype);
   if (layout.rows != 1) {
     return layout.blocks == 0 && holds_narrow(layout, accesses, device.wave) &&
-           (layout.rows == 2 || layout.rows == 4 || (layout.rows == 8 && call.residual == nullptr));
+           layout.rows == (call.residual == nullptr ? 4 : 2);
   }
   const bool by_waves = is_by_waves(layout, device);
   return (layout.accesses == 4 || (layout.accesses == 2 && call.residual != nullptr)) && layout.blocks == 0 &&
@@ -98,16 +104,17 @@ bool fits(const NormLayout& layout, const NormCall& call, const DeviceShape& dev
 
 }  // namespace
 
-// As measured on an H200 (docs/measurements/2026-11-16-nvidia-norms.md).
+// As measured on an H200 (docs/measurements/2026-11-17-nvidia-norms.md).
 NormLayout norm_layout(const NormCall& call, const DeviceShape& device) {
   const std::int64_t accesses = call.width / vector_elements(call.dtype);
+  if (accesses <= device.wave) {
+    return {1, narrow_lanes(accesses), device.wave, 0, call.residual == nullptr ? 4 : 2};
+  }
   NormLayout layout;
   const bool by_waves = accesses <= std::int64_t{kAccesses} * device.wave;
   const bool by_two = !by_waves && call.residual != nullptr && accesses <= std::int64_t{2} * kMaxThreads;
   layout.accesses = by_two ? 2 : kAccesses;
   layout.row_threads = layout.threads = row_threads(accesses, layout.accesses, device.wave, kMaxThreads);
-  // A multiprocessor has 32 blocks at most: of a wave with one access a lane, they have too little to read.
-  if (accesses <= device.wave) layout.threads = std::max(128, device.wave);
   return layout;
 }
 
@@ -161,7 +168,7 @@ constexpr int kBackwardThreads = 512;  // the most of a block
 // Threads on a multiprocessor whose registers fit: each keeps two sums for each element.
 int backward_resident(int accesses) { return accesses == 1 ? 1024 : 512; }
 
-int staged_threads(int accesses) { return accesses <= 2 ? kMaxThreads : (accesses == 3 ? 640 : kBackwardThreads); }
+int staged_threads(int accesses) { return accesses == 3 ? 640 : kBackwardThreads; }
 
 // Of shared memory, for the rows of all threads of a block.
 std::int64_t staged_bytes(const NormLayout& layout, const NormBackwardCall& call) {
@@ -174,10 +181,10 @@ bool fits(const NormLayout& layout, const NormBackwardCall& call, const DeviceSh
   const std::int64_t accesses = call.width / vector_elements(call.dtype);
   if (layout.stages > 0 && staged_bytes(layout, call) > device.shared_bytes) return false;
   if (layout.rows != 1) {
-    return (layout.rows == 2 || layout.rows == 4) && holds_narrow(layout, accesses, device.wave);
+    return (layout.rows == 2 || (layout.rows == 4 && layout.stages > 0)) && holds_narrow(layout, accesses, device.wave);
   }
   if (layout.stages > 0) {
-    return layout.accesses >= 1 && layout.accesses <= kAccesses &&
+    return (layout.accesses == 3 || layout.accesses == 4) &&
            holds(layout, accesses, device.wave, staged_threads(layout.accesses));
   }
   return (layout.accesses == 1 || layout.accesses == 4) &&
@@ -206,7 +213,7 @@ Status check(const NormBackwardCall& call, const DeviceShape& device, const Norm
 }
 
 void add_finish(Plan& plan, const NormBackwardCall& call, const float* weight_shares, const float* bias_shares,
-                std::int64_t blocks, bool fast) {
+                std::int64_t blocks) {
   NormFinishArgs args{};
   int results = 0;
   for (const auto& [shares, result] :
@@ -219,17 +226,32 @@ void add_finish(Plan& plan, const NormBackwardCall& call, const float* weight_sh
   if (results == 0) return;
   args.blocks = blocks;
   args.width = call.width;
-  args.column_blocks = divide_up(call.width, fast ? 16 : 32);
+  args.column_blocks = divide_up(call.width, 32);
   args.result_is_float = call.weight_dtype == DType::kFloat32 ? 1 : 0;
-  plan.push_back(
-      make_launch((fast ? "norm_backward_add_" : "norm_backward_finish_") + std::string(type_suffix(call.dtype)),
-                  results * args.column_blocks, args, fast ? 512 : 1024));
+  plan.push_back(make_launch("norm_backward_finish_" + std::string(type_suffix(call.dtype)),
+                             results * args.column_blocks, args, 1024));
 }
 
 // Shares of the weight, then of the bias, each from an address that is a multiple of 16. Which kernel runs depends on
 // addresses, which a caller may not know yet: there is room for either.
 std::int64_t share_floats(const NormBackwardCall& call, const DeviceShape& device, const NormLayout& layout) {
   return round_up(std::max(backward_blocks(call, device, layout), any_blocks(call, device)) * call.width, 4);
+}
+
+// Where rows through shared memory are faster than rows in registers; no threads where they are not.
+NormLayout staged_layout(const NormBackwardCall& call, const DeviceShape& device) {
+  const std::int64_t accesses = call.width / vector_elements(call.dtype);
+  const bool third = call.sum_gradient != nullptr;
+  if (accesses <= device.wave) return {1, narrow_lanes(accesses), kNarrowThreads, third ? 3 : 2, third ? 2 : 4, 1};
+  const bool by_three = accesses <= std::int64_t{3} * device.wave;
+  if (!third) return by_three ? NormLayout{3, device.wave, 256, 2, 1, 2} : NormLayout{};
+  NormLayout layout;
+  layout.accesses = by_three ? 3 : kAccesses;
+  layout.row_threads = row_threads(accesses, layout.accesses, device.wave, kBackwardThreads);
+  layout.threads = layout.row_threads * std::max(1, (by_three ? 512 : 256) / layout.row_threads);
+  layout.blocks = kBackwardThreads / layout.threads;
+  layout.stages = 1;
+  return layout;
 }
 
 NormBackwardArgs args_of(const NormBackwardCall& call, const DeviceShape& device, const NormLayout& layout) {
@@ -259,6 +281,9 @@ NormBackwardArgs args_of(const NormBackwardCall& call, const DeviceShape& device
 
 NormLayout norm_layout(const NormBackwardCall& call, const DeviceShape& device) {
   const std::int64_t accesses = call.width / vector_elements(call.dtype);
+  const NormLayout staged = staged_layout(call, device);
+  if (staged.threads > 0 && fits(staged, call, device)) return staged;
+  if (accesses <= device.wave) return {1, narrow_lanes(accesses), 128, 5, 2};
   NormLayout layout;
   layout.accesses = call.sum_gradient != nullptr && accesses <= kBackwardThreads ? 1 : kAccesses;
   layout.row_threads = row_threads(accesses, layout.accesses, device.wave, kBackwardThreads);
@@ -286,7 +311,7 @@ Result<Plan> plan_norm_backward(const NormBackwardCall& call, const DeviceShape&
   KPT_RETURN_IF_ERROR(check(call, device, layout));
   Plan plan;
   if (call.rows == 0 || call.width == 0) {  // sums over no rows are zeros
-    if (call.width > 0) add_finish(plan, call, nullptr, nullptr, 0, false);
+    if (call.width > 0) add_finish(plan, call, nullptr, nullptr, 0);
     return plan;
   }
   const std::string type(type_suffix(call.dtype));
@@ -311,7 +336,7 @@ Result<Plan> plan_norm_backward(const NormBackwardCall& call, const DeviceShape&
     plan.push_back(
         make_launch("norm_backward_any_" + type, args.blocks, args, row_threads(call.width, 4, device.wave, 512)));
   }
-  add_finish(plan, call, args.weight_shares, args.bias_shares, args.blocks, in_registers && layout.add_fast);
+  add_finish(plan, call, args.weight_shares, args.bias_shares, args.blocks);
   return plan;
 }
 

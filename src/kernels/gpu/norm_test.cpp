@@ -107,7 +107,7 @@ NormLayout Norm::draw_layout(const NormCall& call) {
   NormLayout layout;
   if (accesses <= wave && draw(0, 3) != 0) {
     layout.accesses = 1;
-    layout.rows = call.residual == nullptr ? pick({2, 4, 8}) : pick({2, 4});
+    layout.rows = call.residual == nullptr ? 4 : 2;
     do layout.row_threads = pick({1, 2, 4, 8, 16, 32, 64});
     while (layout.row_threads < accesses || layout.row_threads > wave);
     layout.threads = wave * static_cast<int>(draw(1, 256 / wave));
@@ -148,13 +148,15 @@ TEST_P(Norm, EveryKernelIsChosenSomewhere) {
     int row_threads_of_plain;
   };
   const int wave = shape().wave;
-  for (const Choice& choice : {Choice{4, "norm_wave_f32", "norm_sum_wave_f32", wave},
+  for (const Choice& choice : {Choice{4, "norm_narrow4_f32", "norm_sum_narrow2_f32", 1},
+                               Choice{4 * wave, "norm_narrow4_f32", "norm_sum_narrow2_f32", wave},
+                               Choice{4 * wave + 4, "norm_wave_f32", "norm_sum_wave_f32", wave},
                                Choice{16 * wave, "norm_wave_f32", "norm_sum_wave_f32", wave},
                                Choice{16 * wave + 4, "norm_block4_f32", "norm_sum_block2_f32", 2 * wave},
                                Choice{8192, "norm_block4_f32", "norm_sum_block2_f32", 512},
                                Choice{8196, "norm_block4_f32", "norm_sum_block4_f32", 512 + wave},
                                Choice{16388, "norm_streamed_f32", "norm_streamed_f32", 1024},
-                               Choice{5, "norm_scalar_f32", "norm_scalar_f32", wave}}) {
+                               Choice{5, "norm_scalar_f32", "norm_scalar_f32", 1}}) {
     call.width = call.input_stride = call.residual_stride = choice.width;
     call.residual = nullptr;
     EXPECT_EQ(norm_layout(call, shape()).row_threads, choice.row_threads_of_plain) << choice.width;
@@ -184,11 +186,11 @@ TEST_P(Norm, LayoutsThatDoNotFitAreRefused) {
     EXPECT_EQ(plan_norm(call, shape(), layout).status().message(), "norm: the layout does not fit");
   }
   call.width = call.input_stride = call.residual_stride = 56;  // 14 accesses
-  EXPECT_EQ(plan_norm(call, shape(), {1, 16, 128, 0, 4})->front().kernel, "norm_sum_narrow4_f32");
+  EXPECT_EQ(plan_norm(call, shape(), {1, 16, 128, 0, 2})->front().kernel, "norm_sum_narrow2_f32");
   for (const NormLayout& layout :
-       {NormLayout{1, 16, 128, 0, 8}, NormLayout{1, 8, 128, 0, 4}, NormLayout{1, 24, 192, 0, 4},
-        NormLayout{1, 2 * wave, 128, 0, 4}, NormLayout{1, 16, wave / 2, 0, 4}, NormLayout{1, 16, 512, 0, 4},
-        NormLayout{2, 16, 128, 0, 4}, NormLayout{1, 16, 128, 1, 4}, NormLayout{1, 16, 128, 0, 3}}) {
+       {NormLayout{1, 16, 128, 0, 4}, NormLayout{1, 8, 128, 0, 2}, NormLayout{1, 24, 192, 0, 2},
+        NormLayout{1, 2 * wave, 128, 0, 2}, NormLayout{1, 16, wave / 2, 0, 2}, NormLayout{1, 16, 512, 0, 2},
+        NormLayout{2, 16, 128, 0, 2}, NormLayout{1, 16, 128, 1, 2}, NormLayout{1, 16, 128, 0, 3}}) {
     EXPECT_FALSE(plan_norm(call, shape(), layout).ok()) << layout.row_threads << ", " << layout.rows;
   }
   call.width = call.input_stride = call.residual_stride = 2048;
