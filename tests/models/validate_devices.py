@@ -3,8 +3,8 @@
 
   tests/models/validate_devices.py build/cuda-release/bin/kpt build/cuda-release/test_models/zoo cpu,nvidia:0,xla:cuda
 
-One line a model: the largest error of each device against fp64 and the largest difference between two of them, both
-relative to an output's root mean square. Ends with 1 when a model is not valid and with 77 (skipped, for ctest) when a
+One line a model: the largest error of each device against fp64, relative to an output's root mean square, and the largest
+difference between elements of two of them. Ends with 1 when a model is not valid and with 77 (skipped, for ctest) when a
 device is not there.
 """
 
