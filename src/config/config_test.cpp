@@ -81,6 +81,7 @@ TEST_F(ConfigLoading, EveryOptionListensToItsVariable) {
                                   {"KPT_PROBE_TIMEOUT_MS", "200"},
                                   {"KPT_PROBE_BACKENDS", "amd"},
                                   {"KPT_PJRT_PLUGINS", "x=/x"},
+                                  {"KPT_AMD_ENGINE", "native"},
                                   {"KPT_AMD_MATRIX_CORES", "false"},
                                   {"KPT_AMD_MEMORY_KEPT_BYTES", "1000000"},
                                   {"KPT_AMD_MEMORY_MARGIN_BYTES", "1000000"},

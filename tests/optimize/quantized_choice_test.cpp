@@ -74,7 +74,7 @@ std::chrono::milliseconds wait_by_filters(const ir::Graph& graph, const ir::Node
   const bool int8 = graph.at(weight).tensor.dtype == DType::kInt8;
   const auto filters = constant_dim(graph.at(weight).tensor, 0);
   const bool slow = (filters == 48 && int8) || (filters == 32 && !int8);
-  return std::chrono::milliseconds(slow ? 4 : 0);
+  return std::chrono::milliseconds(slow ? 20 : 0);  // more than other work on the machine takes from a run
 }
 
 constexpr const char* kConvolutions = R"(kpt_graph 1
@@ -136,7 +136,7 @@ class QuantizedChoice : public ::testing::Test {
   OptimizeOptions make_options() const {
     OptimizeOptions options;
     options.level = Level::kAggressive;
-    options.seconds_per_pair = 0.1;
+    options.seconds_per_pair = 0.3;
     options.draws.seed = seed_;
     return options;
   }

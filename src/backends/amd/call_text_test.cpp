@@ -26,7 +26,7 @@ TEST(CallText, ACallBecomesThePlanOfItsStructure) {
   ASSERT_TRUE(wanted.ok());
   ASSERT_EQ(made->plan.size(), 1U);
   EXPECT_EQ(made->plan[0].args, (*wanted)[0].args);
-  EXPECT_EQ(to_text(made->plan[0]).rfind("norm_wave_f16 2 128 0010000000000000", 0), 0U) << to_text(made->plan[0]);
+  EXPECT_EQ(to_text(made->plan[0]).rfind("norm_narrow4_f16 1 64 0010000000000000", 0), 0U) << to_text(made->plan[0]);
 }
 
 TEST(CallText, MembersOfMembers) {
