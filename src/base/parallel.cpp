@@ -29,7 +29,7 @@ void for_each_stretch(std::size_t count, std::size_t stretch,
   if (threads > 1) {
     try {
       pool.emplace(static_cast<int>(threads) - 1);
-    } catch (const std::system_error&) {  // no thread to be had
+    } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch): no thread to be had, the caller does all
     }
   }
   for (int i = 0; pool && i < pool->thread_count(); ++i) others.push_back(pool->submit(take));

@@ -114,7 +114,8 @@ std::uint8_t to_float8_e4m3fn(double value) {
   // From 2^-6 on: the exponent and three bits behind it, to the nearest; a carry goes into the exponent by itself.
   const auto bits = std::bit_cast<std::uint64_t>(size);
   const std::uint64_t rounded = bits + (std::uint64_t{1} << (kCut - 1)) - 1 + ((bits >> kCut) & 1U);
-  const auto normal = static_cast<std::int32_t>(static_cast<std::int64_t>(rounded >> kCut) - (1023 - 7) * 8);
+  constexpr std::int64_t kLeastExponent = std::int64_t{1023 - 7} * 8;
+  const auto normal = static_cast<std::int32_t>(static_cast<std::int64_t>(rounded >> kCut) - kLeastExponent);
   // Below, codes count steps of 2^-9. The sum has no bits behind the point.
   constexpr double kNoFraction = 0x1.8p52;
   const auto steps = static_cast<std::int32_t>((size * 0x1p9 + kNoFraction) - kNoFraction);
