@@ -25,6 +25,8 @@ class RocmExecutable final : public Executable {
   // Fails as LoadedGraph::load().
   static Result<std::unique_ptr<Executable>> load(c10::DeviceIndex index, std::shared_ptr<const ir::Graph> graph,
                                                   const Weights& weights, std::uint64_t margin_bytes);
+  RocmExecutable(const RocmExecutable&) = delete;
+  RocmExecutable& operator=(const RocmExecutable&) = delete;
   ~RocmExecutable() override;
 
   std::string_view device() const override { return device_; }
