@@ -23,7 +23,7 @@ class RocmByLinks : public ::testing::Test {
   }
   ProgramRun run(const std::vector<std::string>& arguments) const {
     return run_kpt(arguments,
-                   {"KPT_TORCH_DIR=" + folder_ + "/torch", "KPT_SYSTEM_ROOT=" + folder_ + "/root",
+                   {"KPT_TORCH_DIR=" + folder_ + "/torch", "KPT_SYSTEM_ROOT=" + folder_ + "/system",
                     "KPT_FAKE_HIP=" + folder_ + "/machine.json", "LD_LIBRARY_PATH=" + build_dir() + "/fakes/amd"});
   }
 

@@ -1,5 +1,5 @@
 // AMD GPUs as devices "amd:0", "amd:1", …, through libtorch's ROCm build. It never ran on an AMD GPU; whole models run
-// through the same module on NVIDIA's (tests/execution/rocm_module_test.cpp).
+// through the same module on NVIDIA's (tests/fakes, `ctest -R models.rocm_zoo`).
 #pragma once
 
 #include <functional>

@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 
 #include "engines/aten/cuda/cuda_own_nodes.h"
+#include "engines/aten/module/device_memory.h"
+#include "engines/aten/module/guarded_call.h"
 
 namespace kpt::aten {
 namespace {
@@ -76,17 +78,17 @@ class AttentionNode final : public OwnNode {
            at::cuda::getCurrentDeviceProperties()->major >= 8;
   }
 
-  // False when cuDNN has no kernel for the shapes on this GPU; it is not asked again.
+  // False, with a warning, when cuDNN has no kernel for the shapes on this GPU; it is not asked again.
   bool attend_with_cudnn(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                          const at::Tensor& mask, at::IntArrayRef scores, OwnCall& call) const {
     at::Tensor result;
     try {
       result = std::get<0>(at::_scaled_dot_product_cudnn_attention(query, key, value, mask.expand(scores), false, 0.0,
                                                                    false, false, scale_));
-    } catch (const c10::OutOfMemoryError&) {
-      throw;
-    } catch (const c10::Error&) {
+    } catch (const c10::Error& error) {
+      if (ran_out_of_memory(error, query.get_device())) throw;
       refused_ = true;
+      TORCH_WARN("cuDNN has no attention for these sizes, libtorch's kernel goes on: ", first_line(error));
       return false;
     }
     // A row that may look nowhere must be zero; cuDNN gives it a value. In one pass with the order of the axes.
