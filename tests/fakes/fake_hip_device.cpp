@@ -91,7 +91,9 @@ int HipDevice::launch(Function* function, unsigned blocks, unsigned threads, con
   launch.threads = threads;
   launch.arg_bytes = bytes;
   std::memcpy(launch.args.data(), arguments, bytes);
-  kpt::gpu::HostLauncher launcher(function->module->wave);
+  thread_local kpt::gpu::HostLauncher wave_32(32);
+  thread_local kpt::gpu::HostLauncher wave_64(64);
+  auto& launcher = function->module->wave == 64 ? wave_64 : wave_32;
   return launcher.launch(launch, nullptr).ok() ? 0 : kInvalidValue;
 }
 

@@ -1,7 +1,6 @@
 #include "kernels/gpu/host_block.h"
 
 #include <sys/mman.h>
-#include <ucontext.h>
 
 #include <cstring>
 #include <utility>
@@ -9,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/sanitizers.h"
+#include "kernels/gpu/host_stack.h"
 
 namespace kpt::gpu {
 namespace {
@@ -22,7 +22,7 @@ constexpr std::size_t kPlaces = 2 * kMostPublished;  // values of a lane in exch
 }  // namespace
 
 struct HostBlock::Fiber {
-  ucontext_t context{};
+  StackPlace place = nullptr;
   void* stack = nullptr;
   HostBlock* block = nullptr;
   HostLane lane;
@@ -36,7 +36,7 @@ struct HostBlock::Fiber {
 };
 
 struct HostBlock::Main {
-  ucontext_t context{};
+  StackPlace place = nullptr;
 #if defined(KPT_ADDRESS_SANITIZER)
   void* fake_stack = nullptr;
   const void* stack = nullptr;
@@ -59,7 +59,7 @@ void HostBlock::resume(Fiber& fiber) {
   main_->handle = __tsan_get_current_fiber();
   __tsan_switch_to_fiber(fiber.handle, 0);
 #endif
-  swapcontext(&main_->context, &fiber.context);
+  switch_stack(&main_->place, fiber.place);
 #if defined(KPT_ADDRESS_SANITIZER)
   __sanitizer_finish_switch_fiber(main_->fake_stack, nullptr, nullptr);
 #endif
@@ -74,16 +74,14 @@ void HostBlock::suspend(Fiber& fiber, State state) {
 #if defined(KPT_THREAD_SANITIZER)
   __tsan_switch_to_fiber(main_->handle, 0);
 #endif
-  swapcontext(&fiber.context, &main_->context);
+  switch_stack(&fiber.place, main_->place);
 #if defined(KPT_ADDRESS_SANITIZER)
   __sanitizer_finish_switch_fiber(fiber.fake_stack, &main_->stack, &main_->stack_bytes);
 #endif
 }
 
-// makecontext() passes integers only, so the address comes in two halves.
-void HostBlock::start_fiber(unsigned high, unsigned low) {
-  const auto address = static_cast<std::uintptr_t>((static_cast<std::uint64_t>(high) << 32U) | low);
-  Fiber& fiber = *reinterpret_cast<Fiber*>(address);  // NOLINT(performance-no-int-to-ptr)
+void HostBlock::start_fiber(void* started) {
+  Fiber& fiber = *static_cast<Fiber*>(started);
   HostBlock& block = *fiber.block;
 #if defined(KPT_ADDRESS_SANITIZER)
   __sanitizer_finish_switch_fiber(nullptr, &block.main_->stack, &block.main_->stack_bytes);
@@ -95,22 +93,6 @@ void HostBlock::start_fiber(unsigned high, unsigned low) {
   block.suspend(fiber, State::kEnded);
 }
 
-// Apart, because getcontext() may return twice for all the compiler knows.
-void HostBlock::prepare(Fiber& fiber) {
-  getcontext(&fiber.context);
-  fiber.context.uc_stack.ss_sp = fiber.stack;
-  fiber.context.uc_stack.ss_size = kStackBytes;
-  fiber.context.uc_link = nullptr;
-  const auto address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(&fiber));
-  makecontext(&fiber.context, reinterpret_cast<void (*)()>(&HostBlock::start_fiber), 2,
-              static_cast<unsigned>(address >> 32U), static_cast<unsigned>(address & 0xffffffffU));
-#if defined(KPT_ADDRESS_SANITIZER)
-  // Its swapcontext() would forget the state of all these bytes at every switch, a third of the time; it is told of
-  // switches in resume() and suspend().
-  fiber.context.uc_stack.ss_size = 0;
-#endif
-}
-
 Status HostBlock::make_fibers(std::size_t count) {
   while (fibers_.size() < count) {
     auto fiber = std::make_unique<Fiber>();
@@ -120,7 +102,7 @@ Status HostBlock::make_fibers(std::size_t count) {
     fiber->stack = stack;
     fiber->block = this;
     fiber->lane.block_ = this;
-    prepare(*fiber);
+    fiber->place = prepare_stack(stack, kStackBytes, &HostBlock::start_fiber, fiber.get());
 #if defined(KPT_THREAD_SANITIZER)
     fiber->handle = __tsan_create_fiber(0);
 #endif

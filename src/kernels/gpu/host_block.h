@@ -39,8 +39,7 @@ class HostBlock {
   struct Fiber;
   enum class State : std::uint8_t { kReady, kWaitsForWave, kWaitsForBlock, kEnded };
 
-  static void start_fiber(unsigned high, unsigned low);
-  static void prepare(Fiber& fiber);
+  static void start_fiber(void* started);
   Status make_fibers(std::size_t count);
   void drop_fibers();
   void resume(Fiber& fiber);
