@@ -16,6 +16,7 @@
 #include "base/files.h"
 #include "support/forked_process.h"
 #include "support/hardware_fixture.h"
+#include "support/rounds.h"
 
 namespace kpt {
 namespace {
@@ -62,7 +63,7 @@ TEST_F(ArtifactFaults, AKilledWriterLeavesTheOldFileOrTheNewOne) {
   };
   std::string last = made[0].source;
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(40);  // a busy disk takes a second a write
-  for (int round = 0; round < 100 && std::chrono::steady_clock::now() < end; ++round) {
+  for (int round = 0; round < testing::rounds(100) && std::chrono::steady_clock::now() < end; ++round) {
     kill_in_a_step(random_, [&](std::size_t i) { return write_artifact(path(), made[i % 2]).ok(); });
     const auto read = read_artifact(path());
     ASSERT_TRUE(read.ok()) << read.status().message();

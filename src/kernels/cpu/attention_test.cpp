@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/cpu/simd_kernels.h"
+#include "support/rounds.h"
 
 namespace kpt::kernels {
 namespace {
@@ -185,12 +186,12 @@ class AttentionCase {
 
 TEST(Attention, IsWhatItMeansForRandomShapes) {
   const auto seed = std::random_device{}();
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  SCOPED_TRACE(::testing::Message() << "seed " << seed);
   std::mt19937_64 random(seed);
   const auto draw = [&](std::int64_t least, std::int64_t most) {
     return least + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(most - least + 1));
   };
-  for (int round = 0; round < 100; ++round) {
+  for (int round = 0; round < kpt::testing::rounds(100); ++round) {
     Shape shape{};
     shape.batch = draw(1, 2);
     shape.groups = draw(1, 3);
@@ -203,11 +204,11 @@ TEST(Attention, IsWhatItMeansForRandomShapes) {
     options.broadcast_mask = random() % 2 == 0;
     options.causal = random() % 3 == 0;
     options.strided = random() % 2 == 0;
-    SCOPED_TRACE(testing::Message() << "round " << round << ": batch " << shape.batch << ", heads " << shape.heads
-                                    << " of " << shape.groups << ", queries " << shape.queries << ", keys "
-                                    << shape.keys << ", width " << shape.width << ", mask "
-                                    << static_cast<int>(options.mask) << options.broadcast_mask << ", causal "
-                                    << options.causal << ", strided " << options.strided);
+    SCOPED_TRACE(::testing::Message() << "round " << round << ": batch " << shape.batch << ", heads " << shape.heads
+                                      << " of " << shape.groups << ", queries " << shape.queries << ", keys "
+                                      << shape.keys << ", width " << shape.width << ", mask "
+                                      << static_cast<int>(options.mask) << options.broadcast_mask << ", causal "
+                                      << options.causal << ", strided " << options.strided);
     AttentionCase attention(shape, options, random());
     attention.run(1);
     ASSERT_LT(attention.error(), 1e-5);

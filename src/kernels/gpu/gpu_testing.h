@@ -12,20 +12,12 @@
 
 #include <gtest/gtest.h>
 
-#include "base/sanitizers.h"
 #include "kernels/gpu/launch.h"
+#include "support/rounds.h"
 
 namespace kpt::gpu::testing {
 
-// How often a test of random shapes draws: a sanitizer makes each round ten times as long, and looks for what a third
-// of them show too.
-constexpr int rounds(int plainly) {
-#if defined(KPT_ADDRESS_SANITIZER) || defined(KPT_THREAD_SANITIZER)
-  return plainly / 3;
-#else
-  return plainly;
-#endif
-}
+using kpt::testing::rounds;
 
 // Memory that kernels and tests can both reach, and a launcher.
 class TestDevice {
