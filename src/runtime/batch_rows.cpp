@@ -7,6 +7,9 @@
 
 #include <fmt/format.h>
 
+#include "passes/node_arguments.h"
+#include "runtime/row_targets.h"
+
 namespace kpt {
 namespace {
 
@@ -31,81 +34,6 @@ enum class Rule : std::uint8_t {
 struct RuleRow {
   std::string_view target;  // without the overload, or with it where overloads differ
   Rule rule;
-};
-
-constexpr std::string_view kPointwise[] = {
-    "__and__",
-    "__or__",
-    "abs",
-    "add",
-    "addcdiv",
-    "addcmul",
-    "alias",
-    "bitwise_and",
-    "bitwise_not",
-    "bitwise_or",
-    "ceil",
-    "clamp",
-    "clamp_max",
-    "clamp_min",
-    "clone",
-    "contiguous",
-    "cos",
-    "detach",
-    "div",
-    "elu",
-    "eq",
-    "erf",
-    "exp",
-    "expand_as",
-    "floor",
-    "full_like",
-    "ge",
-    "gelu",
-    "gt",
-    "hardsigmoid",
-    "hardswish",
-    "hardtanh",
-    "le",
-    "leaky_relu",
-    "log",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "lt",
-    "masked_fill",
-    "maximum",
-    "minimum",
-    "mish",
-    "mul",
-    "ne",
-    "neg",
-    "ones_like",
-    "pow",
-    "reciprocal",
-    "relu",
-    "relu6",
-    "round",
-    "rsqrt",
-    "rsub",
-    "sigmoid",
-    "sign",
-    "silu",
-    "sin",
-    "softplus",
-    "sqrt",
-    "square",
-    "sub",
-    "tanh",
-    "to",
-    "_to_copy",
-    "true_divide",
-    "trunc",
-    "type_as",
-    "where.ScalarOther",
-    "where.ScalarSelf",
-    "where.self",
-    "zeros_like",
 };
 
 constexpr RuleRow kRules[] = {
@@ -190,50 +118,13 @@ constexpr RuleRow kRules[] = {
     {"_operator.sub", Rule::kExtent},
 };
 
-// Each run draws anew, and parts draw more often than the whole.
-constexpr std::string_view kRandom[] = {"bernoulli", "exponential", "multinomial", "native_dropout", "normal",
-                                        "poisson",   "rand",        "rrelu",       "uniform"};
-
-bool is_random(std::string_view target) {
-  if (!target.starts_with("aten.")) return false;
-  return std::ranges::any_of(kRandom, [&](std::string_view name) { return target.substr(5).starts_with(name); });
-}
-
-bool is_written(std::string_view target) {
-  const std::string_view base = target.substr(0, target.rfind('.'));
-  return base.ends_with('_') && !base.ends_with("__");
-}
-
 std::optional<Rule> find_rule(std::string_view target) {
+  if (is_pointwise(target)) return Rule::kPointwise;
   if (target.starts_with("aten.")) target.remove_prefix(5);
   const std::string_view base = target.substr(0, target.rfind('.'));
   const auto is = [&](std::string_view name) { return name == target || name == base; };
-  const auto writes = [&](std::string_view name) {  // relu_ writes what relu gives
-    return base.size() == name.size() + 1 && base.starts_with(name) && base.ends_with('_');
-  };
-  if (std::ranges::any_of(kPointwise, is) || std::ranges::any_of(kPointwise, writes)) return Rule::kPointwise;
   const auto* found = std::ranges::find_if(kRules, [&](const RuleRow& row) { return is(row.target); });
   return found == std::end(kRules) ? std::nullopt : std::optional(found->rule);
-}
-
-bool mentions(const ir::Expr& expr, std::string_view symbol) {
-  const std::vector<std::string> symbols = expr.symbols();
-  return std::ranges::find(symbols, symbol) != symbols.end();
-}
-
-// The symbol, or a product of it and what does not depend on it.
-bool is_multiple(const ir::Expr& expr, std::string_view symbol) {
-  if (expr.is_symbol()) return expr.name() == symbol;
-  if (expr.op() != ir::ExprOp::kMul) return false;
-  const auto factors = expr.operands();
-  return std::ranges::count_if(factors, [&](const ir::Expr& factor) { return mentions(factor, symbol); }) == 1 &&
-         std::ranges::any_of(factors,
-                             [&](const ir::Expr& factor) { return factor.is_symbol() && factor.name() == symbol; });
-}
-
-const ir::Argument* find_argument(const ir::Node& node, std::string_view name) {
-  const auto found = std::ranges::find(node.arguments, name, &ir::NamedArgument::name);
-  return found == node.arguments.end() ? nullptr : &found->value;
 }
 
 std::optional<std::vector<std::int64_t>> read_axes(const ir::Argument* argument) {

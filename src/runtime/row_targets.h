@@ -1,0 +1,25 @@
+// What the checks of rows (batch_rows.h) and of positions (sequence_rows.h) both ask about nodes.
+#pragma once
+
+#include <string_view>
+
+#include "ir/symbolic.h"
+
+namespace kpt {
+
+// Each element of the result comes from those of the arguments at its own place, tensors being broadcast together.
+// relu_, which writes what relu gives, counts as well.
+bool is_pointwise(std::string_view target);
+
+// Each run draws anew, and more than one of them more often.
+bool is_random(std::string_view target);
+
+// Writes an argument: relu_, but not __and__.
+bool is_written(std::string_view target);
+
+bool mentions(const ir::Expr& expr, std::string_view symbol);
+
+// The symbol, or a product of it and what does not depend on it.
+bool is_multiple(const ir::Expr& expr, std::string_view symbol);
+
+}  // namespace kpt
