@@ -19,21 +19,37 @@ Tensor take_rows(const Tensor& tensor, std::int64_t begin, std::int64_t count) {
                            tensor.offset() + begin * tensor.strides()[0]);
 }
 
-Result<Tensor> pad_rows(const Tensor& tensor, std::int64_t rows) {
-  const std::int64_t own = tensor.dims()[0];
+Result<Tensor> pad_rows(const Tensor& tensor, std::int64_t rows) { return pad_axis(tensor, 0, rows, Padding::kLast); }
+
+Result<Tensor> pad_axis(const Tensor& tensor, std::size_t axis, std::int64_t extent, Padding padding) {
   Dims dims = tensor.dims();
-  dims[0] = rows;
+  const auto own = static_cast<std::size_t>(dims[axis]);
+  std::size_t blocks = 1;
+  for (std::size_t before = 0; before < axis; ++before) blocks *= static_cast<std::size_t>(dims[before]);
+  dims[axis] = extent;
   KPT_ASSIGN_OR_RETURN(const Tensor dense, tensor.contiguous_copy());
   KPT_ASSIGN_OR_RETURN(Tensor padded, Tensor::empty(tensor.dtype(), dims));
-  const std::size_t row_bytes = dense.bytes() / static_cast<std::size_t>(own);
-  if (row_bytes == 0) return padded;
+  if (dense.bytes() == 0) return padded;
+  const std::size_t step = dense.bytes() / (blocks * own);  // bytes of a position
+  const auto* from = static_cast<const std::byte*>(dense.data());
   auto* place = static_cast<std::byte*>(padded.data());
-  std::memcpy(place, dense.data(), dense.bytes());
-  const std::byte* last = place + dense.bytes() - row_bytes;
-  for (std::int64_t row = own; row < rows; ++row) {
-    std::memcpy(place + static_cast<std::size_t>(row) * row_bytes, last, row_bytes);
+  for (std::size_t block = 0; block < blocks; ++block) {
+    std::memcpy(place, from, own * step);
+    from += own * step;
+    place += own * step;
+    for (std::size_t position = own; position < static_cast<std::size_t>(extent); ++position) {
+      if (padding == Padding::kZero) std::memset(place, 0, step);
+      if (padding == Padding::kLast) std::memcpy(place, from - step, step);
+      place += step;
+    }
   }
   return padded;
+}
+
+Result<Tensor> cut_axis(const Tensor& tensor, std::size_t axis, std::int64_t extent) {
+  Dims dims = tensor.dims();
+  dims[axis] = extent;
+  return Tensor::unchecked(tensor.buffer(), tensor.dtype(), dims, tensor.strides(), tensor.offset()).contiguous_copy();
 }
 
 Result<Tensor> join_rows(std::span<const Tensor> parts) {
