@@ -47,7 +47,8 @@ struct TensorSpec {
 struct RunReport {
   std::int64_t parts = 1;      // more when a batch that did not fit into memory was split (option memory.split_batches)
   std::int64_t part_rows = 0;  // the most rows that a part had; 0 when nothing was split
-  std::int64_t padded_rows = 0;  // that the device computed beside the batch's own (option memory.batch_buckets)
+  std::int64_t padded_rows = 0;       // that the device computed beside the batch's own (option memory.batch_buckets)
+  std::int64_t padded_positions = 0;  // and behind the end of its sequences (option memory.sequence_buckets)
 };
 
 struct RunOptions {

@@ -89,6 +89,7 @@ Result<BackendContext> make_backend_context(const Config& config, const Environm
   context.amd_matrix_cores = config.get(options::kAmdMatrixCores);
   context.split_batches = config.get(options::kMemorySplitBatches);
   context.batch_buckets = config.get(options::kMemoryBatchBuckets);
+  context.sequence_buckets = config.get(options::kMemorySequenceBuckets);
   context.split_graphs = config.get(options::kPlacementSplit);
   context.detection = make_detection_context(config, environment, std::move(files));
   return context;
@@ -98,7 +99,9 @@ Result<std::shared_ptr<const detail::LoadedModel>> load_model_with(const std::fi
                                                                    const LoadOptions& options,
                                                                    const BackendContext& context) {
   KPT_ASSIGN_OR_RETURN(PlacedDevice placed, find_runnable_device(options.device, context));
-  const detail::BatchPolicy batches{context.split_batches, context.batch_buckets};
+  // One scale for a whole tensor in fp8 would be that of the padding too.
+  const bool sequences = context.sequence_buckets && context.nvidia_policy.fp8_scaling == Fp8Scaling::kRow;
+  const detail::BatchPolicy batches{context.split_batches, context.batch_buckets, sequences};
   if (is_artifact(path)) return load_artifact(path, options, std::move(placed), batches);
   ImportOptions import_options;
   import_options.model_name = options.model_name;

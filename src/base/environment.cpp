@@ -33,6 +33,7 @@ constexpr std::array kTable = {
     EnvironmentVariable{"KPT_LOG", "kpt", "option log.level"},
     EnvironmentVariable{"KPT_LOG_FORMAT", "kpt", "option log.format"},
     EnvironmentVariable{"KPT_MEMORY_BATCH_BUCKETS", "kpt", "option memory.batch_buckets"},
+    EnvironmentVariable{"KPT_MEMORY_SEQUENCE_BUCKETS", "kpt", "option memory.sequence_buckets"},
     EnvironmentVariable{"KPT_MEMORY_SPLIT_BATCHES", "kpt", "option memory.split_batches"},
     EnvironmentVariable{"KPT_MODULE_DIR", "kpt", "folder of the engine modules (kpt_aten), when they were moved"},
     EnvironmentVariable{"KPT_NVIDIA_FP8_HISTORY", "kpt", "option nvidia.fp8_history"},

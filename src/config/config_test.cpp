@@ -94,6 +94,7 @@ TEST_F(ConfigLoading, EveryOptionListensToItsVariable) {
                                   {"KPT_NVIDIA_NVTX", "true"},
                                   {"KPT_NVIDIA_TF32", "true"},
                                   {"KPT_MEMORY_BATCH_BUCKETS", "false"},
+                                  {"KPT_MEMORY_SEQUENCE_BUCKETS", "false"},
                                   {"KPT_MEMORY_SPLIT_BATCHES", "true"},
                                   {"KPT_PLACEMENT_SPLIT", "true"},
                                   {"KPT_PJRT_COMPILE_TIMEOUT_MS", "500"},

@@ -108,6 +108,8 @@ inline constexpr OptionDomain named_paths() { return {OptionKind::kNamedPaths}; 
   X(kMemoryBatchBuckets, bool, "memory.batch_buckets", "true", domain::truth(), "KPT_MEMORY_BATCH_BUCKETS",           \
     "batches are padded to a few sizes (1, 2, 3, 4, 6, 8, 12, …) on devices where each new size costs a compile or "  \
     "a capture, where the model's rows are independent")                                                              \
+  X(kMemorySequenceBuckets, bool, "memory.sequence_buckets", "true", domain::truth(), "KPT_MEMORY_SEQUENCE_BUCKETS",  \
+    "the same for the length of sequences, where the model's positions are known not to see those behind the end")    \
   X(kPlacementSplit, bool, "placement.split", "false", domain::truth(), "KPT_PLACEMENT_SPLIT",                        \
     "nodes that the chosen device cannot run go to the CPU; what lies between travels over the host's memory")        \
   X(kAmdEngine, AmdEngineWord, "amd.engine", "auto", domain::one_of(kAmdEngineWords), "KPT_AMD_ENGINE",               \

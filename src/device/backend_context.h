@@ -47,6 +47,7 @@ struct BackendContext {
   AmdEngine amd_engine = AmdEngine::kAuto;  // option amd.engine
   bool split_batches = false;               // option memory.split_batches
   bool batch_buckets = true;                // option memory.batch_buckets
+  bool sequence_buckets = true;             // option memory.sequence_buckets
   bool split_graphs = false;                // option placement.split
 };
 

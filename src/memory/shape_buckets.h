@@ -1,11 +1,11 @@
-// The sizes that batches are padded to, where every new size costs a compile or a capture.
+// The sizes that batches and sequences are padded to, where every new size costs a compile or a capture.
 #pragma once
 
 #include <cstdint>
 
 namespace kpt {
 
-// Larger batches run as they are: what padding saves is little beside them.
+// Larger ones run as they are: what padding saves is little beside them.
 inline constexpr std::int64_t kLargestBucket = 1024;
 
 // The least of 1, 2, 3, 4, 6, 8, 12, 16, 24, … that holds `size`, so that less than a third of a batch is padding;

@@ -12,12 +12,27 @@ std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
+std::vector<std::size_t> find_axes(const ir::Value& value, const std::string& symbol) {
+  std::vector<std::size_t> axes;
+  for (std::size_t axis = 0; axis < value.tensor.dims.size(); ++axis) {
+    if (value.tensor.dims[axis] == ir::Expr::symbol(symbol)) axes.push_back(axis);
+  }
+  return axes;
+}
+
+bool are_on_host(std::span<const Tensor> tensors) {
+  return std::ranges::all_of(tensors, [](const Tensor& tensor) { return tensor.device() == "cpu"; });
+}
+
 }  // namespace
 
 BatchedRuns::BatchedRuns(Executable& executable, Device& device, const ir::Graph& graph, const BatchPolicy& policy)
     : executable_(executable), device_(device), policy_(policy) {
   policy_.buckets = policy.buckets && device.target().capabilities().sizes_cost;
-  if ((!policy_.split && !policy_.buckets) || executable.is_stateful()) return;
+  policy_.sequences = policy.sequences && device.target().capabilities().sizes_cost;
+  if (executable.is_stateful()) return;
+  if (policy_.sequences) find_sequence(graph);
+  if (!policy_.split && !policy_.buckets) return;
   outputs_ = static_cast<std::size_t>(std::ranges::count_if(graph.outputs, [](const ir::GraphOutput& output) {
     return output.kind == ir::OutputKind::kUser && output.value.value_id() != nullptr;
   }));
@@ -28,9 +43,68 @@ BatchedRuns::BatchedRuns(Executable& executable, Device& device, const ir::Graph
   batch_->least = round_up(batch_->least, multiple_);
 }
 
+void BatchedRuns::find_sequence(const ir::Graph& graph) {
+  auto sequence = find_sequence_rows(graph);
+  if (!sequence.ok()) return;
+  sequence_ = std::move(sequence).value();
+  for (const ir::GraphInput& input : graph.inputs) {
+    if (input.kind != ir::InputKind::kUser) continue;
+    input_axes_.push_back(find_axes(graph.at(input.value), sequence_->symbol));
+  }
+  for (const ir::GraphOutput& output : graph.outputs) {
+    const ir::ValueId* id = output.value.value_id();
+    if (id != nullptr) output_axes_.push_back(find_axes(graph.at(*id), sequence_->symbol));
+  }
+}
+
 Status BatchedRuns::run(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
                         RunReport* report) const {
   if (report != nullptr) *report = {};
+  if (const auto lengths = choose_lengths(context, inputs)) {
+    const Status status = run_longer(context, inputs, *lengths, outputs, report);
+    if (status.ok() && report != nullptr) report->padded_positions = lengths->wanted - lengths->own;
+    if (status.code() != StatusCode::kOutOfMemory) return status;
+    if (report != nullptr) *report = {};
+  }
+  return run_batch(context, inputs, outputs, report, policy_.split);
+}
+
+std::optional<BatchedRuns::Lengths> BatchedRuns::choose_lengths(const RunContext& context,
+                                                                std::span<const Tensor> inputs) const {
+  if (!sequence_ || context.outputs_on_device || !are_on_host(inputs)) return std::nullopt;
+  const auto first = std::ranges::find_if(input_axes_, [](const auto& axes) { return !axes.empty(); });
+  const Tensor& input = inputs[static_cast<std::size_t>(first - input_axes_.begin())];
+  const std::int64_t own = input.dims()[first->front()];
+  const std::int64_t wanted = find_bucket(own, sequence_->most);
+  return wanted > own ? std::optional(Lengths{own, wanted}) : std::nullopt;
+}
+
+Status BatchedRuns::run_longer(RunContext& context, std::span<const Tensor> inputs, const Lengths& lengths,
+                               std::vector<Tensor>& outputs, RunReport* report) const {
+  std::vector<Tensor> padded;
+  for (std::size_t index = 0; index < inputs.size(); ++index) {
+    Tensor longer = inputs[index];
+    const bool floating = is_floating(longer.dtype()) || is_complex(longer.dtype());
+    const Padding padding = sequence_->masked && !floating ? Padding::kZero : Padding::kLast;
+    for (const std::size_t axis : input_axes_[index]) {
+      KPT_ASSIGN_OR_RETURN(longer, pad_axis(longer, axis, lengths.wanted, padding));
+    }
+    padded.push_back(std::move(longer));
+  }
+  KPT_RETURN_IF_ERROR(run_batch(context, padded, outputs, report, false));
+  for (std::size_t index = 0; index < outputs.size(); ++index) {
+    if (!output_axes_[index].empty() && outputs[index].data() == nullptr) {
+      KPT_ASSIGN_OR_RETURN(outputs[index], device_.download(outputs[index]));
+    }
+    for (const std::size_t axis : output_axes_[index]) {
+      KPT_ASSIGN_OR_RETURN(outputs[index], cut_axis(outputs[index], axis, lengths.own));
+    }
+  }
+  return {};
+}
+
+Status BatchedRuns::run_batch(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
+                              RunReport* report, bool may_split) const {
   if (!batch_) return executable_.run(context, inputs, outputs);
   const std::int64_t rows = inputs[0].dims()[0];
   if (const std::int64_t wanted = choose_rows(context, inputs); wanted > rows) {
@@ -39,7 +113,7 @@ Status BatchedRuns::run(RunContext& context, std::span<const Tensor> inputs, std
     if (status.code() != StatusCode::kOutOfMemory) return status;
   }
   Status status = executable_.run(context, inputs, outputs);
-  if (status.code() != StatusCode::kOutOfMemory || !policy_.split || rows % multiple_ != 0) return status;
+  if (status.code() != StatusCode::kOutOfMemory || !may_split || rows % multiple_ != 0) return status;
   if (next_rows(rows, half(rows), batch_->least) >= rows) return status;
   return run_parts(context, inputs, outputs, report);
 }
@@ -48,9 +122,8 @@ std::int64_t BatchedRuns::choose_rows(const RunContext& context, std::span<const
   const std::int64_t rows = inputs[0].dims()[0];
   if (!policy_.buckets) return rows;
   // Rows of what lies in a device's memory are neither added nor, without addresses, left out here.
-  const bool on_host = std::ranges::all_of(inputs, [](const Tensor& input) { return input.device() == "cpu"; });
   const bool can_cut = !context.outputs_on_device || device_.target().capabilities().raw_pointers;
-  if (!on_host || !can_cut) return rows;
+  if (!are_on_host(inputs) || !can_cut) return rows;
   const std::int64_t wanted = round_up(find_bucket(rows, batch_->most), multiple_);
   return wanted <= batch_->most ? wanted : rows;
 }
@@ -113,7 +186,7 @@ Status BatchedRuns::run_parts(RunContext& context, std::span<const Tensor> input
     if (!context.outputs_on_device) continue;
     KPT_ASSIGN_OR_RETURN(outputs[index], device_.upload(outputs[index]));
   }
-  if (report != nullptr) *report = {count, most, 0};
+  if (report != nullptr) *report = {count, most, 0, 0};
   return {};
 }
 

@@ -1,4 +1,5 @@
-// Runs of a model whose rows are independent: padded to a few sizes, or in parts.
+// Runs of a model whose rows are independent: padded to a few sizes, or in parts. Runs of one whose sequences may be
+// longer: padded to a few lengths.
 #pragma once
 
 #include <cstdint>
@@ -9,25 +10,38 @@
 #include "device/execution.h"
 #include "kpt/model.h"
 #include "runtime/batch_rows.h"
+#include "runtime/sequence_rows.h"
 
 namespace kpt::detail {
 
 struct BatchPolicy {
-  bool split = false;    // option memory.split_batches
-  bool buckets = false;  // option memory.batch_buckets; only where the device's sizes cost (Capabilities::sizes_cost)
+  bool split = false;      // option memory.split_batches
+  bool buckets = false;    // option memory.batch_buckets; only where the device's sizes cost (Capabilities::sizes_cost)
+  bool sequences = false;  // option memory.sequence_buckets; in the same way
 };
 
 // Thread safe, but for the state in a context.
 class BatchedRuns {
  public:
-  // Both must outlive it. Where rows are not known to be independent, or the policy asks for nothing, every run is
-  // whole.
+  // Executable and device must outlive it. Where rows are not known to be independent, or the policy asks for nothing,
+  // every run is whole.
   BatchedRuns(Executable& executable, Device& device, const ir::Graph& graph, const BatchPolicy& policy);
 
   Status run(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
              RunReport* report) const;
 
  private:
+  void find_sequence(const ir::Graph& graph);
+  Status run_batch(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs, RunReport* report,
+                   bool may_split) const;
+  // The length of the sequences, and the one to run them with; nothing where they run as they are.
+  struct Lengths {
+    std::int64_t own = 0;
+    std::int64_t wanted = 0;
+  };
+  std::optional<Lengths> choose_lengths(const RunContext& context, std::span<const Tensor> inputs) const;
+  Status run_longer(RunContext& context, std::span<const Tensor> inputs, const Lengths& lengths,
+                    std::vector<Tensor>& outputs, RunReport* report) const;
   // With what number of rows a batch is to be run.
   std::int64_t choose_rows(const RunContext& context, std::span<const Tensor> inputs) const;
   std::int64_t half(std::int64_t rows) const;
@@ -41,8 +55,11 @@ class BatchedRuns {
   Device& device_;
   BatchPolicy policy_;
   std::size_t outputs_ = 0;
-  std::optional<BatchRows> batch_;  // nothing: all runs are whole
-  std::int64_t multiple_ = 1;       // Executable::row_multiple()
+  std::optional<BatchRows> batch_;                     // nothing: all runs are whole
+  std::int64_t multiple_ = 1;                          // Executable::row_multiple()
+  std::optional<SequenceRows> sequence_;               // nothing: all sequences run as they are
+  std::vector<std::vector<std::size_t>> input_axes_;   // along the sequence, of each input
+  std::vector<std::vector<std::size_t>> output_axes_;  // and of each output
 };
 
 }  // namespace kpt::detail

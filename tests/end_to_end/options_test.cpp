@@ -133,16 +133,17 @@ TEST(OptionEffect, MemoryOptionsDecideHowBatchesRun) {
   Artifact rows;
   rows.producer = "kpt test";
   rows.source = "rows.pt2";
-  rows.targets.push_back({"xla:fake",
-                          {},
-                          ir::read_graph("kpt_graph 1\nsymbol s0 in 1..64\ninput x: float32[s0, 3]\n"
-                                         "result: float32[s0, 3] = aten.relu.default(self=%x)\noutput %result "
-                                         "\"result\"\n")
-                              .value(),
-                          {},
-                          R"({"compiled":{}})"});
+  rows.targets.push_back(
+      {"xla:fake",
+       {},
+       ir::read_graph("kpt_graph 1\nsymbol s0 in 1..64\nsymbol s1 in 1..64\ninput x: float32[s0, s1]\n"
+                      "result: float32[s0, s1] = aten.relu.default(self=%x)\noutput %result "
+                      "\"result\"\n")
+           .value(),
+       {},
+       R"({"compiled":{}})"});
   ASSERT_TRUE(write_artifact(file, rows).ok());
-  const auto batches = [&file](const std::vector<std::string>& settings) {
+  const auto explained = [&file](const std::vector<std::string>& settings, const char* key) {
     std::vector<std::string> arguments = {"explain",
                                           file,
                                           "--json",
@@ -153,12 +154,15 @@ TEST(OptionEffect, MemoryOptionsDecideHowBatchesRun) {
     for (const std::string& setting : settings) arguments.insert(arguments.end(), {"--set", setting});
     const ProgramRun run = run_kpt(arguments);
     EXPECT_EQ(run.exit_code, 0) << run.out << run.err;
-    return run.json().value("batches", std::string());
+    return run.json().value(key, std::string());
   };
+  const auto batches = [&](const std::vector<std::string>& settings) { return explained(settings, "batches"); };
   EXPECT_EQ(batches({}),
             "padded to a few sizes; could be split along s0 when memory runs out: set memory.split_batches");
   EXPECT_EQ(batches({"memory.split_batches=true"}), "padded to a few sizes; split along s0 when memory runs out");
   EXPECT_THAT(batches({"memory.batch_buckets=false"}), StartsWith("could be split along s0"));
+  EXPECT_EQ(explained({}, "sequences"), "padded along s1 to a few lengths: no position looks at later ones");
+  EXPECT_THAT(explained({"memory.sequence_buckets=false"}, "sequences"), StartsWith("could be padded along s1"));
 }
 
 #if defined(KPT_HAS_TORCH)

@@ -1,6 +1,8 @@
 // The runtime with a backend it has never heard of.
 #include "test_backend.h"
 
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -259,6 +261,80 @@ TEST(BatchBuckets, TheRangeOfTheSymbolAndTensorsOfTheDeviceAreLeftAsTheyAre) {
   Session session = detail::start_session(padded.model).value();
   ASSERT_TRUE(session.run(std::span<const Tensor>(&x, 1), padded.outputs).ok());
   EXPECT_THAT(padded.tried, testing::ElementsAre(5));
+}
+
+// Runs of x * weight + x over s0 rows of s1 positions of three.
+struct LongRun {
+  explicit LongRun(std::int64_t room, bool sequences, bool batches = false) {
+    ImportedModel imported = make_model();
+    for (ir::Value& value : imported.graph.values) {
+      if (value.name != "w") value.tensor.dims = {ir::Expr::symbol("s0"), ir::Expr::symbol("s1"), 3};
+    }
+    imported.graph.symbols = {{"s0", 1, 100}, {"s1", 1, 2000}};
+    execution_test::TestMemory memory;
+    memory.rows = room;
+    memory.tried = &rows;
+    memory.sizes_cost = true;
+    memory.strides = &strides;
+    backend = execution_test::make_test_backend(memory);
+    device = backend->devices().value()[0];
+    model =
+        detail::LoadedModel::load(std::move(imported), *backend, *device, nullptr, {true, batches, sequences}).value();
+  }
+  Tensor run(std::int64_t count, std::int64_t length) {
+    const Tensor x = Tensor::empty(DType::kFloat32, Dims{count, length, 3}).value();
+    for (std::size_t index = 0; index < x.elements<float>().size(); ++index) {
+      x.elements<float>()[index] = static_cast<float>(index);
+    }
+    RunOptions options;
+    options.report = &report;
+    Session session = detail::start_session(model).value();
+    std::vector<Tensor> outputs;
+    const Status status = session.run(std::span<const Tensor>(&x, 1), outputs, options);
+    EXPECT_TRUE(status.ok()) << status.message();
+    return device->download(outputs.at(0)).value();
+  }
+  std::int64_t length() const { return strides.back()[0] / 3; }  // that the device saw
+  std::vector<std::int64_t> rows;
+  std::vector<Dims> strides;
+  std::unique_ptr<Backend> backend;
+  Device* device = nullptr;
+  std::shared_ptr<const detail::LoadedModel> model;
+  RunReport report;
+};
+
+TEST(SequenceBuckets, SequencesRunWithAFewLengthsAndGiveTheSamePositions) {
+  LongRun plain(100, false);
+  LongRun padded(100, true);
+  std::vector<std::int64_t> lengths;
+  for (std::int64_t length = 1; length <= 11; ++length) {
+    const Tensor wanted = plain.run(2, length);
+    const Tensor given = padded.run(2, length);
+    ASSERT_EQ(given.dims(), wanted.dims());
+    EXPECT_TRUE(std::ranges::equal(given.elements<float>(), wanted.elements<float>())) << length;
+    EXPECT_EQ(plain.length(), length);
+    EXPECT_EQ(padded.report.padded_positions, padded.length() - length);
+    lengths.push_back(padded.length());
+  }
+  EXPECT_THAT(lengths, testing::ElementsAre(1, 2, 3, 4, 6, 6, 8, 8, 12, 12, 12));
+  padded.run(1, 1025);
+  EXPECT_EQ(padded.length(), 1025) << "long ones run as they are";
+}
+
+TEST(SequenceBuckets, BatchesArePaddedBesideAndSplitWithoutPadding) {
+  LongRun both(100, true, true);
+  const Tensor given = both.run(5, 7);
+  EXPECT_EQ(given.dims(), (Dims{5, 7, 3}));
+  EXPECT_EQ(both.rows.back(), 6);
+  EXPECT_EQ(both.length(), 8);
+  EXPECT_EQ(both.report.padded_rows, 1);
+  EXPECT_EQ(both.report.padded_positions, 1);
+  LongRun tight(3, true);
+  tight.run(5, 7);
+  EXPECT_THAT(tight.rows, testing::ElementsAre(5, 5, 3, 2)) << "with padding, without, and in parts";
+  EXPECT_EQ(tight.length(), 7);
+  EXPECT_EQ(tight.report.padded_positions, 0);
+  EXPECT_EQ(tight.report.parts, 2);
 }
 
 TEST(TestBackend, WhatItCannotDoIsListedByTheRuntime) {

@@ -21,6 +21,7 @@
 #include "passes/graph_edit.h"
 #include "runtime/batch_rows.h"
 #include "runtime/row_parts.h"
+#include "sequences_test.h"
 #include "validation/held_runs.h"
 
 namespace kpt {
@@ -189,13 +190,16 @@ int main(int argc, char** argv) {
   std::ifstream stream(folder + "/index.json");
   const auto index = kpt::Json::parse(stream);
   std::vector<std::string> paths;
+  std::vector<std::pair<std::string, std::string>> models;
   for (const auto& entry : index["models"]) {
     const std::string path = folder + "/" + entry["file"].get<std::string>();
     paths.push_back(path);
+    models.emplace_back(entry["name"].get<std::string>(), path);
     testing::RegisterTest("Rows", entry["name"].get<std::string>().c_str(), nullptr, nullptr, __FILE__, __LINE__,
                           [=]() -> testing::Test* { return new kpt::ZooRows(path, seed); });
   }
   testing::RegisterTest("Proofs", "OfMostDynamicModels", nullptr, nullptr, __FILE__, __LINE__,
                         [=]() -> testing::Test* { return new kpt::ZooProofs(paths); });
+  kpt::register_sequence_tests(models, seed);
   return RUN_ALL_TESTS();
 }

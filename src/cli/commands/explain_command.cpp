@@ -22,6 +22,7 @@
 #include "device/hardware_json.h"
 #include "optimize/optimize_json.h"
 #include "runtime/batch_rows.h"
+#include "runtime/sequence_rows.h"
 #include "validation/draws.h"
 #include "validation/model_run.h"
 
@@ -87,6 +88,7 @@ struct Explanation {
   std::string device;
   std::vector<std::string> hidden_isa;      // option cpu.isa
   std::string runs;                         // how they are started, where the engine has something to say
+  std::string sequences;                    // whether they are padded
   std::string batches;                      // whether one that does not fit into memory is split
   std::optional<PlacementTable> placement;  // of a model that was split
   std::vector<NodePlan> plan;
@@ -150,6 +152,16 @@ std::string describe_batches(const detail::LoadedModel& model, const Capabilitie
                      context.split_batches ? "" : ": set memory.split_batches");
 }
 
+std::string describe_sequences(const detail::LoadedModel& model, const Capabilities& capabilities,
+                               const BackendContext& context) {
+  if (model.executable().is_stateful()) return "run as they are: the model writes buffers";
+  const auto rows = find_sequence_rows(model.graph());
+  if (!rows.ok()) return "run as they are: " + rows.status().message();
+  const bool padded = capabilities.sizes_cost && context.sequence_buckets;
+  return fmt::format("{} along {} to a few lengths: {}", padded ? "padded" : "could be padded", rows->symbol,
+                     rows->masked ? "masks hide what is behind the end" : "no position looks at later ones");
+}
+
 Result<Explanation> explain(const ExplainArguments& arguments, const BackendContext& context) {
   KPT_ASSIGN_OR_RETURN(const PlacedDevice device, find_runnable_device(arguments.device, context));
   if (arguments.times && !device.device->target().capabilities().host_processor) {
@@ -172,6 +184,7 @@ Result<Explanation> explain(const ExplainArguments& arguments, const BackendCont
   explanation.plan = run.loaded().executable().plan();
   if (const CompileFigures* figures = run.loaded().program().figures()) explanation.kernels = figures->kernels;
   explanation.batches = describe_batches(run.loaded(), device.device->target().capabilities(), context);
+  explanation.sequences = describe_sequences(run.loaded(), device.device->target().capabilities(), context);
   KPT_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs, run.loaded().order_inputs(opened.inputs));
   explanation.placement = make_placement_table(run.loaded().program(), opened.inputs);
   KPT_ASSIGN_OR_RETURN(RepeatedRun repeated, RepeatedRun::make(run, inputs));
@@ -208,6 +221,7 @@ Json to_json(const Explanation& explanation) {
                {"cpu_isa", explanation.hidden_isa},
                {"runs", explanation.runs},
                {"batches", explanation.batches},
+               {"sequences", explanation.sequences},
                {"report", explanation.report ? to_json(*explanation.report) : Json()},
                {"nodes", Json::array()}};
   if (explanation.times) json["times"] = to_json(*explanation.times);
@@ -263,6 +277,7 @@ std::string render_place(const Explanation& explanation) {
   }
   if (!explanation.runs.empty()) text += "\nruns: " + explanation.runs;
   text += "\nbatches: " + explanation.batches;
+  text += "\nsequences: " + explanation.sequences;
   return text + "\n\n";
 }
 

@@ -94,6 +94,7 @@ void print(CommandContext& context, const Config& config, const RunCommandArgume
                  {"run_ms", outcome.milliseconds},
                  {"parts", outcome.report.parts},
                  {"padded_rows", outcome.report.padded_rows},
+                 {"padded_positions", outcome.report.padded_positions},
                  {"placement", outcome.placement.empty() ? Json() : Json(outcome.placement)},
                  {"generated", outcome.generated},
                  {"notes", outcome.notes},
@@ -128,6 +129,10 @@ void print(CommandContext& context, const Config& config, const RunCommandArgume
   if (outcome.report.padded_rows > 0) {
     context.out() << fmt::format("the batch ran with {} more rows, so that fewer sizes are compiled or captured\n",
                                  outcome.report.padded_rows);
+  }
+  if (outcome.report.padded_positions > 0) {
+    context.out() << fmt::format("sequences ran with {} more positions, so that fewer sizes are compiled or captured\n",
+                                 outcome.report.padded_positions);
   }
   if (!arguments.outputs.empty()) context.out() << "wrote " << arguments.outputs << "\n";
 }

@@ -1,0 +1,15 @@
+// Positions that are added to sequences never reach their own.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace kpt {
+
+// A test for each model (name and path) whose sequences may be longer (runtime/sequence_rows.h), and one that most of
+// those with sequences are among them.
+void register_sequence_tests(const std::vector<std::pair<std::string, std::string>>& models, std::uint64_t seed);
+
+}  // namespace kpt
