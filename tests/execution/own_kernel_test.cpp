@@ -117,6 +117,108 @@ INSTANTIATE_TEST_SUITE_P(
                     AttentionShape{DType::kBFloat16, 1, 4, 4, 100, 333, 128, {1, 1, 1, 333}, DType::kBFloat16, false},
                     AttentionShape{DType::kBFloat16, 2, 3, 3, 197, 197, 80, {}, DType::kBool, false}));
 
+// Every third row of the mask hides all keys: of a batch, a head or a query, as the mask's sizes have it.
+struct BlindShape {
+  Sizes mask;
+  DType mask_dtype;
+  bool heads_first;  // query, key and value are contiguous instead of transposed
+};
+
+class BlindAttention : public testing::TestWithParam<BlindShape> {
+ protected:
+  static constexpr std::int64_t kBatch = 3, kHeads = 4, kQueries = 41, kKeys = 72, kWidth = 64;
+
+  static ir::Argument input(GraphBuilder& builder, const char* name, std::int64_t length) {
+    const Sizes sizes = {kBatch, length, kHeads, kWidth};
+    if (!GetParam().heads_first) {
+      return transposed(builder, builder.input(name, DType::kBFloat16, sizes), DType::kBFloat16, sizes);
+    }
+    return builder.input(name, DType::kBFloat16, {kBatch, kHeads, length, kWidth});
+  }
+
+  static bool is_hidden(std::size_t row) { return row % 3 == 1; }
+
+  static void hide_rows(const Tensor& mask) {
+    const auto keys = static_cast<std::size_t>(GetParam().mask.back());
+    const bool truths = GetParam().mask_dtype == DType::kBool;
+    for (std::size_t at = 0; at < static_cast<std::size_t>(mask.element_count()); ++at) {
+      if (truths && at % keys == 0) mask.elements<std::uint8_t>()[at] = 1;
+      if (!is_hidden(at / keys)) continue;
+      if (truths) mask.elements<std::uint8_t>()[at] = 0;
+      if (!truths) mask.elements<std::uint16_t>()[at] = 0xff80;  // minus infinity
+    }
+  }
+
+  // The row of the mask that is for this row of the scores.
+  static std::size_t mask_row(std::size_t batch, std::size_t head, std::size_t query) {
+    Sizes sizes = GetParam().mask;
+    sizes.insert(sizes.begin(), 4 - sizes.size(), 1);
+    const std::size_t places[] = {batch, head, query};
+    std::size_t row = 0;
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      row = row * static_cast<std::size_t>(sizes[axis]) + (sizes[axis] == 1 ? 0 : places[axis]);
+    }
+    return row;
+  }
+
+  // `result` and `exact` are [batch, query, head, width].
+  static void check(const Tensor& result, const Tensor& exact) {
+    const Tensor expected = exact.contiguous_copy().value();
+    std::size_t at = 0;
+    for (std::size_t batch = 0; batch < kBatch; ++batch) {
+      for (std::size_t query = 0; query < kQueries; ++query) {
+        for (std::size_t head = 0; head < kHeads; ++head) {
+          const bool hidden = is_hidden(mask_row(batch, head, query));
+          for (std::size_t column = 0; column < kWidth; ++column, ++at) {
+            const double wanted = hidden ? 0 : element(expected, at);
+            const double room = hidden ? 0 : tolerance_of(DType::kBFloat16) * (1 + std::abs(wanted));
+            ASSERT_NEAR(element(result, at), wanted, room) << batch << " " << head << " " << query << " " << column;
+          }
+        }
+      }
+    }
+  }
+};
+
+TEST_P(BlindAttention, RowsThatMayLookNowhereAreZeroAndNoOthers) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  GraphBuilder builder(seed);
+  const auto query = input(builder, "query", kQueries);
+  const auto key = input(builder, "key", kKeys);
+  const auto value = input(builder, "value", kKeys);
+  const auto mask = builder.input("mask", GetParam().mask_dtype, GetParam().mask);
+  builder.output(builder.node("kpt.attention.default", attention_arguments(query, key, value, mask, 0.25, false),
+                              {{DType::kBFloat16, {kBatch, kQueries, kHeads, kWidth}}})[0]);
+  const Sizes head_sizes = {kBatch, kHeads, kQueries, kWidth};
+  const Sizes key_heads = {kBatch, kHeads, kKeys, kWidth};
+  const bool truths = GetParam().mask_dtype == DType::kBool;
+  const auto exact = builder.node("aten.scaled_dot_product_attention.default",
+                                  {{"query", in_double(builder, query, head_sizes)},
+                                   {"key", in_double(builder, key, key_heads)},
+                                   {"value", in_double(builder, value, key_heads)},
+                                   {"attn_mask", truths ? mask : in_double(builder, mask, GetParam().mask)},
+                                   {"scale", {0.25}}},
+                                  {{DType::kFloat64, head_sizes}})[0];
+  builder.output(transposed(builder, exact, DType::kFloat64, head_sizes));
+  const std::vector<Tensor> inputs = builder.draw_inputs();
+  hide_rows(inputs[3]);
+  const auto model = load_here(std::move(builder.model));
+  for (int run = 0; run < 3; ++run) {  // a GPU records one of them and repeats it
+    const auto outputs = execution_test::run(*model, inputs);
+    ASSERT_TRUE(outputs.ok()) << outputs.status().message();
+    check((*outputs)[0], (*outputs)[1]);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(OwnNodes, BlindAttention,
+                         testing::Values(BlindShape{{3, 1, 1, 72}, DType::kBool, false},
+                                         BlindShape{{3, 1, 41, 72}, DType::kBool, false},
+                                         BlindShape{{3, 4, 41, 72}, DType::kBFloat16, false},
+                                         BlindShape{{1, 4, 1, 72}, DType::kBFloat16, true},
+                                         BlindShape{{41, 72}, DType::kBool, true},
+                                         BlindShape{{3, 1, 41, 1}, DType::kBFloat16, false}));
+
 TEST(OwnNodes, AttentionWithoutKeysOrQueries) {
   for (const auto& [queries, keys] : {std::pair<std::int64_t, std::int64_t>{0, 5}, {5, 0}}) {
     GraphBuilder builder(1);

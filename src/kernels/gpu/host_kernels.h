@@ -19,6 +19,7 @@ struct HostEntry {
 // A family is a file <family>_kernels.h; this list and that of CMakeLists.txt are all there is to a new one.
 #define KPT_GPU_FAMILIES(X) \
   X(activation)             \
+  X(blind_rows)             \
   X(convert)                \
   X(elementwise)            \
   X(embedding)              \

@@ -54,9 +54,9 @@ find_library(KPT_CUDART_STATIC cudart_static HINTS "${cuda_root}/lib64" "${cuda_
 mark_as_advanced(KPT_CUDART_STATIC)
 if(KPT_CUDART_STATIC)
   kpt_test(kpt_kernels_gpu_cuda_test
-    SOURCES cuda_test_device.cpp gpu_testing.cpp activation_test.cpp convert_test.cpp elementwise_test.cpp
-      embedding_test.cpp gather_test.cpp norm_backward_test.cpp norm_test.cpp product_test.cpp reduce_test.cpp
-      rotary_test.cpp softmax_test.cpp transpose_test.cpp weight_only_test.cpp
+    SOURCES cuda_test_device.cpp gpu_testing.cpp activation_test.cpp blind_rows_test.cpp convert_test.cpp
+      elementwise_test.cpp embedding_test.cpp gather_test.cpp norm_backward_test.cpp norm_test.cpp product_test.cpp
+      reduce_test.cpp rotary_test.cpp softmax_test.cpp transpose_test.cpp weight_only_test.cpp
     USES kernels/gpu
     LIBRARIES kpt_kernels_gpu_cuda "${KPT_CUDART_STATIC}" Threads::Threads ${CMAKE_DL_LIBS} rt
     LABELS gpu)

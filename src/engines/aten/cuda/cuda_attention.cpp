@@ -7,9 +7,11 @@
 #include <ATen/cuda/CUDAContext.h>
 #include <fmt/format.h>
 
+#include "engines/aten/cuda/cuda_launch.h"
 #include "engines/aten/cuda/cuda_own_nodes.h"
 #include "engines/aten/module/device_memory.h"
 #include "engines/aten/module/guarded_call.h"
+#include "kernels/gpu/blind_rows.h"
 
 namespace kpt::aten {
 namespace {
@@ -91,22 +93,50 @@ class AttentionNode final : public OwnNode {
       TORCH_WARN("cuDNN has no attention for these sizes, libtorch's kernel goes on: ", first_line(error));
       return false;
     }
-    // A row that may look nowhere must be zero; cuDNN gives it a value. In one pass with the order of the axes.
-    const at::Tensor looks = at::ne(at::amax(mask, -1, true), -std::numeric_limits<double>::infinity());
-    at::where_out(call.result(0, {scores[0], scores[2], scores[1], query.size(3)}),
-                  looks.expand({scores[0], scores[1], scores[2], 1}).transpose(1, 2), result.transpose(1, 2),
-                  at::scalar_tensor(0.0, query.options()));
+    // The query's layout is the result's too: in models [batch, queries, heads, width] transposed, which is what is
+    // wanted. Another one is copied when it is adopted.
+    if (result.stride(-1) != 1) result = result.contiguous();
+    clear_blind_rows(mask.expand(scores), result);
+    call.adopt(0, result.transpose(1, 2), {scores[0], scores[2], scores[1], query.size(3)});
     return true;
+  }
+
+  // A row that may look nowhere must be zero; cuDNN gives it a value.
+  void clear_blind_rows(const at::Tensor& mask, at::Tensor& result) const {
+    gpu::BlindRowsCall call;
+    call.dtype = dtype_;
+    call.mask = mask.const_data_ptr();
+    call.result = result.mutable_data_ptr();
+    call.batches = result.size(0);
+    call.heads = result.size(1);
+    call.queries = result.size(2);
+    call.width = result.size(3);
+    call.keys = mask.stride(3) == 0 ? 1 : mask.size(3);
+    const auto stride = [](const at::Tensor& tensor, std::int64_t axis) {
+      return tensor.size(axis) == 1 ? 0 : tensor.stride(axis);  // of one element a stride may be anything
+    };
+    call.mask_batch_stride = stride(mask, 0);
+    call.mask_head_stride = stride(mask, 1);
+    call.mask_query_stride = stride(mask, 2);
+    call.mask_key_stride = mask.stride(3);
+    call.result_batch_stride = stride(result, 0);
+    call.result_head_stride = stride(result, 1);
+    call.result_query_stride = stride(result, 2);
+    launch(gpu::plan_blind_rows(call, device_shape()));
   }
 
   // To be added, and to be broadcast to `scores` = [batch, heads, queries, keys]; a causal node's triangle is part of
   // it, since no kernel takes both. Truth values become zeros and minus infinities here: with them some kernels of
   // libtorch's give rows that may look nowhere a value, which must be zero.
   at::Tensor mask_to_add(const at::Tensor& given, const at::TensorOptions& options, at::IntArrayRef scores) const {
-    const at::Tensor never = at::scalar_tensor(-std::numeric_limits<double>::infinity(), options);
     at::Tensor mask = given;
-    if (mask.scalar_type() == at::kBool) mask = at::where(mask, at::scalar_tensor(0.0, options), never);
+    if (mask.scalar_type() == at::kBool) {
+      // By one kernel: the logarithms of one and zero.
+      mask = at::empty(given.sizes(), options);
+      at::log_out(mask, given);
+    }
     if (causal_) {
+      const at::Tensor never = at::scalar_tensor(-std::numeric_limits<double>::infinity(), options);
       const at::Tensor triangle = at::ones({scores[2], scores[3]}, options.dtype(at::kBool)).tril();
       mask = at::where(triangle, mask, never);
     }
