@@ -15,20 +15,23 @@ struct Bench {
   std::unique_ptr<State> state;
   std::vector<Tensor> inputs;
   std::vector<Tensor> outputs;
+  bool resident = false;
 
   Result<double> once() {
     if (state != nullptr) KPT_RETURN_IF_ERROR(state->reset());
     RunContext context;
     context.state = state.get();
+    context.outputs_on_device = resident;
     const auto start = Clock::now();
     KPT_RETURN_IF_ERROR(run->loaded().executable().run(context, inputs, outputs));
     return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   }
 };
 
-Result<Bench> make_bench(ModelRun& run, const std::vector<NamedTensor>& inputs) {
+Result<Bench> make_bench(ModelRun& run, const std::vector<NamedTensor>& inputs, Device* resident) {
   Bench bench;
   bench.run = &run;
+  bench.resident = resident != nullptr;
   if (run.is_stateful()) {
     KPT_ASSIGN_OR_RETURN(bench.state, run.loaded().executable().make_state());
   }
@@ -36,6 +39,8 @@ Result<Bench> make_bench(ModelRun& run, const std::vector<NamedTensor>& inputs) 
   for (std::size_t index = 0; index < bench.inputs.size(); ++index) {
     KPT_ASSIGN_OR_RETURN(bench.inputs[index],
                          convert_floating(bench.inputs[index], run.loaded().inputs()[index].dtype));
+    if (resident == nullptr) continue;
+    KPT_ASSIGN_OR_RETURN(bench.inputs[index], resident->upload(bench.inputs[index]));
   }
   return bench;
 }
@@ -48,11 +53,11 @@ double median(std::vector<double> values) {
 }  // namespace
 
 Result<PairedTimes> measure_pair(ModelRun& first, ModelRun& second, const std::vector<NamedTensor>& inputs,
-                                 double seconds) {
+                                 double seconds, Device* resident) {
   constexpr std::size_t kLeast = 5;
   constexpr std::size_t kMost = 400;
-  KPT_ASSIGN_OR_RETURN(Bench a, make_bench(first, inputs));
-  KPT_ASSIGN_OR_RETURN(Bench b, make_bench(second, inputs));
+  KPT_ASSIGN_OR_RETURN(Bench a, make_bench(first, inputs, resident));
+  KPT_ASSIGN_OR_RETURN(Bench b, make_bench(second, inputs, resident));
   for (int round = 0; round < 2; ++round) {
     KPT_ASSIGN_OR_RETURN([[maybe_unused]] const double warm_a, a.once());
     KPT_ASSIGN_OR_RETURN([[maybe_unused]] const double warm_b, b.once());
@@ -82,6 +87,11 @@ Result<PairedTimes> measure_pair(ModelRun& first, ModelRun& second, const std::v
   result.high =
       ratios[static_cast<std::size_t>(std::min(static_cast<double>(ratios.size() - 1), std::ceil(middle + half)))];
   return result;
+}
+
+Device* find_resident(const PlacedDevice& placed) {
+  const Capabilities& capabilities = placed.device->target().capabilities();
+  return capabilities.host_processor || capabilities.whole_graph_only ? nullptr : placed.device;
 }
 
 }  // namespace kpt

@@ -24,7 +24,13 @@ struct PairedTimes {
 };
 
 // Runs pairs until `seconds` have passed (at least 5 pairs, at most 400), after two runs of each that do not count.
+// `resident`: inputs are copied to this device once and outputs stay there, so that the work alone is timed. Null: from
+// host to host, as callers run models.
 Result<PairedTimes> measure_pair(ModelRun& first, ModelRun& second, const std::vector<NamedTensor>& inputs,
-                                 double seconds);
+                                 double seconds, Device* resident = nullptr);
+
+// The device on which single nodes and kernels are compared with tensors that lie there. Null where the host's memory
+// is the device's, and where programs are made of whole graphs.
+Device* find_resident(const PlacedDevice& placed);
 
 }  // namespace kpt

@@ -200,10 +200,10 @@ class Optimizer {
     return tuning;
   }
 
-  // Quantized products that are slower than what they replace stay that, before whole passes are asked about. Only
-  // where a node alone runs without copies to a device, which would count.
+  // Quantized products that are slower than what they replace stay that, before whole passes are asked about. Not where
+  // whole graphs become programs: a node alone is not what it is among others.
   Status leave_slow_products(Candidate& candidate) {
-    if (!device_.device->target().capabilities().host_processor) return {};
+    if (device_.device->target().capabilities().whole_graph_only) return {};
     std::vector<std::string> asked;
     for (const PassRecord& record : candidate.records) {
       const bool changed = record.changes > 0 && record.skipped.empty();
@@ -223,8 +223,8 @@ class Optimizer {
     KPT_ASSIGN_OR_RETURN(Candidate other, build({}, nullptr, false));
     KPT_ASSIGN_OR_RETURN(ModelRun before, ModelRun::load(candidate.model, device_));
     KPT_ASSIGN_OR_RETURN(ModelRun after, ModelRun::load(other.model, device_));
-    KPT_ASSIGN_OR_RETURN(const PairedTimes times,
-                         measure_pair(before, after, timed_draw().inputs, options_.seconds_per_pair));
+    KPT_ASSIGN_OR_RETURN(const PairedTimes times, measure_pair(before, after, timed_draw().inputs,
+                                                               options_.seconds_per_pair, find_resident(device_)));
     if (times.ratio > 1) {
       candidate = std::move(other);
       return {};

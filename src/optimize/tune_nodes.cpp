@@ -154,7 +154,8 @@ class Tuner {
     KPT_ASSIGN_OR_RETURN(const std::vector<NamedTensor> inputs, generate_inputs(first.graph, {}));
     KPT_ASSIGN_OR_RETURN(ModelRun one, ModelRun::load(std::move(first), device_));
     KPT_ASSIGN_OR_RETURN(ModelRun two, ModelRun::load(std::move(second), device_));
-    KPT_ASSIGN_OR_RETURN(const PairedTimes times, measure_pair(one, two, inputs, options_.seconds_per_pair));
+    KPT_ASSIGN_OR_RETURN(const PairedTimes times,
+                         measure_pair(one, two, inputs, options_.seconds_per_pair, find_resident(device_)));
     choice.taken = times.second_is_faster() ? rival.taken : Taken::kOwn;
     choice.reason = tell(rival, times);
     return {};

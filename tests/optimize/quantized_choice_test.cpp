@@ -1,5 +1,5 @@
-// Which convolutions and products stay out of int8, one by one: those that are slower there and those that the gate
-// refuses. Times come from a CPU that waits where the test says, so that they do not hang on the machine.
+// Which convolutions and products stay out of int8 and FP8, one by one: those that are slower there and those that the
+// gate refuses. Times come from a CPU that waits where the test says, so that they do not hang on the machine.
 #include <algorithm>
 #include <chrono>
 #include <functional>
@@ -67,13 +67,13 @@ class SlowBackend final : public Backend {
   Wait wait_;
 };
 
-// Convolutions and products with 48 filters or rows are slow in int8, those with 32 slow in all other types.
+// Convolutions and products with 48 filters or rows are slow in eight bits, those with 32 slow in all other types.
 std::chrono::milliseconds wait_by_filters(const ir::Graph& graph, const ir::Node& node) {
   const ir::ValueId weight = value_argument(node, "weight");
   if (weight == ir::kNoValue || graph.at(weight).tensor.dims.size() < 2) return {};
-  const bool int8 = graph.at(weight).tensor.dtype == DType::kInt8;
+  const bool small = element_bytes(graph.at(weight).tensor.dtype) == 1;
   const auto filters = constant_dim(graph.at(weight).tensor, 0);
-  const bool slow = (filters == 48 && int8) || (filters == 32 && !int8);
+  const bool slow = (filters == 48 && small) || (filters == 32 && !small);
   return std::chrono::milliseconds(slow ? 20 : 0);  // more than other work on the machine takes from a run
 }
 
@@ -95,10 +95,152 @@ loses: float32[16, 48] = aten.linear.default(input=%gains, weight=%w)
 output %loses "y"
 )";
 
+// A GPU with FP8 products whose memory is the host's: products in FP8 are written out and run on the CPU, with inputs
+// that are not rounded. It knows which tensors were copied to it.
+class FakeGpuTarget final : public Target {
+ public:
+  explicit FakeGpuTarget(const Target& right) : right_(right), capabilities_(right.capabilities()) {
+    capabilities_.host_processor = false;
+    capabilities_.matrix_dtypes = {DType::kBFloat16, DType::kFloat8E4M3FN};
+    capabilities_.own_operators.emplace_back(kLinearFp8Target);
+  }
+  std::string_view name() const override { return "nvidia:fake"; }
+  const Capabilities& capabilities() const override { return capabilities_; }
+  Result<std::vector<Support>> supports(const ir::Graph& graph) const override {
+    return std::vector<Support>(graph.nodes.size());
+  }
+  Result<std::unique_ptr<Program>> compile(ir::Graph graph) const override;
+  Result<std::unique_ptr<Program>> deserialize(std::string_view) const override {
+    return Status(StatusCode::kUnsupported, "nothing is stored for it");
+  }
+
+ private:
+  const Target& right_;
+  Capabilities capabilities_;
+};
+
+struct FakeGpuProgram final : public Program {
+  FakeGpuProgram(ir::Graph given, std::shared_ptr<const Program> runs)
+      : whole(std::move(given)), right(std::move(runs)) {}
+  std::string_view target() const override { return "nvidia:fake"; }
+  const ir::Graph& graph() const override { return whole; }
+  Result<std::string> serialize() const override { return Status(StatusCode::kUnsupported, "nothing is stored"); }
+
+  ir::Graph whole;
+  std::shared_ptr<const Program> right;
+};
+
+void write_out_fp8(ir::Graph& graph) {
+  Weights none;
+  GraphEdit edit(graph, none);
+  const std::size_t count = edit.size();
+  for (NodeIndex index = 0; index < count; ++index) {
+    if (edit.node(index).target != kLinearFp8Target) continue;
+    const ir::Node node = edit.node(index);
+    const ir::ValueId weight = value_argument(node, "weight");
+    const std::vector<ir::Expr> dims = edit.type(weight).dims;
+    const auto add = [&](const char* what, const char* target, std::vector<ir::Expr> sizes,
+                         std::vector<ir::NamedArgument> arguments) {
+      const ir::ValueId made = edit.add_value(node.name + what, contiguous_type(DType::kFloat32, std::move(sizes)));
+      edit.insert_before(index, make_node(node.name + what, target, std::move(arguments), made));
+      return made;
+    };
+    const ir::ValueId wide = add("_wide", "aten.to.dtype", dims, {{"self", {weight}}, {"dtype", {DType::kFloat32}}});
+    const ir::ValueId scale = add("_column", "aten.unsqueeze.default", {dims[0], ir::Expr(1)},
+                                  {{"self", {value_argument(node, "scale")}}, {"dim", {std::int64_t{1}}}});
+    const ir::ValueId scaled = add("_scaled", "aten.mul.Tensor", dims, {{"self", {wide}}, {"other", {scale}}});
+    edit.replace_call(index, "aten.linear.default", {{"input", {value_argument(node, "input")}}, {"weight", {scaled}}});
+  }
+}
+
+Result<std::unique_ptr<Program>> FakeGpuTarget::compile(ir::Graph graph) const {
+  ir::Graph written = graph;
+  write_out_fp8(written);
+  KPT_ASSIGN_OR_RETURN(std::shared_ptr<const Program> right, right_.compile(std::move(written)));
+  return std::unique_ptr<Program>(std::make_unique<FakeGpuProgram>(std::move(graph), std::move(right)));
+}
+
+class FakeGpu final : public Device {
+ public:
+  explicit FakeGpu(Device& right) : right_(right), target_(right.target()) {}
+  const DeviceInfo& info() const override { return right_.info(); }
+  const Target& target() const override { return target_; }
+  Result<Tensor> allocate(DType dtype, std::span<const std::int64_t> dims) override {
+    return right_.allocate(dtype, dims);
+  }
+  Result<Tensor> upload(const Tensor& host) override {
+    KPT_ASSIGN_OR_RETURN(Tensor copy, host.contiguous_copy());
+    copies_.push_back(copy);
+    return copy;
+  }
+  Result<Tensor> download(const Tensor& tensor) override { return tensor; }
+  bool holds(const Tensor& tensor) const {
+    return std::ranges::any_of(copies_, [&](const Tensor& copy) { return copy.data() == tensor.data(); });
+  }
+  Device& right() { return right_; }
+
+ private:
+  Device& right_;
+  FakeGpuTarget target_;
+  std::vector<Tensor> copies_;  // kept, so that no other tensor comes to lie at their places
+};
+
+// A graph of one node runs with tensors that lie on the device, or `copied` counts it.
+class FakeGpuBackend final : public Backend {
+ public:
+  FakeGpuBackend(std::shared_ptr<Backend> right, Device& device) : right_(std::move(right)), gpu_(device) {}
+  std::string_view name() const override { return "nvidia"; }
+  std::vector<const Target*> targets() const override { return {&gpu_.target()}; }
+  Result<std::vector<Device*>> devices() override { return std::vector<Device*>{&gpu_}; }
+  Result<std::unique_ptr<Executable>> load(std::shared_ptr<const Program> program, const Weights& weights,
+                                           std::span<Device* const>) override;
+  FakeGpu& gpu() { return gpu_; }
+
+  int copied = 0;
+  int alone = 0;  // runs of one node
+
+ private:
+  std::shared_ptr<Backend> right_;
+  FakeGpu gpu_;
+};
+
+class FakeGpuExecutable final : public Executable {
+ public:
+  FakeGpuExecutable(std::unique_ptr<Executable> right, FakeGpuBackend& backend, bool alone)
+      : right_(std::move(right)), backend_(backend), alone_(alone) {}
+  std::string_view device() const override { return right_->device(); }
+  bool is_stateful() const override { return right_->is_stateful(); }
+  Result<std::unique_ptr<State>> make_state() const override { return right_->make_state(); }
+  std::vector<NodePlan> plan() const override { return right_->plan(); }
+  Status run(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs, Event* event) override {
+    bool resident = context.outputs_on_device;
+    for (const Tensor& input : inputs) resident = resident && backend_.gpu().holds(input);
+    backend_.alone += alone_ ? 1 : 0;
+    backend_.copied += alone_ && !resident ? 1 : 0;
+    RunContext own = context;
+    own.outputs_on_device = false;
+    return right_->run(own, inputs, outputs, event);
+  }
+
+ private:
+  std::unique_ptr<Executable> right_;
+  FakeGpuBackend& backend_;
+  bool alone_;
+};
+
+Result<std::unique_ptr<Executable>> FakeGpuBackend::load(std::shared_ptr<const Program> program, const Weights& weights,
+                                                         std::span<Device* const>) {
+  const auto& own = static_cast<const FakeGpuProgram&>(*program);
+  Device* const device = &gpu_.right();
+  KPT_ASSIGN_OR_RETURN(auto right, right_->load(own.right, weights, std::span(&device, 1)));
+  const bool single = own.whole.nodes.size() == 1;
+  return std::unique_ptr<Executable>(std::make_unique<FakeGpuExecutable>(std::move(right), *this, single));
+}
+
 // Right but for the scales of the node 'gains', as long as it is quantized.
 Result<PassStats> invert_scales(ir::Graph& graph, PassContext& context) {
   for (const ir::Node& node : graph.nodes) {
-    if (node.name != "gains" || node.target != kConv2dInt8Target) continue;
+    if (node.name != "gains" || !is_quantized_product(node.target)) continue;
     const ir::ValueId id = value_argument(node, "scale");
     const auto input = std::ranges::find(graph.inputs, id, &ir::GraphInput::value);
     Tensor& scale = context.weights.find(input->name)->second;
@@ -115,14 +257,16 @@ const Pass kInvertScales = {"invert_scales", "a planted fault", false, [](const 
 class QuantizedChoice : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!has_matrix_dtype(cpu_.device->target().capabilities(), DType::kInt8)) {
+    if (!has_matrix_dtype(slow_.device->target().capabilities(), DType::kInt8)) {
       GTEST_SKIP() << "this processor has no fast int8 products";
     }
   }
 
   static PlacedDevice find_cpu() {
     const Environment environment = Environment::from_process();
-    const auto context = make_backend_context(load_config({}, environment).value(), environment).value();
+    auto context = make_backend_context(load_config({}, environment).value(), environment).value();
+    context.threads =
+        1;  // several would wait for each other where the machine has other work, longer than we wait here
     return find_runnable_device("cpu", context).value();
   }
 
@@ -167,6 +311,43 @@ class QuantizedChoice : public ::testing::Test {
   PlacedDevice cpu_ = find_cpu();
   PlacedDevice slow_ = {std::make_shared<SlowBackend>(cpu_.backend, wait_by_filters), cpu_.device};
 };
+
+class Fp8Choice : public QuantizedChoice {
+ protected:
+  void SetUp() override { slow_ = {std::make_shared<SlowBackend>(fake_, wait_by_filters), &fake_->gpu()}; }
+
+  std::shared_ptr<FakeGpuBackend> fake_ = std::make_shared<FakeGpuBackend>(cpu_.backend, *cpu_.device);
+};
+
+TEST_F(Fp8Choice, OneThatIsSlowerInFp8IsLeftOnAGpuToo) {
+  const OptimizeOutcome outcome = optimize(kProducts, make_options());
+  EXPECT_TRUE(is_quantized(outcome, "gains"));
+  EXPECT_FALSE(is_quantized(outcome, "loses"));
+  const OptimizeReport& report = outcome.report;
+  for (const KernelChoice& choice : report.kernels) RecordProperty(choice.nodes[0], choice.reason);
+  EXPECT_EQ(std::ranges::find(report.dropped, "quantize_fp8", &DroppedPass::pass), report.dropped.end());
+  EXPECT_THAT(details(report, "quantize_fp8"),
+              Contains("loses stays as it is: it was measured to be slower in fewer bits"));
+  const auto left = std::ranges::find(report.kernels, Taken::kUnquantized, &KernelChoice::taken);
+  ASSERT_NE(left, report.kernels.end());
+  EXPECT_THAT(left->nodes, ElementsAre("loses"));
+  EXPECT_EQ(left->operator_target, kLinearFp8Target);
+  EXPECT_THAT(left->reason, HasSubstr("bfloat16 is "));
+  EXPECT_THAT(left->reason, HasSubstr(" times faster ("));
+  EXPECT_GT(fake_->alone, 0);
+  EXPECT_EQ(fake_->copied, 0) << "copies between host and device would count in the times";
+}
+
+TEST_F(Fp8Choice, OneThatTheGateRefusesGoesUpAloneAndIsNamed) {
+  OptimizeOptions options = make_options();
+  options.measure = false;
+  options.added = {{&kInvertScales, "quantize_fp8"}};
+  const OptimizeOutcome outcome = optimize(kProducts, options);
+  EXPECT_FALSE(is_quantized(outcome, "gains"));
+  EXPECT_TRUE(is_quantized(outcome, "loses")) << "nothing was timed, and it is right";
+  EXPECT_THAT(outcome.report.not_quantized, ElementsAre("gains"));
+  EXPECT_THAT(details(outcome.report, "quantize_fp8"), Contains("gains stays as it is: it is kept precise"));
+}
 
 TEST_F(QuantizedChoice, OneThatIsSlowerInInt8IsLeftAndTheOtherIsNot) {
   struct Case {
