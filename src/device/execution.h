@@ -43,6 +43,7 @@ struct Capabilities {
   bool whole_graph_only = false;           // takes graphs, not nodes: a part of one must be a graph of its own
   bool product_takes_residual = true;      // adding one behind a product costs no pass of its own over memory
   bool products_give_either_type = false;  // kpt.linear takes and gives float32 or bfloat16, whatever the other is
+  bool attention_adds_masks = false;       // kpt.attention turns truth values into numbers to add, at every node
   std::size_t alignment_bytes = 64;
   std::vector<DType> dtypes;               // it can compute in
   std::vector<DType> matrix_dtypes;        // products of matrices in these are faster than in float32

@@ -36,8 +36,8 @@ constexpr std::string_view kLibraryKernels = "library_kernels";  // in the recor
 
 // They only remove work, so nobody asks the clock about them.
 bool needs_measuring(std::string_view pass) {
-  constexpr std::array<std::string_view, 4> kCleaning = {"remove_in_place", "remove_dead_code", "fold_constants",
-                                                         "common_subexpressions"};
+  constexpr std::array<std::string_view, 5> kCleaning = {"remove_in_place", "remove_dead_code", "fold_constants",
+                                                         "common_subexpressions", "share_masks"};
   return std::ranges::find(kCleaning, pass) == kCleaning.end();
 }
 

@@ -25,7 +25,8 @@ bool has_wide_weights(const ImportedModel& model) {
 bool is_low(const ir::Graph& graph, const ir::Node& node, bool wide_model) {
   if (!node.target.starts_with("kpt.") && !node.target.starts_with("aten.")) return false;
   if (is_quantized_product(node.target)) return true;
-  if (!wide_model || only_moves_elements(node.target)) return false;
+  // Nothing is rounded by moving elements, or by choosing among them.
+  if (!wide_model || only_moves_elements(node.target) || node.target == "aten.where.self") return false;
   bool low = false;
   const auto look = [&](ir::ValueId id) {
     if (id == ir::kNoValue || graph.at(id).kind != ir::ValueKind::kTensor) return;

@@ -28,6 +28,7 @@ inline Capabilities capabilities_for(std::string_view pass) {
   Capabilities capabilities = full_capabilities();
   if (pass == "quantize_fp8") capabilities.matrix_dtypes.push_back(DType::kFloat8E4M3FN);
   if (pass == "quantize_few_rows_int8") capabilities.weight_only_rows = 8;
+  if (pass == "share_masks") capabilities.attention_adds_masks = true;
   return capabilities;
 }
 

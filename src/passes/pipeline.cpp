@@ -21,6 +21,7 @@
 #include "passes/remove_dead_code.h"
 #include "passes/remove_in_place.h"
 #include "passes/repeated_calls.h"
+#include "passes/share_masks.h"
 
 namespace kpt {
 namespace {
@@ -66,6 +67,7 @@ constexpr PipelineRow kRows[] = {
     {&kNarrowResults, at(Level::kBalanced) | at(Level::kAggressive), "after the products have their types",
      Accuracy::kBfloat16},
     {&kCommonSubexpressions, kEvery, "again: fused nodes share masks and views", Accuracy::kExact},
+    {&kShareMasks, kEvery, "after attention has its type, and masks that are the same are one", Accuracy::kExact},
     {&kRemoveDeadCode, kEvery, "last: fusion leaves views and copies behind that do nothing any more",
      Accuracy::kExact},
     {&kLastTokenLogits, 0, "only by name: it changes the shape of an output", Accuracy::kExact},

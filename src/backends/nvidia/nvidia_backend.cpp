@@ -53,6 +53,7 @@ class NvidiaTarget final : public Target {
     // A norm takes a residual in for nothing; behind a product it would be a pass of its own.
     capabilities_.product_takes_residual = false;
     capabilities_.products_give_either_type = true;
+    capabilities_.attention_adds_masks = true;
     capabilities_.alignment_bytes = 256;
 #define KPT_ADD_DTYPE(enumerator, name, bytes) capabilities_.dtypes.push_back(DType::enumerator);
     KPT_DTYPES(KPT_ADD_DTYPE)

@@ -60,6 +60,7 @@ TEST(NvidiaBackend, PrecisionsFollowTheArchitecture) {
   EXPECT_EQ(turing.weight_only_rows, 0);
   EXPECT_THAT(hopper.features, Contains("hopper"));
   EXPECT_TRUE(hopper.graph_capture && hopper.streams && !hopper.product_takes_residual);
+  EXPECT_TRUE(hopper.attention_adds_masks);
 }
 
 TEST(NvidiaBackend, OptionsThatChangeResultsArePartOfCacheKeys) {
