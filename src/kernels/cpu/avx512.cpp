@@ -21,8 +21,8 @@ struct Avx512 : ExpandCodes<48> {
   static Sum load_weights(const char* address) { return load(reinterpret_cast<const float*>(address)); }
   static Sum spread(const char* input) { return _mm512_set1_ps(*reinterpret_cast<const float*>(input)); }
   static Sum add_product(Sum sum, Sum input, Sum weights) { return _mm512_fmadd_ps(input, weights, sum); }
-  static void add_all(std::int64_t units, const char* input, const char* weights, void* sums) {
-    KPT_AVX512_TILE("vfmadd231ps", units, input, weights, sums);
+  static void add_all(std::int64_t units, const char* input, const char* weights, void* sums, bool accumulate) {
+    KPT_AVX512_TILE(KPT_TILE_UNIT_SWAPPED, "vfmadd231ps", KPT_TILE_ADD_FLOATS, units, input, weights, sums, accumulate);
   }
 };
 
@@ -33,12 +33,13 @@ MatrixKernel avx512_kernel(LinearForm form) {
   kernel.name = "float32 AVX-512 8x48";
   kernel.rows = 8;
   kernel.columns = Avx512::kColumns;
-  kernel.depth_block = 192;
+  kernel.depth_block = 384;
   kernel.pack_input = &PackInput<Avx512>::float32<8>;
   kernel.multiply = &Avx512Tile<Avx512>::multiply;
   kernel.multiply_narrow = &Avx512Tile<Avx512>::multiply_narrow;
   kernel.narrow_columns = 32;
   kernel.finish = &Finish<Avx512, float>::run;
+  if (form != LinearForm::kFloat32) kernel.depth_block = 192;  // what is expanded at once stays near L1
   if (form == LinearForm::kBfloat16) {
     kernel.name = "bfloat16 expanded to float32 AVX-512 8x48";
     kernel.pack_input = &PackInput<Avx512>::rounded_float32<8>;

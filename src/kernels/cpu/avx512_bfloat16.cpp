@@ -28,8 +28,8 @@ struct Avx512Bfloat16 {
     return std::bit_cast<__m512bh>(_mm512_set1_epi32(pair));
   }
   static Sum add_product(Sum sum, __m512bh input, __m512bh weights) { return _mm512_dpbf16_ps(sum, input, weights); }
-  static void add_all(std::int64_t units, const char* input, const char* weights, void* sums) {
-    KPT_AVX512_TILE("vdpbf16ps", units, input, weights, sums);
+  static void add_all(std::int64_t units, const char* input, const char* weights, void* sums, bool accumulate) {
+    KPT_AVX512_TILE(KPT_TILE_UNIT, "vdpbf16ps", KPT_TILE_ADD_FLOATS, units, input, weights, sums, accumulate);
   }
 };
 

@@ -4,23 +4,55 @@
 //   static Sum zero();  static Sum add(Sum, Sum);  static Sum load(const Scalar*);  static void store(Scalar*, Sum);
 //   static Vector load_weights(const char* address): of 16 columns;  static Vector spread(const char* input): one unit;
 //   static Sum add_product(Sum sum, Vector input, Vector weights);
-//   static void add_all(std::int64_t units, const char* input, const char* weights, void* sums): the products of a
-//   whole
-//     tile, sums[8][3]; KPT_AVX512_TILE writes its body.
+//   static void add_all(std::int64_t units, const char* input, const char* weights, void* sums, bool accumulate): the
+//     products of a whole tile, sums[8][3]; KPT_AVX512_TILE writes its body.
 #pragma once
 
-// Weights in zmm0 to zmm2, inputs in zmm3 and zmm4, sums in zmm8 to zmm31. In assembly, because compilers that keep 24
-// sums in registers still write them to the stack in every round (g++ 12). `operation` takes weights, inputs and sums.
-#define KPT_TILE_ROW(operation, offset, factor, a, b, c)                                                          \
-  "vbroadcastss " #offset "(%[input]), %%" factor "\n" operation " %%zmm0, %%" factor ", %%zmm" #a "\n" operation \
-  " %%zmm1, %%" factor ", %%zmm" #b "\n" operation " %%zmm2, %%" factor ", %%zmm" #c "\n"
-#define KPT_TILE_UNIT(operation)                                                                                  \
-  "vmovups (%[weights]), %%zmm0\nvmovups 64(%[weights]), %%zmm1\nvmovups 128(%[weights]), %%zmm2\n" KPT_TILE_ROW( \
-      operation, 0, "zmm3", 8, 9, 10) KPT_TILE_ROW(operation, 4, "zmm4", 11, 12, 13)                              \
-      KPT_TILE_ROW(operation, 8, "zmm3", 14, 15, 16) KPT_TILE_ROW(operation, 12, "zmm4", 17, 18, 19)              \
-          KPT_TILE_ROW(operation, 16, "zmm3", 20, 21, 22) KPT_TILE_ROW(operation, 20, "zmm4", 23, 24, 25)         \
-              KPT_TILE_ROW(operation, 24, "zmm3", 26, 27, 28)                                                     \
-                  KPT_TILE_ROW(operation, 28, "zmm4", 29, 30, 31) "add $32, %[input]\nadd $192, %[weights]\n"
+// Weights in zmm0 to zmm2 and zmm5 to zmm7, inputs in zmm3 and zmm4, sums in zmm8 to zmm31. In assembly, because
+// compilers that keep 24 sums in registers still write them to the stack in every round (g++ 12). `operation` takes
+// weights, inputs and sums.
+//
+// Weights are loaded a unit before they are needed, inputs a row before: another thread of the same core takes half of
+// the places for instructions that wait. So a unit of weights and one number of the input are read beyond the end.
+#define KPT_TILE_SUMS(operation, factor, x, y, z, a, b, c)                                                          \
+  operation " %%zmm" #x ", " factor ", %%zmm" #a "\n" operation " %%zmm" #y ", " factor ", %%zmm" #b "\n" operation \
+            " %%zmm" #z ", " factor ", %%zmm" #c "\n"
+// `here` has the row's input, the next one's is loaded into `then`.
+#define KPT_TILE_ROW(operation, from, next, here, then, x, y, z, a, b, c) \
+  "vbroadcastss " #from "+" #next "(%[input]), %%" then "\n" KPT_TILE_SUMS(operation, "%%" here, x, y, z, a, b, c)
+// The input is an operand in memory: fewer instructions, more loads. Only for operations that may swap their factors.
+#define KPT_TILE_SWAPPED(operation, from, at, x, a) \
+  operation " " #from "+" #at "(%[input])%{1to16%}, %%zmm" #x ", %%zmm" #a "\n"
+#define KPT_TILE_ROW_SWAPPED(operation, from, at, x, y, z, a, b, c) \
+  KPT_TILE_SWAPPED(operation, from, at, x, a)                       \
+  KPT_TILE_SWAPPED(operation, from, at, y, b) KPT_TILE_SWAPPED(operation, from, at, z, c)
+#define KPT_TILE_WEIGHTS(from, at, x) "vmovups " #from "+" #at "(%[weights]), %%zmm" #x "\n"
+// A unit with weights in x, y, z; the next one's come from `next` into p, q, r.
+#define KPT_TILE_UNIT(operation, from, next, x, y, z, p, q, r)           \
+  KPT_TILE_ROW(operation, from, 4, "zmm3", "zmm4", x, y, z, 8, 9, 10)    \
+  KPT_TILE_ROW(operation, from, 8, "zmm4", "zmm3", x, y, z, 11, 12, 13)  \
+  KPT_TILE_ROW(operation, from, 12, "zmm3", "zmm4", x, y, z, 14, 15, 16) \
+  KPT_TILE_WEIGHTS(next, 0, p)                                           \
+  KPT_TILE_ROW(operation, from, 16, "zmm4", "zmm3", x, y, z, 17, 18, 19) \
+  KPT_TILE_ROW(operation, from, 20, "zmm3", "zmm4", x, y, z, 20, 21, 22) \
+  KPT_TILE_WEIGHTS(next, 64, q)                                          \
+  KPT_TILE_ROW(operation, from, 24, "zmm4", "zmm3", x, y, z, 23, 24, 25) \
+  KPT_TILE_ROW(operation, from, 28, "zmm3", "zmm4", x, y, z, 26, 27, 28) \
+  KPT_TILE_WEIGHTS(next, 128, r)                                         \
+  KPT_TILE_ROW(operation, from, 32, "zmm4", "zmm3", x, y, z, 29, 30, 31)
+// The same with two rows swapped: that fills the ports for loads beside those for products.
+#define KPT_TILE_UNIT_SWAPPED(operation, from, next, x, y, z, p, q, r)   \
+  KPT_TILE_ROW(operation, from, 4, "zmm3", "zmm4", x, y, z, 8, 9, 10)    \
+  KPT_TILE_ROW(operation, from, 8, "zmm4", "zmm3", x, y, z, 11, 12, 13)  \
+  KPT_TILE_ROW(operation, from, 16, "zmm3", "zmm4", x, y, z, 14, 15, 16) \
+  KPT_TILE_WEIGHTS(next, 0, p)                                           \
+  KPT_TILE_ROW_SWAPPED(operation, from, 12, x, y, z, 17, 18, 19)         \
+  KPT_TILE_ROW(operation, from, 20, "zmm4", "zmm3", x, y, z, 20, 21, 22) \
+  KPT_TILE_WEIGHTS(next, 64, q)                                          \
+  KPT_TILE_ROW(operation, from, 24, "zmm3", "zmm4", x, y, z, 23, 24, 25) \
+  KPT_TILE_ROW(operation, from, 32, "zmm4", "zmm3", x, y, z, 26, 27, 28) \
+  KPT_TILE_WEIGHTS(next, 128, r)                                         \
+  KPT_TILE_ROW_SWAPPED(operation, from, 28, x, y, z, 29, 30, 31)
 #define KPT_TILE_SIX(one, a, b, c, d, e, f, from) \
   one(a, from + 0) one(b, from + 64) one(c, from + 128) one(d, from + 192) one(e, from + 256) one(f, from + 320)
 #define KPT_TILE_ALL(one)                        \
@@ -29,14 +61,24 @@
   KPT_TILE_SIX(one, 20, 21, 22, 23, 24, 25, 768) KPT_TILE_SIX(one, 26, 27, 28, 29, 30, 31, 1152)
 #define KPT_TILE_CLEAR(sum, offset) "vpxord %%zmm" #sum ", %%zmm" #sum ", %%zmm" #sum "\n"
 #define KPT_TILE_STORE(sum, offset) "vmovups %%zmm" #sum ", " #offset "(%[sums])\n"
-#define KPT_AVX512_TILE(operation, units, input, weights, sums)                                                \
-  __asm__ volatile(KPT_TILE_ALL(KPT_TILE_CLEAR) "test %[units], %[units]\nje 2f\n1:\n" KPT_TILE_UNIT(          \
-                       operation) "dec %[units]\njne 1b\n2:\n" KPT_TILE_ALL(KPT_TILE_STORE)                    \
-                   : [units] "+r"(units), [input] "+r"(input), [weights] "+r"(weights)                         \
-                   : [sums] "r"(sums)                                                                          \
-                   : "memory", "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm8", "xmm9", "xmm10", "xmm11", \
-                     "xmm12", "xmm13", "xmm14", "xmm15", "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", \
-                     "xmm22", "xmm23", "xmm24", "xmm25", "xmm26", "xmm27", "xmm28", "xmm29", "xmm30", "xmm31")
+#define KPT_TILE_ADD_FLOATS(sum, offset) "vaddps " #offset "(%[sums]), %%zmm" #sum ", %%zmm" #sum "\n"
+#define KPT_TILE_ADD_INTS(sum, offset) "vpaddd " #offset "(%[sums]), %%zmm" #sum ", %%zmm" #sum "\n"
+// unit: KPT_TILE_UNIT or KPT_TILE_UNIT_SWAPPED; add: KPT_TILE_ADD_FLOATS or KPT_TILE_ADD_INTS.
+#define KPT_AVX512_TILE(unit, operation, add, units, input, weights, sums, accumulate) \
+  __asm__ volatile(KPT_TILE_ALL(KPT_TILE_CLEAR) "test %[units], %[units]\nje 3f\n" KPT_TILE_WEIGHTS(0, 0, 0)         \
+                       KPT_TILE_WEIGHTS(0, 64, 1) KPT_TILE_WEIGHTS(0, 128, 2)                                          \
+                           "vbroadcastss (%[input]), %%zmm3\nsub $2, %[units]\njl 2f\n.p2align 5\n1:\n" unit(     \
+                               operation, 0, 192, 0, 1, 2, 5, 6, 7) unit(operation, 32, 384, 5, 6, 7, 0, 1, 2)         \
+                               "add $64, %[input]\nadd $384, %[weights]\nsub $2, %[units]\njge 1b\n2:\n"          \
+                               "cmp $-1, %[units]\njne 3f\n" unit(operation, 0, 192, 0, 1, 2, 5, 6, 7)               \
+                                   "3:\ntest %[accumulate], %[accumulate]\nje 4f\n" KPT_TILE_ALL(add)               \
+                                       "4:\n" KPT_TILE_ALL(KPT_TILE_STORE)                                            \
+                   : [units] "+r"(units), [input] "+r"(input), [weights] "+r"(weights)                                 \
+                   : [sums] "r"(sums), [accumulate] "r"(static_cast<int>(accumulate))                                  \
+                   : "memory", "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9",   \
+                     "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15", "xmm16", "xmm17", "xmm18", "xmm19",         \
+                     "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25", "xmm26", "xmm27", "xmm28", "xmm29",         \
+                     "xmm30", "xmm31")
 
 #include <immintrin.h>
 
@@ -95,9 +137,9 @@ struct Avx512Tile {
   // Computes all rows of the tile, whatever the last ones hold, and stores `rows` of them.
   static void multiply_tile(std::int64_t units, const char* input, const char* weights, Scalar* tile, int rows,
                             bool accumulate) {
-    if (rows == 8 && !accumulate) return Isa::add_all(units, input, weights, tile);
+    if (rows == 8) return Isa::add_all(units, input, weights, tile, accumulate);
     Sum sums[8 * 3];
-    Isa::add_all(units, input, weights, sums);
+    Isa::add_all(units, input, weights, sums, false);
     for (int part = 0; part < 3 * rows; ++part) store(tile + part * 16, sums[part], accumulate);
   }
 

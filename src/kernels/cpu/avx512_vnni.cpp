@@ -30,8 +30,8 @@ struct Vnni {
     return _mm512_set1_epi32(four);
   }
   static Sum add_product(Sum sum, Sum input, Sum weights) { return _mm512_dpbusd_epi32(sum, input, weights); }
-  static void add_all(std::int64_t units, const char* input, const char* weights, void* sums) {
-    KPT_AVX512_TILE("vpdpbusd", units, input, weights, sums);
+  static void add_all(std::int64_t units, const char* input, const char* weights, void* sums, bool accumulate) {
+    KPT_AVX512_TILE(KPT_TILE_UNIT, "vpdpbusd", KPT_TILE_ADD_INTS, units, input, weights, sums, accumulate);
   }
 };
 

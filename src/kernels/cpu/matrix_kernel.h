@@ -33,6 +33,8 @@ inline constexpr bool has_scaled_codes(LinearForm form) {
 
 inline constexpr int kGreatestTileRows = 8;
 inline constexpr int kGreatestTileColumns = 48;
+// So many bytes behind the panels that `multiply` is given must be readable: it loads what it needs next.
+inline constexpr std::size_t kReadAhead = 192;
 
 // Up to one panel of A as it comes: a pointer to the first of `depth` dense elements per row.
 struct InputRows {

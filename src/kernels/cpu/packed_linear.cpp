@@ -15,7 +15,7 @@ constexpr std::int64_t kGreatestExtent = std::int64_t{1} << 31;
 // Above this the sums of int8 products could leave int32.
 constexpr std::int64_t kGreatestInt8Depth = 131072;
 // Kernels read ahead of what they multiply; the last panel must not end at the end of a page.
-constexpr std::size_t kSlack = 64;
+constexpr std::size_t kSlack = kReadAhead;
 
 std::size_t round_up(std::size_t value, std::size_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 

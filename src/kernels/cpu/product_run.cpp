@@ -46,7 +46,7 @@ class ProductRun {
     tile_offset_ = plan_.shares_input() ? 0 : input_bytes;
     expanded_offset_ = tile_offset_ + tile_bytes_ * static_cast<std::size_t>(group_);
     const std::size_t expanded_bytes =
-        kernel_.expand == nullptr ? 0 : static_cast<std::size_t>(stretch_ * kernel_.columns) * 4;
+        kernel_.expand == nullptr ? 0 : static_cast<std::size_t>(stretch_ * kernel_.columns) * 4 + kReadAhead;
     scratch_offset_ = expanded_offset_ + round_up(expanded_bytes);
     worker_bytes_ = scratch_offset_ + round_up(row_scratch_bytes);
   }
