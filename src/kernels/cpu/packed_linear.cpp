@@ -1,9 +1,11 @@
 #include "kernels/cpu/packed_linear.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
-#include <new>
 #include <string>
 #include <utility>
 
@@ -11,6 +13,7 @@ namespace kpt::kernels {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kHugePage = 2 << 20;
 constexpr std::int64_t kGreatestExtent = std::int64_t{1} << 31;
 // Above this the sums of int8 products could leave int32.
 constexpr std::int64_t kGreatestInt8Depth = 131072;
@@ -81,11 +84,19 @@ std::uint16_t to_bfloat16(float value) {
 }  // namespace
 
 void PackedLinear::Free::operator()(std::byte* memory) const {
-  ::operator delete[](memory, std::align_val_t{kAlignment});
+  std::free(memory);  // NOLINT(cppcoreguidelines-no-malloc)
 }
 
+// On huge pages where they are whole ones: a panel of pages of 4 KiB has a miss of the TLB in each.
 PackedLinear::Memory PackedLinear::allocate(std::size_t bytes) {
-  return Memory(static_cast<std::byte*>(::operator new[](bytes, std::align_val_t{kAlignment}, std::nothrow)));
+  const std::size_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
+  if (bytes > std::numeric_limits<std::size_t>::max() - alignment) return nullptr;
+  void* memory = std::aligned_alloc(alignment, round_up(bytes, alignment));  // NOLINT(cppcoreguidelines-no-malloc)
+#if defined(MADV_HUGEPAGE)
+  // Advice: nothing is lost where it is refused.
+  if (memory != nullptr && alignment == kHugePage) madvise(memory, bytes, MADV_HUGEPAGE);
+#endif
+  return Memory(static_cast<std::byte*>(memory));
 }
 
 Result<PackedLinear> PackedLinear::pack(const LinearWeights& weights, const CpuFeatures& features,
