@@ -9,7 +9,9 @@ constexpr std::size_t kRowBlockBytes = 256 << 10;
 // In times of one tile: fetching a panel of W from beyond L2, and waiting until all rows are packed.
 constexpr double kPanelCost = 0.35;
 constexpr double kBarrierCost = 2.0;
-constexpr std::int64_t kTasksPerThread = 4;
+// Threads are never equally fast: those that are done first wait for such a part of a task.
+constexpr double kWaitingShare = 0.1;
+constexpr std::int64_t kTasksPerThread = 8;
 
 std::int64_t divide_up(std::int64_t value, std::int64_t divisor) { return (value + divisor - 1) / divisor; }
 
@@ -28,7 +30,7 @@ double estimate(const ProductPlan& plan, int threads) {
   const auto columns = static_cast<double>(plan.column_block);
   // Waiting costs nothing when there is one panel of rows: the caller packs it before the threads start.
   const double barrier = plan.shares_input() && plan.row_blocks * plan.row_block > 1 ? kBarrierCost : 0.0;
-  return rounds * (rows + kPanelCost) * columns + barrier;
+  return (rounds + kWaitingShare) * (rows + kPanelCost) * columns + barrier;
 }
 
 }  // namespace
