@@ -80,7 +80,9 @@ struct AttentionTask {
     group = first_head / (call.heads / call.groups);
   }
   [[gnu::always_inline]] AttentionRow row(const Attention& call, std::int64_t index) const {
-    return {batch, first_head + (first + index) / call.queries, (first + index) % call.queries};
+    const std::int64_t place = first + index;
+    if (place < call.queries) return {batch, first_head, place};  // the usual case, without divisions
+    return {batch, first_head + place / call.queries, place % call.queries};
   }
 
   std::int64_t batch;

@@ -43,10 +43,14 @@ ProductPlan plan_product(const ProductShape& shape) {
   if (shape.threads <= 1) return make_plan(shape, least, 1);
   if (least >= most_tasks) return make_plan(shape, divide_up(least, shape.threads) * shape.threads, 1);
   ProductPlan best = make_plan(shape, least, 1);
+  double least_time = estimate(best, shape.threads);
   for (std::int64_t rows = least; rows <= std::min(most_tasks, shape.row_panels); ++rows) {
     for (std::int64_t columns = 1; columns <= std::min(most_tasks / rows, shape.column_panels); ++columns) {
       const ProductPlan plan = make_plan(shape, rows, columns);
-      if (estimate(plan, shape.threads) < estimate(best, shape.threads)) best = plan;
+      const double time = estimate(plan, shape.threads);
+      if (time >= least_time) continue;
+      best = plan;
+      least_time = time;
     }
   }
   return best;
