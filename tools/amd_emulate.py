@@ -8,8 +8,7 @@ project's own HIP compiler path and launches from its own plan functions, both t
     cmake --build build/cpu-release --target kpt_emulation_feed
 
 Prints one row for each kernel and target: cases run, the largest error as a part of what is allowed, or why it could
-not be run. Ends with 1 when a result is wrong. References are in amd_emulate_cases.py, amd_emulate_tensor_cases.py and
-amd_emulate_weight_cases.py.
+not be run. Ends with 1 when a result is wrong. References are in amd_emulate_cases.py and amd_emulate_*_cases.py.
 """
 
 import argparse
@@ -31,6 +30,7 @@ import traceback
 import numpy as np
 
 import amd_emulate_cases as cases
+import amd_emulate_norm_cases as norm_cases
 import amd_emulate_tensor_cases as tensor_cases
 import amd_emulate_weight_cases as weight_cases
 
@@ -310,7 +310,7 @@ def run_target(target, options, seed, answers):
     feed = open_feed(options)
     with tempfile.TemporaryDirectory() as folder:
         device = Device(target, feed, prepare_emulator(options, folder), folder)
-        own = cases.all_cases(device.wave, UNITS[target])
+        own = [*cases.all_cases(device.wave, UNITS[target]), *norm_cases.all_cases(device.wave)]
         for case in (*own, *tensor_cases.all_cases(), *weight_cases.all_cases(device.wave)):
             if options.kernels and not any(part in case.kernel for part in options.kernels):
                 continue
@@ -331,7 +331,8 @@ def run_target(target, options, seed, answers):
             except Exception:
                 status, error, text = "wrong", float("inf"), f"{case.label}: {traceback.format_exc(limit=-2)}"
             answers.put(("end", case.kernel, status, error, text, time.monotonic() - started))
-        answers.put(("kernels", [kernel for kernel, family in device.families.items() if device.has(family)]))
+        if not options.kernels:
+            answers.put(("kernels", [kernel for kernel, family in device.families.items() if device.has(family)]))
     answers.put(("done",))
 
 

@@ -1,4 +1,6 @@
-"""The cases of amd_emulate.py: inputs, calls and references in float64, for every kernel of src/kernels/gpu.
+"""The cases of amd_emulate.py: inputs, calls and references in float64, for the kernels of src/kernels/gpu.
+
+Those of norms, of tensors with any strides and of weights of few bits are in files of their own beside this one.
 
 A case's error is a part of what is allowed: one rounding of the result's type, and a slack for sums in float32.
 """
@@ -123,61 +125,6 @@ def activate(name, x):
     if name == "hardsigmoid":
         return np.clip(x + 3, 0, 6) / 6
     return np.clip(x, 0, 6) if name == "relu6" else x
-
-
-def norm(device, random, type, rows, width, kind, residual, parameters, gap=0):
-    dtype = SUFFIXES[type]
-    x = device.array(normal(random, dtype, (rows, width + gap), 2, 0.5))
-    r = device.array(normal(random, dtype, (rows, width))) if residual else None
-    weight_type = "float32" if parameters == "float32" else dtype
-    w = device.array(normal(random, weight_type, width, 0.5, 1)) if parameters else None
-    b = device.array(normal(random, weight_type, width)) if parameters else None
-    normed, total = device.array(poisoned(dtype, (rows, width))), device.array(poisoned(dtype, (rows, width)))
-    mean, scale = device.array(np.zeros(rows, np.float32)), device.array(np.zeros(rows, np.float32))
-    device.run("norm", dtype=dtype, kind=kind, input=x, residual=r, weight=w, bias=b, weight_dtype=weight_type,
-               bias_dtype=weight_type, normed=normed, sum=total, mean=mean, scale=scale, rows=rows, width=width,
-               input_stride=width + gap, residual_stride=width if residual else 0, epsilon=1e-5)
-    values = decode(dtype, x)[:, :width] + (decode(dtype, r) if residual else 0)
-    errors = [error_of(dtype, total, values)]
-    center = values.mean(1, keepdims=True) if kind == 0 else np.zeros((rows, 1))
-    factor = 1 / np.sqrt(((values - center) ** 2).mean(1, keepdims=True) + 1e-5)
-    wanted = (values - center) * factor
-    wanted = wanted * (decode(weight_type, w) if parameters else 1) + (decode(weight_type, b) if parameters else 0)
-    slack = 2e-5 * (1 + np.abs(values) * factor)
-    errors.append(error_of(dtype, normed, wanted, slack))
-    errors.append(error_of("float32", scale, factor[:, 0], 2e-5))
-    if kind == 0:
-        errors.append(error_of("float32", mean, center[:, 0], np.full(rows, 1e-5)))
-    return max(errors)
-
-
-def norm_backward(device, random, type, rows, width, kind, sum_gradient, weight_type):
-    dtype, weight_dtype = SUFFIXES[type], SUFFIXES[weight_type]
-    x = device.array(normal(random, dtype, (rows, width), 2, 0.3))
-    g = device.array(normal(random, dtype, (rows, width)))
-    w = device.array(normal(random, weight_dtype, width, 0.5, 1))
-    extra = device.array(normal(random, dtype, (rows, width))) if sum_gradient else None
-    values, gradient, weight = decode(dtype, x), decode(dtype, g), decode(weight_dtype, w)
-    center = values.mean(1, keepdims=True) if kind == 0 else np.zeros((rows, 1))
-    factor = 1 / np.sqrt(((values - center) ** 2).mean(1, keepdims=True) + 1e-5)
-    mean, scale = device.array(center[:, 0].astype(np.float32)), device.array(factor[:, 0].astype(np.float32))
-    center, factor = decode("float32", mean)[:, None], decode("float32", scale)[:, None]
-    dx = device.array(poisoned(dtype, (rows, width)))
-    dw, db = device.array(poisoned(weight_dtype, width)), device.array(poisoned(weight_dtype, width))
-    members = dict(dtype=dtype, kind=kind, gradient=g, input=x, weight=w, weight_dtype=weight_dtype, mean=mean,
-                   scale=scale, sum_gradient=extra, input_gradient=dx, weight_gradient=dw, bias_gradient=db, rows=rows,
-                   width=width)
-    workspace = device.array(np.full(device.workspace("norm_backward", **members), 0xFF, np.uint8))
-    device.run("norm_backward", **members, workspace=workspace)
-    normed, weighted = (values - center) * factor, gradient * weight
-    wanted = weighted - normed * (weighted * normed).mean(1, keepdims=True)
-    if kind == 0:
-        wanted = wanted - weighted.mean(1, keepdims=True)
-    wanted = wanted * factor + (decode(dtype, extra) if sum_gradient else 0)
-    slack = 4e-5 * (1 + np.abs(weighted) * factor)
-    return max(error_of(dtype, dx, wanted, slack),
-               error_of(weight_dtype, dw, (gradient * normed).sum(0), 1e-5 * np.abs(gradient * normed).sum(0) + 1e-6),
-               error_of(weight_dtype, db, gradient.sum(0), 1e-5 * np.abs(gradient).sum(0) + 1e-6))
 
 
 def softmax(device, random, type, queries, width, mask, causal, heads=2, gap=0):
@@ -330,6 +277,34 @@ def tensor_scale(device, random, source, target, count):
     return max(error_of("float32", largest, [top]), error_of("float32", scale, [top / LARGEST[to_type]]))
 
 
+def quantize_tensor(device, random, source, rows, width, history, gap=0):
+    """`history`: magnitudes of earlier runs, None for no history, an empty list for one that has not begun."""
+    from_type, to_type = SUFFIXES[source], SUFFIXES["e4m3"]
+    values = random.normal(0, 3, (rows, width + gap))
+    values[0, 0], values[-1, width - 1] = -np.inf, np.nan
+    x, output = device.array(encode(from_type, values)), device.array(poisoned(to_type, (rows, width)))
+    scale = device.array(np.zeros(rows, np.float32))
+    members = {"from": from_type, "input": x, "output": output, "scale": scale, "rows": rows, "width": width,
+               "input_stride": width + gap}
+    ring = device.array(np.array((history or []) + [0] * 4, np.float32)[:4])
+    position = device.array(np.array([3], np.int32))
+    if history is not None:
+        members |= {"history.magnitudes": ring, "history.position": position, "history.capacity": 4,
+                    "history.begun": bool(history)}
+    before = np.array(ring)
+    workspace = device.array(np.full(device.workspace("quantize_tensor", **members), 0xFF, np.uint8))
+    device.run("quantize_tensor", **members, workspace=workspace)
+    values = decode(from_type, x)[:, :width]
+    own = np.abs(values[np.isfinite(values)]).max()
+    followed = before.max() if history else own
+    factor = np.float64(followed) / LARGEST[to_type]
+    errors = [error_of("float32", scale, np.full(rows, factor)), error_of(to_type, output, values / factor)]
+    if history is not None:
+        before[3] = own  # in the place of the oldest, and the next one is the first
+        errors.append(0.0 if np.array_equal(ring, before) and position[0] == 0 else float("inf"))
+    return max(errors)
+
+
 def transpose(device, random, source, target, rows, columns, batches=2):
     from_type, to_type = SUFFIXES.get(source, source), SUFFIXES.get(target, target)
     scaled = to_type in LARGEST and from_type != to_type
@@ -440,34 +415,6 @@ def attention(device, random, type, width, queries, keys, mask, causal, heads=4,
     return error_of(dtype, output, wanted, size * (2.0 ** -(PRECISION[dtype][0] + 1) + 2e-5) + flushed + 1e-7)
 
 
-def norm_cases(wave):
-    for type in FLOATS:
-        each = 16 // BYTES[SUFFIXES[type]]
-        block = 4 * wave * each + each
-        for kernel, width, rows in (("wave", 3 * each, 5), ("wave", 4 * wave * each, 2), ("block4", block, 2),
-                                    ("streamed", 4096 * each + each, 1), ("scalar", 37, 3), ("scalar", 1, 2)):
-            yield Case(f"norm_{kernel}_{type}", f"layer, {rows} x {width}", norm, type=type, rows=rows, width=width,
-                       kind=0, residual=False, parameters="own")
-        for kernel, width, rows in (("sum_wave", 3 * each, 5), ("sum_wave", 4 * wave * each, 2),
-                                    ("sum_block2", block, 2), ("sum_block4", 2048 * each + each, 1), ("scalar", 37, 3)):
-            yield Case(f"norm_{kernel}_{type}", f"rms, residual, {rows} x {width}", norm, type=type, rows=rows,
-                       width=width, kind=1, residual=True, parameters="float32", gap=1 if kernel == "scalar" else each)
-
-
-def norm_backward_cases(_):
-    for type in FLOATS:
-        each = 16 // BYTES[SUFFIXES[type]]
-        for kernel in (f"norm_backward1_{type}", f"norm_backward_finish_{type}"):
-            yield Case(kernel, "layer, 11 x 40", norm_backward, type=type, rows=11, width=40, kind=0, sum_gradient=True,
-                       weight_type=type)
-        yield Case(f"norm_backward4_{type}", "rms, several passes", norm_backward, type=type, rows=2, width=65 * each,
-                   kind=1, sum_gradient=False, weight_type="f32")
-        yield Case(f"norm_backward_any_{type}", "layer, 3 x 37", norm_backward, type=type, rows=3, width=37, kind=0,
-                   sum_gradient=False, weight_type="f32")
-        yield Case(f"norm_backward_any_{type}", "rms, 2 x 301", norm_backward, type=type, rows=2, width=301, kind=1,
-                   sum_gradient=True, weight_type=type)
-
-
 def softmax_cases(wave):
     for type in FLOATS:
         each = 16 // BYTES[SUFFIXES[type]]
@@ -516,6 +463,11 @@ def convert_cases(_):
                        rows=3, width=72, gap=8, nan=True)
             yield Case(f"quantize_rows_{source}_{target}", "3 x 37", quantize_rows, source=source, target=target,
                        rows=3, width=37, gap=0, nan=False)
+        for rows, width, history, gap in ((3, 72, None, 0), (5, 37, [], 0), (19, 64, [2.5, 0.75, 1], 8)):
+            name = f"{rows} x {width}, {'no' if history is None else len(history)} runs before"
+            for kernel in (f"quantize_tensor_{source}_e4m3", "remember_largest_f32")[: 1 if history is None else 2]:
+                yield Case(kernel, f"{source}, {name}", quantize_tensor, source=source, rows=rows, width=width,
+                           history=history, gap=gap)
         yield Case(f"largest_{source}", "5000", tensor_scale, source=source, target="e4m3", count=5000)
     yield Case("tensor_scale_f32", "77", tensor_scale, source="f32", target="e5m2fnuz", count=77)
 
@@ -552,7 +504,7 @@ def attention_cases(unit):
 
 
 def all_cases(wave, unit):
-    for family in (norm_cases, softmax_cases, small_cases, convert_cases, transpose_cases, norm_backward_cases):
+    for family in (softmax_cases, small_cases, convert_cases, transpose_cases):
         yield from family(wave)
     for family in (matrix_cases, attention_cases):
         yield from family(unit)

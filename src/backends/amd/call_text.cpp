@@ -237,6 +237,18 @@ Result<CallText> tensor_scale(Fields& fields, const gpu::DeviceShape& device) {
   return finish_with_workspace(fields, call, device, gpu::tensor_scale_workspace, gpu::plan_tensor_scale);
 }
 
+Result<CallText> quantize_tensor(Fields& fields, const gpu::DeviceShape& device) {
+  gpu::QuantizeTensorCall call;
+  KPT_FIELD(from), KPT_FIELD(input), KPT_FIELD(output), KPT_FIELD(scale), KPT_FIELD(rows), KPT_FIELD(width);
+  KPT_FIELD(input_stride), KPT_FIELD(workspace), KPT_FIELD(history.magnitudes), KPT_FIELD(history.position);
+  KPT_FIELD(history.begun);
+  std::int64_t capacity = 0;
+  fields.read("history.capacity", capacity);
+  if (capacity < 0 || capacity > 1024) fields.fail("history.capacity", "is not from 0 to 1024");
+  call.history.capacity = static_cast<std::int32_t>(capacity);
+  return finish_with_workspace(fields, call, device, gpu::quantize_tensor_workspace, gpu::plan_quantize_tensor);
+}
+
 Result<CallText> transpose(Fields& fields, const gpu::DeviceShape& device) {
   gpu::TransposeCall call;
   KPT_FIELD(from), KPT_FIELD(to), KPT_FIELD(input), KPT_FIELD(output), KPT_FIELD(scale), KPT_FIELD(batches);
@@ -377,6 +389,7 @@ constexpr CallKind kCalls[] = {
     {"bias_activation", bias_activation},
     {"convert", convert},
     {"quantize_rows", quantize_rows},
+    {"quantize_tensor", quantize_tensor},
     {"transpose", transpose},
     {"tensor_scale", tensor_scale},
     {"embedding", embedding},
