@@ -8,20 +8,23 @@
 
 #include "backends/amd/architecture.h"
 #include "backends/amd/detect_amd.h"
+#include "backends/amd/torch_kernels.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "device/unsupported_nodes.h"
 #include "engines/aten/gpu_device.h"
 #include "engines/aten/graph_engine.h"
+#include "engines/aten/own_targets.h"
 #include "ir/own_operators.h"
 
 namespace kpt {
 namespace {
 
-// The table of the module for ROCm, or why there is none; and what the CPU's module knows of operators.
+// The table of the module for ROCm, or why there is none; what the CPU's module knows of operators; and our kernels.
 struct TorchSource {
   std::function<Result<const aten::CudaModuleTable*>()> table;
   std::shared_ptr<LazyAtenEngine> engine;
+  std::unique_ptr<TorchKernels> kernels;
 };
 
 class AmdTorchTarget final : public Target {
@@ -45,11 +48,23 @@ class AmdTorchTarget final : public Target {
   }
 
   std::string_view name() const override { return name_; }
-  const Capabilities& capabilities() const override { return capabilities_; }
+  const Capabilities& capabilities() const override {
+    std::call_once(looked_for_kernels_, [this] {
+      if (!source_.table().ok()) return;  // which also opens libtorch
+      obstacle_ = source_.kernels->find_obstacle(architecture_.gfx_target);
+      if (!obstacle_.empty()) return;
+      for (const aten::RocmOwnTarget& own : aten::kRocmOwnTargets) capabilities_.own_operators.emplace_back(own.target);
+      // As on NVIDIA GPUs: with more rows, reading a bfloat16 weight takes no longer. Not measured here.
+      capabilities_.weight_only_rows = 8;
+      capabilities_.product_takes_residual = false;
+      capabilities_.features.emplace_back("own-kernels");
+    });
+    return capabilities_;
+  }
   std::string_view gfx_target() const { return architecture_.gfx_target; }
 
   // Which operators libtorch has does not depend on the device: where its ROCm part is not open, the CPU's module
-  // answers.
+  // answers. Of ours, the module answers for those that have kernels.
   Result<std::vector<Support>> supports(const ir::Graph& graph) const override {
     std::vector<Support> answers;
     if (const auto table = source_.table(); table.ok()) {
@@ -60,8 +75,12 @@ class AmdTorchTarget final : public Target {
       KPT_ASSIGN_OR_RETURN(answers, engine->check(graph));
     }
     for (std::size_t index = 0; index < answers.size(); ++index) {
-      if (!graph.nodes[index].target.starts_with(ir::kOwnPrefix)) continue;
+      const std::string& target = graph.nodes[index].target;
+      if (!target.starts_with(ir::kOwnPrefix)) continue;
+      const std::vector<std::string>& own = capabilities().own_operators;
+      if (std::ranges::find(own, target) != own.end()) continue;
       answers[index] = {false, "libtorch lacks this operator of ours, which amd.engine=native runs"};
+      if (!obstacle_.empty()) answers[index].reason += ": " + obstacle_;
     }
     return answers;
   }
@@ -86,7 +105,23 @@ class AmdTorchTarget final : public Target {
   std::string name_;
   const AmdArchitecture& architecture_;
   const TorchSource& source_;
-  Capabilities capabilities_;
+  mutable std::once_flag looked_for_kernels_;
+  mutable std::string obstacle_;       // why there are no kernels of ours
+  mutable Capabilities capabilities_;  // whole once kernels were looked for
+};
+
+class AmdTorchDevice final : public AtenGpuDevice {
+ public:
+  AmdTorchDevice(const AmdTorchTarget& target, const aten::CudaModuleTable& table, AmdGpu gpu)
+      : AtenGpuDevice(target, table, gpu.index,
+                      DeviceInfo{fmt::format("amd:{}", gpu.index), gpu.name, gpu.gfx_target + " " + gpu.architecture,
+                                 gpu.memory_total_bytes, true, ""},
+                      Vendor::kAmd, find_amd_rates(gpu.name)),
+        gpu_(std::move(gpu)) {}
+  const AmdGpu& gpu() const { return gpu_; }
+
+ private:
+  AmdGpu gpu_;
 };
 
 class AmdTorchBackend final : public Backend {
@@ -99,6 +134,7 @@ class AmdTorchBackend final : public Backend {
     source_.engine = std::make_shared<LazyAtenEngine>(
         TorchSearch{context.detection.environment, context.torch_dir.string(), context.detection.site_packages},
         context.threads, find_gpu_drivers(context.detection.files));
+    source_.kernels = std::make_unique<TorchKernels>(context, std::move(parts.hip_library), std::move(parts.kernels));
     source_.table = std::move(parts.table);
     if (!source_.table) {
       source_.table = [engine = source_.engine]() -> Result<const aten::CudaModuleTable*> {
@@ -122,23 +158,24 @@ class AmdTorchBackend final : public Backend {
     const std::lock_guard lock(mutex_);
     if (devices_.empty()) KPT_RETURN_IF_ERROR(find_devices());
     std::vector<Device*> all;
-    for (AtenGpuDevice& device : devices_) all.push_back(&device);
+    for (AmdTorchDevice& device : devices_) all.push_back(&device);
     return all;
   }
 
   Result<std::unique_ptr<Executable>> load(std::shared_ptr<const Program> program, const Weights& weights,
                                            std::span<Device* const> devices) override {
-    const AtenGpuDevice* const device = devices.size() == 1 ? find_own(devices[0]) : nullptr;
+    const AmdTorchDevice* const device = devices.size() == 1 ? find_own(devices[0]) : nullptr;
     if (device == nullptr) {
       return Status(StatusCode::kInvalidArgument, "the amd backend loads a program on one device of its own");
     }
-    return device->load(*program, weights, limits_, {});
+    KPT_ASSIGN_OR_RETURN(const auto launcher, source_.kernels->make_launcher(device->gpu(), program->graph()));
+    return device->load(*program, weights, limits_, {}, launcher);
   }
 
  private:
-  const AtenGpuDevice* find_own(const Device* device) {
+  const AmdTorchDevice* find_own(const Device* device) {
     const std::lock_guard lock(mutex_);
-    for (const AtenGpuDevice& own : devices_) {
+    for (const AmdTorchDevice& own : devices_) {
       if (&own == device) return &own;
     }
     return nullptr;
@@ -167,10 +204,7 @@ class AmdTorchBackend final : public Backend {
         KPT_RETURN_IF_ERROR(to_status(table->limit_memory(gpu.index, memory_percent_),
                                       "limiting the memory of an AMD GPU", Vendor::kAmd));
       }
-      devices_.emplace_back(*target, *table, gpu.index,
-                            DeviceInfo{fmt::format("amd:{}", gpu.index), gpu.name,
-                                       gpu.gfx_target + " " + gpu.architecture, gpu.memory_total_bytes, true, ""},
-                            Vendor::kAmd, find_amd_rates(gpu.name));
+      devices_.emplace_back(*target, *table, gpu);
     }
     return {};
   }
@@ -182,7 +216,7 @@ class AmdTorchBackend final : public Backend {
   TorchSource source_;
   std::deque<AmdTorchTarget> targets_;  // a deque, because targets and devices do not move
   std::mutex mutex_;
-  std::deque<AtenGpuDevice> devices_;
+  std::deque<AmdTorchDevice> devices_;
 };
 
 }  // namespace

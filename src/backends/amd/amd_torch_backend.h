@@ -4,7 +4,9 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
+#include "backends/amd/kernel_store.h"
 #include "device/backend_context.h"
 #include "device/execution.h"
 #include "device/hardware.h"
@@ -17,10 +19,12 @@ namespace kpt {
 struct AmdTorchParts {
   std::function<AmdReport(const DetectionContext&)> detect;     // empty: detect_amd()
   std::function<Result<const aten::CudaModuleTable*>()> table;  // empty: of libtorch's ROCm build
+  std::string hip_library;                                      // empty: the one that libtorch has loaded
+  KernelSource kernels;                                         // empty: KernelStore
 };
 
 // Opens nothing yet. Targets are there without any GPU: "amd:gfx942" and the other rows of architecture.h. Operators of
-// ours have no kernels here: levels use libtorch's.
+// ours that kRocmOwnTargets has run by our kernels where there is a compiler for them; the rest is libtorch's.
 std::unique_ptr<Backend> make_amd_torch_backend(const BackendContext& context, AmdTorchParts parts = {});
 
 }  // namespace kpt

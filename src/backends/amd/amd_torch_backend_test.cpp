@@ -1,11 +1,15 @@
 // The backend on a table that a test makes: what it asks of a module, and what it says when the module refuses.
 #include "backends/amd/amd_torch_backend.h"
 
+#include <cmath>
 #include <cstdio>
 
 #include <gmock/gmock.h>
 
+#include "backends/amd/test_gpu.h"
 #include "engines/aten/graph_engine.h"
+#include "kernels/gpu/norm.h"
+#include "support/tree_paths.h"
 
 namespace kpt {
 namespace {
@@ -18,6 +22,7 @@ struct FakeGpus {
   std::int32_t count = 1;
   std::int32_t percent = 0;  // what limit_memory() was told
   std::uint64_t margin_bytes = 0;
+  std::shared_ptr<gpu::Launcher> launcher;  // what load_graph() was given
 };
 FakeGpus& gpus() {
   static FakeGpus fake;
@@ -43,8 +48,10 @@ CallOutcome check_graph(const ir::Graph* graph, std::vector<Support>* answers) n
 
 CallOutcome load_graph(std::int32_t /*index*/, const std::shared_ptr<const ir::Graph>* /*graph*/,
                        const Weights* /*weights*/, const aten::CudaMemoryLimits* limits, const NvidiaPolicy* /*policy*/,
-                       Status* /*status*/, std::unique_ptr<Executable>* /*executable*/) noexcept {
+                       const std::shared_ptr<gpu::Launcher>* launcher, Status* /*status*/,
+                       std::unique_ptr<Executable>* /*executable*/) noexcept {
   gpus().margin_bytes = limits->margin_bytes;
+  gpus().launcher = *launcher;
   CallOutcome outcome{CallCode::kOutOfMemory, {}};
   std::snprintf(outcome.text, sizeof(outcome.text), "the fake has no memory\nand says so on two lines");
   return outcome;
@@ -69,14 +76,29 @@ AmdReport one_gpu(const DetectionContext& /*context*/) {
   gpu.name = "AMD Instinct MI300X";
   gpu.gfx_target = "gfx942";
   gpu.architecture = "CDNA3";
+  gpu.compute_units = 4;
   gpu.memory_total_bytes = 1U << 30U;
   report.gpus = {gpu};
   return report;
 }
 
 std::unique_ptr<Backend> make_backend(const BackendContext& context = BackendContext()) {
-  return make_amd_torch_backend(context,
-                                {one_gpu, []() -> Result<const aten::CudaModuleTable*> { return &fake_table(); }});
+  return make_amd_torch_backend(
+      context, {one_gpu, []() -> Result<const aten::CudaModuleTable*> { return &fake_table(); }, "", {}});
+}
+
+// With kernels of ours, on the test libamdhip64.
+std::unique_ptr<Backend> make_backend_with_kernels() {
+  return make_amd_torch_backend(BackendContext(),
+                                {one_gpu, []() -> Result<const aten::CudaModuleTable*> { return &fake_table(); },
+                                 build_dir() + "/fakes/amd/libamdhip64.so.6", testing::forge_family});
+}
+
+std::shared_ptr<const Program> program_of(const std::string& target) {
+  ir::Graph graph;
+  graph.nodes.resize(1);
+  graph.nodes[0].target = target;
+  return std::make_shared<GraphProgram>("amd:gfx942", std::move(graph));
 }
 
 class AmdTorchBackend : public ::testing::Test {
@@ -106,10 +128,12 @@ TEST_F(AmdTorchBackend, NoGpuThatLibtorchSeesIsOneSentence) {
 }
 
 TEST_F(AmdTorchBackend, ALibtorchThatCannotBeOpenedSaysWhy) {
-  const auto backend =
-      make_amd_torch_backend(BackendContext(), {one_gpu, []() -> Result<const aten::CudaModuleTable*> {
-                                                  return Status(StatusCode::kUnsupported, "built without ROCm");
-                                                }});
+  const auto backend = make_amd_torch_backend(
+      BackendContext(),
+      {one_gpu,
+       []() -> Result<const aten::CudaModuleTable*> { return Status(StatusCode::kUnsupported, "built without ROCm"); },
+       "",
+       {}});
   EXPECT_EQ(backend->devices().status().message(), "built without ROCm");
 }
 
@@ -141,6 +165,61 @@ TEST_F(AmdTorchBackend, OperatorsOfOursNeedOurKernels) {
   EXPECT_TRUE(answers[0].supported);
   EXPECT_FALSE(answers[1].supported);
   EXPECT_THAT(answers[1].reason, HasSubstr("amd.engine=native"));
+}
+
+TEST_F(AmdTorchBackend, WithKernelsOfOursTheirOperatorsRun) {
+  const auto backend = make_backend_with_kernels();
+  const Target& target = backend->devices().value().front()->target();
+  EXPECT_THAT(target.capabilities().own_operators,
+              ::testing::UnorderedElementsAre("kpt.add_norm.default", "kpt.glu.default", "kpt.linear.default",
+                                              "kpt.linear_int4.default", "kpt.linear_weight_int8.default",
+                                              "kpt.rotary.default"));
+  EXPECT_THAT(target.capabilities().features, ::testing::Contains("own-kernels"));
+  EXPECT_TRUE(target.supports(program_of("kpt.glu.default")->graph()).value()[0].supported);
+  EXPECT_FALSE(target.supports(program_of("kpt.attention.default")->graph()).value()[0].supported);
+}
+
+TEST_F(AmdTorchBackend, TheModuleGetsALauncherOfTheKernelsThatTheGraphNeeds) {
+  const testing::TestGpu machine("gfx942");
+  const auto backend = make_backend_with_kernels();
+  Device* const device = backend->devices().value().front();
+  (void)backend->load(program_of("aten.relu.default"), {}, std::span(&device, 1));
+  EXPECT_EQ(gpus().launcher, nullptr);
+  (void)backend->load(program_of("kpt.add_norm.default"), {}, std::span(&device, 1));
+  ASSERT_NE(gpus().launcher, nullptr);
+  EXPECT_EQ(gpus().launcher->shape().wave, 64);
+  // The test library executes it on the host's memory.
+  const std::vector<float> input = {1, 2, 3, 6};
+  std::vector<float> normed(4);
+  gpu::NormCall call;
+  call.kind = gpu::NormKind::kRms;
+  call.input = input.data();
+  call.normed = normed.data();
+  call.rows = 1;
+  call.width = call.input_stride = 4;
+  const Status status = run_plan(*gpus().launcher, plan_norm(call, gpus().launcher->shape()), nullptr);
+  ASSERT_TRUE(status.ok()) << status.message();
+  for (std::size_t index = 0; index < input.size(); ++index) {
+    EXPECT_NEAR(normed[index], input[index] / std::sqrt(12.5), 1e-6);
+  }
+  // Nothing else was loaded.
+  gpu::Launch other;
+  other.kernel = "rotary_f32";
+  EXPECT_EQ(gpus().launcher->launch(other, nullptr).code(), StatusCode::kNotFound);
+  gpus() = {};
+}
+
+TEST_F(AmdTorchBackend, AKernelThatCannotBeCompiledEndsTheLoad) {
+  const testing::TestGpu machine("gfx942");
+  AmdTorchParts parts{one_gpu, []() -> Result<const aten::CudaModuleTable*> { return &fake_table(); },
+                      build_dir() + "/fakes/amd/libamdhip64.so.6",
+                      [](std::string_view family, std::string_view) -> Result<std::string> {
+                        return Status(StatusCode::kCompilation, std::string(family) + " does not compile");
+                      }};
+  const auto backend = make_amd_torch_backend(BackendContext(), std::move(parts));
+  Device* const device = backend->devices().value().front();
+  EXPECT_EQ(backend->load(program_of("kpt.rotary.default"), {}, std::span(&device, 1)).status().message(),
+            "rotary does not compile");
 }
 
 // The model is compiled anew then (runtime/loaded_model.cpp).

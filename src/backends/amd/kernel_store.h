@@ -29,6 +29,8 @@ class KernelStore {
   explicit KernelStore(const BackendContext& context);
   // Each is compiled or taken from the cache once, also when several threads ask; families of one target at once.
   Result<std::string> get(std::string_view family, std::string_view gfx_target);
+  // Whether there is a compiler for the target: fails as get() would.
+  Status find_compiler(std::string_view gfx_target) { return open(gfx_target).status(); }
   // The compiler's version; empty before it was needed.
   std::string compiler(std::string_view gfx_target) const;
   CompileStatistics statistics(std::string_view gfx_target) const;

@@ -48,7 +48,8 @@ Status AtenGpuDevice::empty_cache() {
 
 Result<std::unique_ptr<Executable>> AtenGpuDevice::load(const Program& program, const Weights& weights,
                                                         const aten::CudaMemoryLimits& limits,
-                                                        const NvidiaPolicy& policy) const {
+                                                        const NvidiaPolicy& policy,
+                                                        const std::shared_ptr<gpu::Launcher>& launcher) const {
   if (program.target() != target().name()) {
     return Status(StatusCode::kInvalidArgument, fmt::format("a program for {} cannot be loaded on {}, which is {}",
                                                             program.target(), info_.name, target().name()));
@@ -56,8 +57,9 @@ Result<std::unique_ptr<Executable>> AtenGpuDevice::load(const Program& program, 
   const auto graph = static_cast<const GraphProgram&>(program).shared_graph();
   Status status;
   std::unique_ptr<Executable> executable;
-  KPT_RETURN_IF_ERROR(to_status(table_.load_graph(index_, &graph, &weights, &limits, &policy, &status, &executable),
-                                "loading the graph on " + info_.name, vendor_));
+  KPT_RETURN_IF_ERROR(
+      to_status(table_.load_graph(index_, &graph, &weights, &limits, &policy, &launcher, &status, &executable),
+                "loading the graph on " + info_.name, vendor_));
   KPT_RETURN_IF_ERROR(status);
   return executable;
 }

@@ -31,7 +31,8 @@ class AtenGpuDevice : public Device {
 
   // Fails with kInvalidArgument for a program of another target. `program` must be a GraphProgram.
   Result<std::unique_ptr<Executable>> load(const Program& program, const Weights& weights,
-                                           const aten::CudaMemoryLimits& limits, const NvidiaPolicy& policy) const;
+                                           const aten::CudaMemoryLimits& limits, const NvidiaPolicy& policy,
+                                           const std::shared_ptr<gpu::Launcher>& launcher = nullptr) const;
 
  private:
   const Target& target_;

@@ -25,10 +25,11 @@
 #include "device/memory_statistics.h"
 #include "device/nvidia_policy.h"
 #include "ir/graph.h"
+#include "kernels/gpu/launch.h"
 
 namespace kpt::aten {
 
-inline constexpr std::uint32_t kModuleAbi = 7;
+inline constexpr std::uint32_t kModuleAbi = 8;
 inline constexpr char kModuleEntry[] = "kpt_aten_module";
 inline constexpr char kCudaModuleEntry[] = "kpt_aten_cuda_module";
 inline constexpr char kRocmModuleEntry[] = "kpt_aten_rocm_module";
@@ -141,8 +142,11 @@ struct CudaModuleTable {
 
   // As in ModuleTable, for graphs on a device. check_graph needs no device.
   CallOutcome (*check_graph)(const ir::Graph* graph, std::vector<Support>* answers) noexcept;
+  // `launcher` starts kernels of ours for kpt_aten_rocm on its stream, for all families that the graph's nodes may
+  // launch; null for graphs that need none. kpt_aten_cuda has launchers of its own.
   CallOutcome (*load_graph)(std::int32_t index, const std::shared_ptr<const ir::Graph>* graph, const Weights* weights,
-                            const CudaMemoryLimits* limits, const NvidiaPolicy* policy, Status* status,
+                            const CudaMemoryLimits* limits, const NvidiaPolicy* policy,
+                            const std::shared_ptr<gpu::Launcher>* launcher, Status* status,
                             std::unique_ptr<Executable>* executable) noexcept;
   CallOutcome (*set_warning_sink)(void (*sink)(const char* text)) noexcept;
   // Memory of a device. Uploads return when the host's memory may change again, downloads when the copy is complete.

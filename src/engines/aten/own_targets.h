@@ -1,6 +1,6 @@
-// The operators of ir/own_operators.h that the modules have nodes for (module/cpu_own_nodes.cpp and
-// cuda/cuda_own_nodes.cpp hold the tables; the compiler compares them with these). Here, because the backends say what
-// they can do before libtorch is opened.
+// The operators of ir/own_operators.h that the modules have nodes for (module/cpu_own_nodes.cpp,
+// cuda/cuda_own_nodes.cpp and rocm/rocm_own_nodes.cpp hold the tables; the compiler compares them with these). Here,
+// because the backends say what they can do before libtorch is opened.
 #pragma once
 
 #include <string_view>
@@ -19,6 +19,21 @@ inline constexpr std::string_view kCudaOwnTargets[] = {
     "kpt.add_norm.default", "kpt.attention.default",  "kpt.conv2d.default",      "kpt.glu.default",
     "kpt.linear.default",   "kpt.linear_fp8.default", "kpt.linear_int4.default", "kpt.linear_weight_int8.default",
     "kpt.rotary.default",
+};
+
+// On AMD GPUs through libtorch's ROCm build, where there is a compiler for our kernels. They are compiled for the GPU
+// when a model is loaded, by family.
+struct RocmOwnTarget {
+  std::string_view target;
+  std::string_view families[3];  // of kernels/gpu that its node may launch; empty: no more
+};
+inline constexpr RocmOwnTarget kRocmOwnTargets[] = {
+    {"kpt.add_norm.default", {"norm"}},
+    {"kpt.glu.default", {"activation"}},
+    {"kpt.linear.default", {"activation"}},
+    {"kpt.linear_int4.default", {"activation", "weight_only"}},
+    {"kpt.linear_weight_int8.default", {"activation", "convert", "weight_only"}},
+    {"kpt.rotary.default", {"rotary"}},
 };
 
 }  // namespace kpt::aten

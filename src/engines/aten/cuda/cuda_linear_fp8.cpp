@@ -5,8 +5,8 @@
 #include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <fmt/format.h>
 
-#include "engines/aten/cuda/cuda_launch.h"
 #include "engines/aten/cuda/cuda_own_nodes.h"
+#include "engines/aten/module/gpu_launch.h"
 #include "engines/aten/module/tensors.h"
 #include "kernels/gpu/convert.h"
 

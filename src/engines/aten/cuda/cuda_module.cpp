@@ -16,7 +16,7 @@
 
 namespace kpt::aten {
 
-const GpuKind kGpuKind = {"nvidia:", Vendor::kNvidia};
+const GpuKind kGpuKind = {"nvidia:", Vendor::kNvidia, "cuBLAS", true};
 
 namespace {
 
@@ -57,7 +57,8 @@ CallOutcome self_check(std::int32_t index, std::uint64_t seed, SelfCheck* check)
 }
 
 CallOutcome load_graph(std::int32_t index, const std::shared_ptr<const ir::Graph>* graph, const Weights* weights,
-                       const CudaMemoryLimits* limits, const NvidiaPolicy* policy, Status* status,
+                       const CudaMemoryLimits* limits, const NvidiaPolicy* policy,
+                       const std::shared_ptr<gpu::Launcher>* /*launcher*/, Status* status,
                        std::unique_ptr<Executable>* executable) noexcept {
   return guarded_call([=] {
     auto loaded = CudaExecutable::load(require_device(index), *graph, *weights, *limits, *policy);

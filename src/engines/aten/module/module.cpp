@@ -20,7 +20,7 @@
 
 namespace kpt::aten {
 
-const GpuKind kGpuKind = {"nvidia:", Vendor::kNvidia};  // none is used here
+const GpuKind kGpuKind = {"nvidia:", Vendor::kNvidia, "", false};  // none is used here
 
 namespace {
 

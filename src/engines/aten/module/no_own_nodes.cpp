@@ -1,4 +1,4 @@
-// For modules without kernels of ours (no nvcc, or ROCm): none of our own operators runs on a GPU.
+// For a CUDA module without kernels of ours (no nvcc): none of our own operators runs on a GPU.
 #include "engines/aten/module/own_nodes.h"
 
 namespace kpt::aten {

@@ -2,7 +2,8 @@
 // types, prepared once from the model's weights, and then run by many threads at once.
 //
 // To add one: a class in a file own_<kind>.cpp, its bind function declared at the end of this file, a row in kOwnNodes
-// (cpu_own_nodes.cpp, or cuda/cuda_own_nodes.cpp for GPUs) and in the table of engines/aten/own_targets.h.
+// (cpu_own_nodes.cpp; for GPUs cuda/cuda_own_nodes.cpp and rocm/rocm_own_nodes.cpp, which share gpu_own_nodes.h) and in
+// the table of engines/aten/own_targets.h.
 //
 // Files are foreign: what was recorded may be a lie. bind() checks the recorded types so that supports() has a clear
 // answer; OwnCall checks type, rank and layout of the real tensors again, and run() every size that its kernel relies
@@ -182,7 +183,7 @@ struct OwnNodeEntry {
   std::string_view target;
   Result<std::unique_ptr<OwnNode>> (*bind)(const OwnBinding& binding);
 };
-// The module's own: cpu_own_nodes.cpp or cuda/cuda_own_nodes.cpp.
+// The module's own: cpu_own_nodes.cpp, cuda/cuda_own_nodes.cpp or rocm/rocm_own_nodes.cpp.
 std::span<const OwnNodeEntry> own_node_table();
 
 Result<std::unique_ptr<OwnNode>> bind_add_norm(const OwnBinding& binding);

@@ -24,6 +24,8 @@ const void* buffer_maker() noexcept;
 struct GpuKind {
   const char* prefix;  // of device names: "nvidia:"
   Vendor vendor;
+  const char* blas;      // the library of its products, as plans name it
+  bool widens_products;  // libtorch writes products of bfloat16 numbers as float32 there, without rounding
 };
 extern const GpuKind kGpuKind;
 

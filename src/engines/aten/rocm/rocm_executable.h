@@ -16,15 +16,18 @@
 #include "device/execution.h"
 #include "engines/aten/module/device_run.h"
 #include "engines/aten/module/loaded_graph.h"
+#include "kernels/gpu/launch.h"
 
 namespace kpt::aten {
 
 class RocmExecutable final : public Executable {
  public:
   // `margin_bytes`: what a run leaves of the device's memory by estimate, or is refused. Throws what libtorch throws.
-  // Fails as LoadedGraph::load().
+  // `launcher` starts kernels of ours; null where the graph's nodes need none. Fails as LoadedGraph::load(), and with
+  // kUnsupported where libtorch does not tell on which stream of HIP's they would run.
   static Result<std::unique_ptr<Executable>> load(c10::DeviceIndex index, std::shared_ptr<const ir::Graph> graph,
-                                                  const Weights& weights, std::uint64_t margin_bytes);
+                                                  const Weights& weights, std::uint64_t margin_bytes,
+                                                  std::shared_ptr<gpu::Launcher> launcher);
   RocmExecutable(const RocmExecutable&) = delete;
   RocmExecutable& operator=(const RocmExecutable&) = delete;
   ~RocmExecutable() override;
@@ -37,7 +40,8 @@ class RocmExecutable final : public Executable {
   Status run(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs, Event* event) override;
 
  private:
-  RocmExecutable(std::unique_ptr<LoadedGraph> loaded, const c10::Stream& stream, std::uint64_t margin_bytes);
+  RocmExecutable(std::unique_ptr<LoadedGraph> loaded, const c10::Stream& stream, std::uint64_t margin_bytes,
+                 std::shared_ptr<gpu::Launcher> launcher, void* queue);
   // Whether a run fits, by estimate. Throws NotAdmitted.
   void admit(std::span<const Tensor> inputs);
   void run_nodes(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
@@ -46,6 +50,8 @@ class RocmExecutable final : public Executable {
   std::string device_;
   std::unique_ptr<LoadedGraph> loaded_;
   c10::Stream stream_;
+  std::shared_ptr<gpu::Launcher> launcher_;
+  void* queue_;  // the stream as HIP knows it, for the launcher
   std::uint64_t margin_bytes_;
 
   std::mutex mutex_;  // held while work is queued; guards what follows

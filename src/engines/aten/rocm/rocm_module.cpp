@@ -12,7 +12,7 @@
 
 namespace kpt::aten {
 
-const GpuKind kGpuKind = {"amd:", Vendor::kAmd};
+const GpuKind kGpuKind = {"amd:", Vendor::kAmd, "hipBLAS", false};
 
 namespace {
 
@@ -44,10 +44,11 @@ CallOutcome self_check(std::int32_t index, std::uint64_t seed, SelfCheck* check)
 }
 
 CallOutcome load_graph(std::int32_t index, const std::shared_ptr<const ir::Graph>* graph, const Weights* weights,
-                       const CudaMemoryLimits* limits, const NvidiaPolicy* /*policy*/, Status* status,
+                       const CudaMemoryLimits* limits, const NvidiaPolicy* /*policy*/,
+                       const std::shared_ptr<gpu::Launcher>* launcher, Status* status,
                        std::unique_ptr<Executable>* executable) noexcept {
   return guarded_call([=] {
-    auto loaded = RocmExecutable::load(require_device(index), *graph, *weights, limits->margin_bytes);
+    auto loaded = RocmExecutable::load(require_device(index), *graph, *weights, limits->margin_bytes, *launcher);
     *status = loaded.status();
     if (loaded.ok()) *executable = std::move(loaded).value();
   });

@@ -1,4 +1,5 @@
-// How nodes of this module start our own kernels, and how they see tensors as kernels take them.
+// How nodes on GPUs start our own kernels, and how they see tensors as kernels take them. Nodes know no vendor: each
+// module for GPUs has device_shape() and launch() of its own (cuda/cuda_launch.cpp, rocm/rocm_launch.cpp).
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
-// kpt.linear(input, weight, bias, residual, activation) -> result: cuBLAS, with what its epilogues can do in them and
-// the rest in one kernel of ours.
+// kpt.linear(input, weight, bias, residual, activation) -> result: cuBLAS or hipBLAS through libtorch, with what
+// epilogues can do in them and the rest in one kernel of ours.
 #include <ATen/Functions.h>
 #include <fmt/format.h>
 
-#include "engines/aten/cuda/cuda_own_nodes.h"
+#include "engines/aten/module/gpu_own_nodes.h"
 #include "engines/aten/module/tensors.h"
 
 namespace kpt::aten {
@@ -11,7 +11,7 @@ namespace {
 
 enum Position : std::size_t { kInput, kWeight, kBias, kResidual, kActivation };
 
-// Whether cuBLAS does all of it. Its GELU is the one by tanh, good to 16-bit types only: 2e-6 of GPT-2's logits.
+// Whether an epilogue does all of it. Its GELU is the one by tanh, good to 16-bit types only: 2e-6 of GPT-2's logits.
 bool ends_in_product(DType weight, DType result, bool has_bias, bool bias_in_product, bool has_residual,
                      ir::Activation activation) {
   if (has_residual || weight != result) return false;
@@ -27,7 +27,7 @@ class LinearNode final : public OwnNode {
     DType weight = DType::kFloat32;
     DType result = DType::kFloat32;
     bool has_bias = false;
-    bool bias_in_product = false;  // of the product's type, so that cuBLAS can add it
+    bool bias_in_product = false;  // of the product's type, so that an epilogue can add it
     bool has_residual = false;
     ir::Activation activation = ir::Activation::kNone;
   };
@@ -35,7 +35,7 @@ class LinearNode final : public OwnNode {
   explicit LinearNode(const Form& form) : form_(form) {}
 
   std::string describe() const override {
-    std::string text = fmt::format("cuBLAS product of {}", to_string(form_.weight));
+    std::string text = fmt::format("{} product of {}", kGpuKind.blas, to_string(form_.weight));
     if (form_.weight != form_.result) text += fmt::format(" to {}", to_string(form_.result));
     if (ends_in_product()) {
       if (form_.has_bias) text += ", bias in its epilogue";
@@ -60,7 +60,7 @@ class LinearNode final : public OwnNode {
     at::DimVector sizes(given.sizes());
     sizes.back() = weight.size(0);
     at::Tensor& result = call.result(0, sizes);
-    multiply_by_cublas(result, given, weight, bias, residual, form_.activation);
+    multiply_by_blas(result, given, weight, bias, residual, form_.activation);
   }
 
  private:
@@ -74,8 +74,8 @@ class LinearNode final : public OwnNode {
 
 }  // namespace
 
-void multiply_by_cublas(at::Tensor& result, const at::Tensor& given, const at::Tensor& weight, const at::Tensor* bias,
-                        const at::Tensor* residual, ir::Activation activation) {
+void multiply_by_blas(at::Tensor& result, const at::Tensor& given, const at::Tensor& weight, const at::Tensor* bias,
+                      const at::Tensor* residual, ir::Activation activation) {
   if (result.numel() == 0) return;
   at::Tensor flat = result.view({-1, weight.size(0)});
   const std::int64_t inner = weight.size(1);
@@ -100,13 +100,15 @@ void multiply_by_cublas(at::Tensor& result, const at::Tensor& given, const at::T
   }
   if (weight.scalar_type() == flat.scalar_type()) {
     at::mm_out(flat, input, factor);
-  } else {
+  } else if (kGpuKind.widens_products) {
     at::mm_out(flat, input, factor, flat.scalar_type());  // sums leave the product unrounded
+  } else {
+    flat.copy_(at::mm(input, factor));
   }
   finish_product(result, bias, residual, activation);
 }
 
-Result<std::unique_ptr<OwnNode>> bind_cuda_linear(const OwnBinding& binding) {
+Result<std::unique_ptr<OwnNode>> bind_gpu_linear(const OwnBinding& binding) {
   KPT_RETURN_IF_ERROR(binding.check_tensor(kInput, {DType::kFloat32, DType::kBFloat16}, 1));
   const ir::TensorType& input = *binding.find_type(kInput);
   KPT_RETURN_IF_ERROR(binding.check_tensor(kWeight, {DType::kFloat32, DType::kBFloat16}, 2, 2));

@@ -1,12 +1,12 @@
 // kpt.linear_weight_int8 and kpt.linear_int4: weights of 8 or 4 bits, inputs as they come. Few rows are one kernel of
-// ours that reads the weight as it is stored; for more, the weight is written out as floats and cuBLAS multiplies.
+// ours that reads the weight as it is stored; for more, the weight is written out as floats and multiplied.
 #include <optional>
 
 #include <ATen/Functions.h>
 #include <fmt/format.h>
 
-#include "engines/aten/cuda/cuda_launch.h"
-#include "engines/aten/cuda/cuda_own_nodes.h"
+#include "engines/aten/module/gpu_launch.h"
+#include "engines/aten/module/gpu_own_nodes.h"
 #include "engines/aten/module/tensors.h"
 #include "kernels/gpu/convert.h"
 #include "kernels/gpu/weight_only.h"
@@ -33,8 +33,8 @@ class WeightOnlyNode final : public OwnNode {
   explicit WeightOnlyNode(const Form& form) : form_(form) {}
 
   std::string describe() const override {
-    return fmt::format("weight_{} of {} up to {} rows; for more, the weight written out and a cuBLAS product of {}",
-                       halves() ? "i4" : "i8", to_string(form_.input), gpu::kMostWeightOnlyRows,
+    return fmt::format("weight_{} of {} up to {} rows; for more, the weight written out and a {} product of {}",
+                       halves() ? "i4" : "i8", to_string(form_.input), gpu::kMostWeightOnlyRows, kGpuKind.blas,
                        to_string(product_type()));
   }
 
@@ -67,8 +67,8 @@ class WeightOnlyNode final : public OwnNode {
     }
     // A product ends with a bias of its own type or float32.
     if (bias && bias->scalar_type() != result.scalar_type()) bias = bias->to(at::kFloat);
-    multiply_by_cublas(result, input, write_out(weight, scale, inner), bias ? &*bias : nullptr, residual,
-                       form_.activation);
+    multiply_by_blas(result, input, write_out(weight, scale, inner), bias ? &*bias : nullptr, residual,
+                     form_.activation);
   }
 
  private:
@@ -161,9 +161,9 @@ Result<std::unique_ptr<OwnNode>> bind(const OwnBinding& binding, WeightOnlyNode:
 
 }  // namespace
 
-Result<std::unique_ptr<OwnNode>> bind_cuda_linear_weight_int8(const OwnBinding& binding) { return bind(binding, {}); }
+Result<std::unique_ptr<OwnNode>> bind_gpu_linear_weight_int8(const OwnBinding& binding) { return bind(binding, {}); }
 
-Result<std::unique_ptr<OwnNode>> bind_cuda_linear_int4(const OwnBinding& binding) {
+Result<std::unique_ptr<OwnNode>> bind_gpu_linear_int4(const OwnBinding& binding) {
   WeightOnlyNode::Form form;
   form.weight = DType::kUInt8;
   KPT_ASSIGN_OR_RETURN(form.group, binding.integer(kGroup));

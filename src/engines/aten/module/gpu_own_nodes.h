@@ -1,0 +1,29 @@
+// Nodes of our own operators that need nothing of a vendor but launches (gpu_launch.h) and libtorch's operators: the
+// modules for GPUs share them. own_nodes.h says what a node is.
+#pragma once
+
+#include <memory>
+
+#include "engines/aten/module/own_nodes.h"
+#include "ir/own_operators.h"
+
+namespace kpt::aten {
+
+Result<std::unique_ptr<OwnNode>> bind_gpu_add_norm(const OwnBinding& binding);
+Result<std::unique_ptr<OwnNode>> bind_gpu_glu(const OwnBinding& binding);
+Result<std::unique_ptr<OwnNode>> bind_gpu_linear(const OwnBinding& binding);
+Result<std::unique_ptr<OwnNode>> bind_gpu_linear_int4(const OwnBinding& binding);
+Result<std::unique_ptr<OwnNode>> bind_gpu_linear_weight_int8(const OwnBinding& binding);
+Result<std::unique_ptr<OwnNode>> bind_gpu_rotary(const OwnBinding& binding);
+
+// rows = activation(rows + bias + residual), in place, where rows are the last axis of `result`, which is contiguous
+// along it. bias and residual may be null.
+void finish_product(at::Tensor& result, const at::Tensor* bias, const at::Tensor* residual, ir::Activation activation);
+
+// result = activation(input · weightᵀ + bias + residual) by the vendor's library behind libtorch, in the weight's type,
+// with what its epilogues can do in them and the rest by finish_product(). `result` is contiguous, has the input's
+// sizes but for the last and is of the weight's type or float32; the bias is of one of these.
+void multiply_by_blas(at::Tensor& result, const at::Tensor& input, const at::Tensor& weight, const at::Tensor* bias,
+                      const at::Tensor* residual, ir::Activation activation);
+
+}  // namespace kpt::aten

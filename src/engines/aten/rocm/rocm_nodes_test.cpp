@@ -1,0 +1,363 @@
+// The nodes of this module on the host's memory, against what the operators mean in double: our kernels run through
+// their host mapping, products through libtorch's CPU operators.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <iterator>
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engines/aten/module/device_run.h"
+#include "engines/aten/module/loaded_graph.h"
+#include "engines/aten/module/tensors.h"
+#include "engines/aten/own_targets.h"
+#include "engines/aten/rocm/rocm_launch.h"
+#include "kernels/gpu/host_launcher.h"
+
+namespace kpt::aten {
+
+const GpuKind kGpuKind = {"amd:", Vendor::kAmd, "hipBLAS", false};
+
+namespace {
+
+using ::testing::HasSubstr;
+using Sizes = std::vector<std::int64_t>;
+
+// Starts kernels on the host, and remembers of which families and where they were to run.
+class WatchedLauncher final : public gpu::Launcher {
+ public:
+  explicit WatchedLauncher(int wave) : host_(wave) {}
+  gpu::DeviceShape shape() const override { return host_.shape(); }
+  Status launch(const gpu::Launch& launch, void* stream) override {
+    for (const gpu::KernelInfo& info : gpu::list_kernels()) {
+      if (info.name == launch.kernel) families.insert(info.family);
+    }
+    streams.insert(stream);
+    return host_.launch(launch, nullptr);
+  }
+
+  std::set<std::string_view> families;
+  std::set<void*> streams;
+
+ private:
+  gpu::HostLauncher host_;
+};
+
+float number(float value) { return value; }
+float number(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U); }
+float number(std::int8_t value) { return value; }
+float number(std::uint8_t value) { return value; }
+
+template <typename T>
+std::vector<double> numbers_of(const Tensor& tensor) {
+  std::vector<double> numbers;
+  for (const T value : tensor.elements<T>()) numbers.push_back(static_cast<double>(number(value)));
+  return numbers;
+}
+
+std::vector<double> to_numbers(const Tensor& tensor) {
+  switch (tensor.dtype()) {
+    case DType::kBFloat16: return numbers_of<std::uint16_t>(tensor);
+    case DType::kInt8: return numbers_of<std::int8_t>(tensor);
+    case DType::kUInt8: return numbers_of<std::uint8_t>(tensor);
+    default: return numbers_of<float>(tensor);
+  }
+}
+
+// A graph of one node.
+class NodeGraph {
+ public:
+  NodeGraph(std::string target, unsigned seed) : random_(seed) { node_.target = std::move(target); }
+
+  Tensor draw(DType dtype, const Sizes& sizes) {
+    Dims dims;
+    for (const std::int64_t size : sizes) dims.push_back(size);
+    Tensor tensor = Tensor::empty(dtype, dims).value();
+    std::normal_distribution<float> normal;
+    if (dtype == DType::kFloat32) {
+      for (float& value : tensor.elements<float>()) value = normal(random_);
+    } else if (dtype == DType::kBFloat16) {
+      for (auto& value : tensor.elements<std::uint16_t>()) {
+        value = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(normal(random_)) >> 16U);
+      }
+    } else {
+      for (auto& value : tensor.elements<std::uint8_t>()) value = static_cast<std::uint8_t>(random_());
+    }
+    return tensor;
+  }
+
+  Tensor input(const std::string& name, DType dtype, const Sizes& sizes) {
+    const ir::ValueId id = add(name, dtype, sizes);
+    node_.arguments.push_back({name, {id}});
+    graph_->inputs.push_back({ir::InputKind::kUser, id, name, true, {}});
+    inputs_.push_back(draw(dtype, sizes));
+    return inputs_.back();
+  }
+  Tensor weight(const std::string& name, DType dtype, const Sizes& sizes) {
+    const ir::ValueId id = add(name, dtype, sizes);
+    node_.arguments.push_back({name, {id}});
+    graph_->inputs.push_back({ir::InputKind::kParameter, id, name, true, {}});
+    return weights_.emplace(name, draw(dtype, sizes)).first->second;
+  }
+  void constant(const std::string& name, ir::Argument value) { node_.arguments.push_back({name, std::move(value)}); }
+  void result(DType dtype, const Sizes& sizes) {
+    const ir::ValueId id = add(fmt::format("result_{}", node_.outputs.size()), dtype, sizes);
+    node_.outputs.push_back({false, {id}});
+    graph_->outputs.push_back({ir::OutputKind::kUser, {id}, fmt::format("output_{}", graph_->outputs.size())});
+  }
+
+  Result<std::vector<Tensor>> run(gpu::Launcher* launcher, void* stream = nullptr) {
+    node_.name = "node";
+    if (graph_->nodes.empty()) graph_->nodes.push_back(node_);
+    KPT_ASSIGN_OR_RETURN(const auto loaded, LoadedGraph::load(graph_, weights_, at::kCPU, false));
+    const auto frame = loaded->make_frame();
+    std::vector<Tensor> outputs;
+    std::uint32_t position = 0;
+    const LauncherScope kernels(launcher, stream);
+    try {
+      queue_nodes(*loaded, *frame, RunContext(), nullptr, inputs_, outputs, position);
+    } catch (const std::exception&) {
+      return loaded->current_failure(position);
+    }
+    return outputs;
+  }
+
+ private:
+  ir::ValueId add(const std::string& name, DType dtype, const Sizes& sizes) {
+    ir::Value value;
+    value.name = name;
+    value.tensor.dtype = dtype;
+    value.tensor.dims.assign(sizes.begin(), sizes.end());
+    std::int64_t stride = 1;
+    value.tensor.strides.assign(sizes.size(), 1);
+    for (std::size_t axis = sizes.size(); axis-- > 0;) {
+      value.tensor.strides[axis] = stride;
+      stride *= std::max<std::int64_t>(sizes[axis], 1);
+    }
+    return graph_->add_value(std::move(value));
+  }
+
+  std::shared_ptr<ir::Graph> graph_ = std::make_shared<ir::Graph>();
+  ir::Node node_;
+  Weights weights_;
+  std::vector<Tensor> inputs_;
+  std::mt19937 random_;
+};
+
+// Whether each number is `wanted` but for `rounding` of its size, and of `size` where the kernel added large numbers.
+void expect_near(const Tensor& tensor, const std::vector<double>& wanted, double rounding, double size = 1) {
+  const std::vector<double> got = to_numbers(tensor);
+  ASSERT_EQ(got.size(), wanted.size());
+  for (std::size_t index = 0; index < got.size(); ++index) {
+    ASSERT_NEAR(got[index], wanted[index], rounding * (std::abs(wanted[index]) + size)) << "element " << index;
+  }
+}
+
+double rounding_of(DType dtype) { return dtype == DType::kBFloat16 ? 1.0 / 250 : 3e-6; }
+
+double gelu(double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); }
+
+// With waves of both widths. Every test also looks at where kernels were started, and whether they are of the families
+// that the backend compiles for the operator.
+class RocmNodes : public ::testing::TestWithParam<int> {
+ protected:
+  RocmNodes() : launcher_(GetParam()), trace_(__FILE__, __LINE__, fmt::format("seed {}", seed_)) {}
+
+  std::vector<Tensor> run(NodeGraph& graph, std::string_view target) {
+    launcher_.families.clear();
+    int place = 0;
+    auto outputs = graph.run(&launcher_, &place);
+    EXPECT_TRUE(outputs.ok()) << outputs.status().message();
+    for (void* const stream : launcher_.streams) EXPECT_EQ(stream, &place);
+    launcher_.streams.clear();
+    for (const RocmOwnTarget& row : kRocmOwnTargets) {
+      if (row.target != target) continue;
+      for (const std::string_view family : launcher_.families) {
+        EXPECT_TRUE(std::ranges::find(row.families, family) != std::end(row.families)) << family;
+      }
+      return outputs.ok() ? *outputs : std::vector<Tensor>();
+    }
+    ADD_FAILURE() << "no row for " << target;
+    return {};
+  }
+
+  unsigned seed_ = std::random_device{}();
+  WatchedLauncher launcher_;
+
+ private:
+  ::testing::ScopedTrace trace_;
+};
+
+TEST_P(RocmNodes, NormsWithAResidual) {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    for (const std::string kind : {"layer", "rms"}) {
+      constexpr std::int64_t kRows = 5;
+      constexpr std::int64_t kWidth = 37;
+      NodeGraph graph("kpt.add_norm.default", seed_);
+      const auto input = to_numbers(graph.input("input", dtype, {kRows, kWidth}));
+      const auto residual = to_numbers(graph.input("residual", dtype, {kRows, kWidth}));
+      const auto weight = to_numbers(graph.weight("weight", dtype, {kWidth}));
+      const auto bias = to_numbers(graph.weight("bias", dtype, {kWidth}));
+      graph.constant("epsilon", {1e-5});
+      graph.constant("kind", {kind});
+      graph.result(dtype, {kRows, kWidth});
+      graph.result(dtype, {kRows, kWidth});
+      const auto outputs = run(graph, "kpt.add_norm.default");
+      ASSERT_EQ(outputs.size(), 2U);
+      std::vector<double> sums(input.size());
+      std::vector<double> normed(input.size());
+      for (std::size_t row = 0; row < kRows; ++row) {
+        double mean = 0;
+        double square = 0;
+        for (std::size_t at = row * kWidth; at < (row + 1) * kWidth; ++at) {
+          sums[at] = input[at] + residual[at];
+          mean += sums[at] / kWidth;
+        }
+        if (kind == "rms") mean = 0;
+        for (std::size_t at = row * kWidth; at < (row + 1) * kWidth; ++at) square += std::pow(sums[at] - mean, 2);
+        for (std::size_t at = row * kWidth; at < (row + 1) * kWidth; ++at) {
+          const std::size_t column = at - row * kWidth;
+          normed[at] = (sums[at] - mean) / std::sqrt(square / kWidth + 1e-5) * weight[column] + bias[column];
+        }
+      }
+      expect_near(outputs[0], normed, rounding_of(dtype));
+      expect_near(outputs[1], sums, rounding_of(dtype));
+    }
+  }
+}
+
+TEST_P(RocmNodes, Gates) {
+  NodeGraph graph("kpt.glu.default", seed_);
+  const auto input = to_numbers(graph.input("input", DType::kFloat32, {3, 2, 26}));
+  graph.constant("activation", {std::string("silu")});
+  graph.result(DType::kFloat32, {3, 2, 13});
+  const auto outputs = run(graph, "kpt.glu.default");
+  ASSERT_EQ(outputs.size(), 1U);
+  std::vector<double> wanted;
+  for (std::size_t row = 0; row < 6; ++row) {
+    for (std::size_t column = 0; column < 13; ++column) {
+      const double gate = input[row * 26 + column];
+      wanted.push_back(gate / (1 + std::exp(-gate)) * input[row * 26 + 13 + column]);
+    }
+  }
+  expect_near(outputs[0], wanted, 3e-6);
+}
+
+TEST_P(RocmNodes, RotaryPositions) {
+  constexpr std::size_t kLength = 5;
+  constexpr std::size_t kWidth = 12;
+  NodeGraph graph("kpt.rotary.default", seed_);
+  const auto input = to_numbers(graph.input("input", DType::kFloat32, {2, 3, kLength, kWidth}));
+  const auto cos = to_numbers(graph.weight("cos", DType::kFloat32, {kLength, kWidth}));
+  const auto sin = to_numbers(graph.weight("sin", DType::kFloat32, {kLength, kWidth}));
+  graph.result(DType::kFloat32, {2, 3, kLength, kWidth});
+  const auto outputs = run(graph, "kpt.rotary.default");
+  ASSERT_EQ(outputs.size(), 1U);
+  std::vector<double> wanted;
+  for (std::size_t at = 0; at < input.size(); ++at) {
+    const std::size_t column = at % kWidth;
+    const std::size_t place = at / kWidth % kLength * kWidth + column;
+    const bool first = column < kWidth / 2;
+    const double turned = first ? -input[at + kWidth / 2] : input[at - kWidth / 2];
+    wanted.push_back(input[at] * cos[place] + turned * sin[place]);
+  }
+  expect_near(outputs[0], wanted, 3e-6);
+}
+
+// activation(input · weightᵀ + bias + residual), where `weight` has `columns` rows.
+std::vector<double> multiply(const std::vector<double>& input, const std::vector<double>& weight, std::size_t columns,
+                             const std::vector<double>& bias, const std::vector<double>& residual) {
+  const std::size_t depth = weight.size() / columns;
+  std::vector<double> result;
+  for (std::size_t at = 0; at < input.size() / depth * columns; ++at) {
+    double sum = bias[at % columns] + residual[at];
+    for (std::size_t step = 0; step < depth; ++step) {
+      sum += input[at / columns * depth + step] * weight[at % columns * depth + step];
+    }
+    result.push_back(gelu(sum));
+  }
+  return result;
+}
+
+TEST_P(RocmNodes, ProductsAreEndedByOneKernel) {
+  constexpr std::int64_t kColumns = 11;
+  constexpr std::int64_t kDepth = 23;
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {  // of the weight; the rest is float32
+    NodeGraph graph("kpt.linear.default", seed_);
+    Tensor input = graph.input("input", DType::kFloat32, {2, 3, kDepth});
+    if (dtype == DType::kBFloat16) {  // numbers that lose nothing on the way to the product
+      for (float& value : input.elements<float>()) value = std::round(value * 8) / 8;
+    }
+    const auto weight = to_numbers(graph.weight("weight", dtype, {kColumns, kDepth}));
+    const auto bias = to_numbers(graph.weight("bias", DType::kFloat32, {kColumns}));
+    const auto residual = to_numbers(graph.input("residual", DType::kFloat32, {2, 3, kColumns}));
+    graph.constant("activation", {std::string("gelu")});
+    graph.result(DType::kFloat32, {2, 3, kColumns});
+    const auto outputs = run(graph, "kpt.linear.default");
+    ASSERT_EQ(outputs.size(), 1U);
+    EXPECT_THAT(launcher_.families, ::testing::ElementsAre("activation"));
+    expect_near(outputs[0], multiply(to_numbers(input), weight, kColumns, bias, residual), rounding_of(dtype), 20);
+  }
+}
+
+TEST_P(RocmNodes, ProductsWithWeightsOfFewBits) {
+  constexpr std::int64_t kColumns = 9;
+  constexpr std::int64_t kDepth = 32;
+  constexpr std::int64_t kGroup = 16;
+  for (const bool halves : {false, true}) {
+    const std::string target = halves ? "kpt.linear_int4.default" : "kpt.linear_weight_int8.default";
+    for (const std::int64_t rows : {1, 3, 11}) {  // for the last, the weight is written out
+      NodeGraph graph(target, seed_);
+      const auto input = to_numbers(graph.input("input", DType::kFloat32, {rows, kDepth}));
+      const auto stored = to_numbers(
+          graph.weight("weight", halves ? DType::kUInt8 : DType::kInt8, {kColumns, halves ? kDepth / 2 : kDepth}));
+      const auto scale = to_numbers(
+          graph.weight("scale", DType::kFloat32, halves ? Sizes{kColumns, kDepth / kGroup} : Sizes{kColumns}));
+      const auto bias = to_numbers(graph.weight("bias", DType::kFloat32, {kColumns}));
+      const auto residual = to_numbers(graph.input("residual", DType::kFloat32, {rows, kColumns}));
+      graph.constant("activation", {std::string("gelu")});
+      if (halves) graph.constant("group", {kGroup});
+      graph.result(DType::kFloat32, {rows, kColumns});
+      const auto outputs = run(graph, target);
+      ASSERT_EQ(outputs.size(), 1U);
+      std::vector<double> weight;
+      for (std::size_t at = 0; at < kColumns * kDepth; ++at) {
+        if (!halves) {
+          weight.push_back(stored[at] * scale[at / kDepth]);
+        } else {
+          const auto byte = static_cast<unsigned>(stored[at / 2]);
+          weight.push_back((static_cast<double>(at % 2 == 0 ? byte & 15U : byte >> 4U) - 8) * scale[at / kGroup]);
+        }
+      }
+      EXPECT_TRUE(launcher_.families.contains("weight_only") || (!halves && rows > 8));
+      expect_near(outputs[0], multiply(input, weight, kColumns, bias, residual), 3e-6, 1000);
+    }
+  }
+}
+
+TEST_P(RocmNodes, WithoutALauncherANodeSaysSo) {
+  NodeGraph graph("kpt.glu.default", seed_);
+  graph.input("input", DType::kFloat32, {3, 4});
+  graph.constant("activation", {std::string("silu")});
+  graph.result(DType::kFloat32, {3, 2});
+  EXPECT_THAT(graph.run(nullptr).status().message(), HasSubstr("the model was loaded without kernels of ours"));
+}
+
+TEST_P(RocmNodes, OperatorsThatNeedCudasLibrariesAreRefused) {
+  NodeGraph graph("kpt.linear_fp8.default", seed_);
+  graph.input("input", DType::kFloat32, {3, 4});
+  EXPECT_EQ(graph.run(&launcher_).status().code(), StatusCode::kUnsupported);
+}
+
+INSTANTIATE_TEST_SUITE_P(Waves, RocmNodes, ::testing::Values(32, 64));
+
+}  // namespace
+}  // namespace kpt::aten
