@@ -7,9 +7,9 @@
 #include <ATen/cuda/CUDAContext.h>
 #include <fmt/format.h>
 
-#include "engines/aten/cuda/cuda_launch.h"
 #include "engines/aten/cuda/cuda_own_nodes.h"
 #include "engines/aten/module/device_memory.h"
+#include "engines/aten/module/gpu_launch.h"
 #include "engines/aten/module/guarded_call.h"
 #include "kernels/gpu/blind_rows.h"
 
