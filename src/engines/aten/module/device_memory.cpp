@@ -16,12 +16,12 @@
 namespace kpt::aten {
 namespace {
 
-// What the vendors' libraries fail with when their own allocations do.
-constexpr const char* kFailuresWithoutMemory[] = {"CUDNN_STATUS_ALLOC_FAILED",     "CUDNN_STATUS_INTERNAL_ERROR",
-                                                  "CUDNN_STATUS_NOT_INITIALIZED",  "CUBLAS_STATUS_ALLOC_FAILED",
-                                                  "CUBLAS_STATUS_NOT_INITIALIZED", "CUDA error: out of memory",
-                                                  "HIPBLAS_STATUS_ALLOC_FAILED",   "HIPBLAS_STATUS_NOT_INITIALIZED",
-                                                  "miopenStatusAllocFailed",       "HIP error: out of memory"};
+// What the vendors' libraries fail with when their own allocations do; the second kind has other reasons too.
+constexpr const char* kAllocationFailed[] = {"CUDNN_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_ALLOC_FAILED",
+                                             "CUDA error: out of memory", "HIPBLAS_STATUS_ALLOC_FAILED",
+                                             "miopenStatusAllocFailed",   "HIP error: out of memory"};
+constexpr const char* kMayBeAllocation[] = {"CUDNN_STATUS_INTERNAL_ERROR", "CUDNN_STATUS_NOT_INITIALIZED",
+                                            "CUBLAS_STATUS_NOT_INITIALIZED", "HIPBLAS_STATUS_NOT_INITIALIZED"};
 constexpr std::uint64_t kLibrariesNeed = std::uint64_t{512} << 20;
 
 struct MemoryRecord {
@@ -78,9 +78,12 @@ void reset_device_peak(c10::DeviceIndex device) { allocator().resetPeakStats(dev
 bool ran_out_of_memory(const std::exception& error, c10::DeviceIndex device) {
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;
   const std::string text = first_line(error);
-  const bool may_be = std::any_of(std::begin(kFailuresWithoutMemory), std::end(kFailuresWithoutMemory),
-                                  [&](const char* name) { return text.find(name) != std::string::npos; });
-  if (!may_be) return false;
+  const auto is_in = [&](const auto& names) {
+    return std::any_of(std::begin(names), std::end(names),
+                       [&](const char* name) { return text.find(name) != std::string::npos; });
+  };
+  if (is_in(kAllocationFailed)) return true;  // whatever is free by now: other threads come and go
+  if (!is_in(kMayBeAllocation)) return false;
   try {
     return allocator().getMemoryInfo(device).first < kLibrariesNeed;
   } catch (const std::exception&) {  // the device is lost
