@@ -29,6 +29,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kMaxRounds = 6;           // of keeping layers precise
+constexpr int kMaxGivenBack = 4;        // trials to raise fewer of them than the last round did
 constexpr double kMeasureSeconds = 90;  // for the question which passes lose
 constexpr std::size_t kSampleBytes = std::size_t{32} << 20U;
 constexpr std::size_t kMaxSamples = 2;
@@ -307,12 +308,37 @@ class Optimizer {
     return candidate;
   }
 
+  // What a round of the search for precision changes.
+  struct Raised {
+    std::vector<std::string> not_quantized;
+    std::vector<std::string> kept_precise;
+    std::vector<KernelChoice> kernels;
+    std::vector<std::string> by_library;
+  };
+
+  Raised get_raised() const { return {report_.not_quantized, report_.kept_precise, report_.kernels, by_library_}; }
+
+  void set_raised(const Raised& raised) {
+    report_.not_quantized = raised.not_quantized;
+    report_.kept_precise = raised.kept_precise;
+    report_.kernels = raised.kernels;
+    by_library_ = raised.by_library;
+  }
+
+  // One step up for these nodes of `own`, the model with our kernels alone. False when nothing is left to raise.
+  bool raise(const ir::Graph& own, const std::vector<std::string>& names) {
+    if (!raise_precision(own, names, report_.not_quantized, report_.kept_precise)) return false;
+    forget_nodes(report_.kernels, names);  // they were measured in the type that they leave
+    by_library_ = list_nodes(report_.kernels, Taken::kLibrary);
+    return true;
+  }
+
   // The gate; where low precision costs too much, the layers that cost most stay precise, and again.
   Status judge(Candidate& candidate) {
-    for (int round = 0;; ++round) {
-      KPT_ASSIGN_OR_RETURN(report_.gate, gate_->judge(candidate.model));
-      if (report_.gate.passed() || options_.level == Level::kConservative || round == kMaxRounds) return {};
-      KPT_ASSIGN_OR_RETURN(const Candidate own, by_library_.empty() ? Result<Candidate>(candidate) : build_own());
+    KPT_ASSIGN_OR_RETURN(report_.gate, gate_->judge(candidate.model));
+    for (int round = 0; round < kMaxRounds; ++round) {
+      if (report_.gate.passed() || options_.level == Level::kConservative) return {};
+      KPT_ASSIGN_OR_RETURN(Candidate own, by_library_.empty() ? Result<Candidate>(candidate) : build_own());
       const std::vector<std::string> low = list_low_precision(model_, own.model.graph);
       if (low.empty()) return {};
       tell(fmt::format("round {}: {} nodes in low precision, keeping the worst precise", round + 1, low.size()), 0.8);
@@ -324,11 +350,40 @@ class Optimizer {
       keep_quantized_only(own.model.graph, ranked);
       const std::size_t share = round + 1 == kMaxRounds ? ranked.size() : std::max<std::size_t>(1, ranked.size() / 4);
       ranked.resize(std::min(share, ranked.size()));
-      if (!raise_precision(own.model.graph, ranked, report_.not_quantized, report_.kept_precise)) return {};
-      forget_nodes(report_.kernels, ranked);  // they were measured in the type that they leave
-      by_library_ = list_nodes(report_.kernels, Taken::kLibrary);
+      const ir::Graph graph = std::move(own.model.graph);
+      own = {};  // its weights are not needed any longer
+      const Raised before = get_raised();
+      if (!raise(graph, ranked)) return {};
       KPT_ASSIGN_OR_RETURN(candidate, build({}, nullptr, false));
+      KPT_ASSIGN_OR_RETURN(report_.gate, gate_->judge(candidate.model));
+      if (report_.gate.passed()) return give_back(candidate, graph, before, ranked);
     }
+    return {};
+  }
+
+  // Of the nodes that the last round raised, those that add least error go back, by halves, while the gate passes.
+  Status give_back(Candidate& candidate, const ir::Graph& own, const Raised& before,
+                   const std::vector<std::string>& names) {
+    std::size_t needed = names.size();  // with so many of them the gate passes
+    std::size_t too_few = 0;            // with so many it does not
+    for (int trial = 0; trial < kMaxGivenBack && needed - too_few > 1; ++trial) {
+      const std::size_t count = too_few + (needed - too_few) / 2;
+      tell(fmt::format("keeping {} of these {} nodes precise", count, names.size()), 0.82);
+      const Raised passing = get_raised();
+      set_raised(before);
+      raise(own, {names.begin(), names.begin() + static_cast<std::ptrdiff_t>(count)});
+      KPT_ASSIGN_OR_RETURN(Candidate other, build({}, nullptr, false));
+      KPT_ASSIGN_OR_RETURN(GateReport report, gate_->judge(other.model));
+      if (report.passed()) {
+        candidate = std::move(other);
+        report_.gate = std::move(report);
+        needed = count;
+      } else {
+        set_raised(passing);
+        too_few = count;
+      }
+    }
+    return {};
   }
 
   Status find_culprit() {

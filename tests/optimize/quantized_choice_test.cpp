@@ -7,6 +7,7 @@
 #include <random>
 #include <thread>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -336,6 +337,29 @@ TEST_F(Fp8Choice, OneThatIsSlowerInFp8IsLeftOnAGpuToo) {
   EXPECT_THAT(left->reason, HasSubstr(" times faster ("));
   EXPECT_GT(fake_->alone, 0);
   EXPECT_EQ(fake_->copied, 0) << "copies between host and device would count in the times";
+}
+
+// A quarter of twelve is raised at once; what was not needed goes back.
+TEST_F(Fp8Choice, OneOfManyThatTheGateRefusesGoesUpAloneToo) {
+  constexpr int kCount = 12;
+  std::string text = "kpt_graph 1\n";
+  for (int each = 0; each < kCount; ++each) text += fmt::format("parameter w{}: float32[64, 64]\n", each);
+  text += "input x: float32[16, 64]\n";
+  std::string last = "x";
+  for (int each = 0; each < kCount; ++each) {
+    const std::string name = each == 5 ? "gains" : fmt::format("product_{}", each);
+    text += fmt::format("{}: float32[16, 64] = aten.linear.default(input=%{}, weight=%w{})\n", name, last, each);
+    last = name;
+  }
+  text += fmt::format("output %{} \"y\"\n", last);
+  OptimizeOptions options = make_options();
+  options.measure = false;
+  options.added = {{&kInvertScales, "quantize_fp8"}};
+  const OptimizeOutcome outcome = optimize(text.c_str(), options);
+  EXPECT_THAT(outcome.report.not_quantized, ElementsAre("gains"));
+  EXPECT_FALSE(is_quantized(outcome, "gains"));
+  EXPECT_TRUE(is_quantized(outcome, "product_0"));
+  EXPECT_TRUE(is_quantized(outcome, last));
 }
 
 TEST_F(Fp8Choice, OneThatTheGateRefusesGoesUpAloneAndIsNamed) {
