@@ -98,8 +98,8 @@ def norm_backward_cases(wave):
             yield Case(kernel, "layer, 11 x 40", norm_backward, type=type, rows=11, width=40, kind=0, sum_gradient=True,
                        weight_type=type)
         # More rows than all waves have at once, so that each comes by twice; a row that fills a wave.
-        yield Case(f"norm_backward_narrow2_{type}", f"rms, 337 x {8 * each}", norm_backward, type=type, rows=337,
-                   width=8 * each, kind=1, sum_gradient=False, weight_type="f32")
+        yield Case(f"norm_backward_narrow2_{type}", f"rms, 171 x {32 * each}", norm_backward, type=type, rows=171,
+                   width=32 * each, kind=1, sum_gradient=False, weight_type="f32")
         yield Case(f"norm_backward_narrow2_{type}", f"layer, 5 x {wave * each}, NaN in one", norm_backward, type=type,
                    rows=5, width=wave * each, kind=0, sum_gradient=False, weight_type="f32", nan=True)
         yield Case(f"norm_backward1_{type}", "layer, 3 rows", norm_backward, type=type, rows=3,
