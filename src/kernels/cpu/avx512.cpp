@@ -1,6 +1,7 @@
 #include <immintrin.h>
 
 #include "kernels/cpu/avx512_tile.h"
+#include "kernels/cpu/expand_weights.h"
 #include "kernels/cpu/finish.h"
 #include "kernels/cpu/kernel_list.h"
 #include "kernels/cpu/pack_input.h"

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "kernels/cpu/expand_weights.h"
 #include "kernels/cpu/finish.h"
 #include "kernels/cpu/kernel_list.h"
 #include "kernels/cpu/neon_lane_tile.h"

@@ -1,6 +1,10 @@
 // Packing of A's panels, for every instruction set. See vector_math.h for `Isa`, matrix_kernel.h for the layout.
 #pragma once
 
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
+
 #include <cstdint>
 #include <cstring>
 
@@ -201,9 +205,48 @@ struct PackInput {
     return value;
   }
 
+#if defined(__AVX__)
+  // Four elements of rows `row` and `row` + 4.
+  template <bool kHalves>
+  static __m256 load_two(const InputRows& input, int row, std::int64_t k) {
+    const __m128 low = load_four<8, kHalves>(input, row, k);
+    const __m128 high = load_four<8, kHalves>(input, row + 4, k);
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(low), high, 1);
+  }
+
+  // All of a panel of eight rows, where a vector holds a column of it: half the shuffles of two times four rows.
+  template <bool kHalves>
+  static void transpose_eight(const InputRows& given, float* panel) {
+    const InputRows input = given;  // of our own: what is stored could be one of its pointers otherwise
+    std::int64_t k = 0;
+    for (; k + 4 <= input.depth; k += 4, panel += 32) {
+      const __m256 a = load_two<kHalves>(input, 0, k);
+      const __m256 b = load_two<kHalves>(input, 1, k);
+      const __m256 c = load_two<kHalves>(input, 2, k);
+      const __m256 d = load_two<kHalves>(input, 3, k);
+      const __m256 ab_low = _mm256_unpacklo_ps(a, b);
+      const __m256 ab_high = _mm256_unpackhi_ps(a, b);
+      const __m256 cd_low = _mm256_unpacklo_ps(c, d);
+      const __m256 cd_high = _mm256_unpackhi_ps(c, d);
+      _mm256_storeu_ps(panel, _mm256_shuffle_ps(ab_low, cd_low, 0x44));
+      _mm256_storeu_ps(panel + 8, _mm256_shuffle_ps(ab_low, cd_low, 0xEE));
+      _mm256_storeu_ps(panel + 16, _mm256_shuffle_ps(ab_high, cd_high, 0x44));
+      _mm256_storeu_ps(panel + 24, _mm256_shuffle_ps(ab_high, cd_high, 0xEE));
+    }
+    for (; k < input.depth; ++k, panel += 8) {
+      for (int row = 0; row < 8; ++row) panel[row] = element<kHalves>(input, row, k);
+    }
+  }
+#endif
+
   template <std::ptrdiff_t kRows, bool kHalves>
   static void transpose(const InputRows& input, float* panel) {
     static_assert(kRows % 4 == 0);
+#if defined(__AVX__)
+    if constexpr (kRows == 8) {
+      if (input.count == kRows) return transpose_eight<kHalves>(input, panel);
+    }
+#endif
     int row = 0;
     for (; row + 4 <= input.count; row += 4) {
       std::int64_t k = 0;
@@ -235,50 +278,6 @@ struct PackInput {
   static float element(const InputRows& input, int row, std::int64_t k) {
     if constexpr (kHalves) return widen(static_cast<const std::uint16_t*>(input.rows[row])[k]);
     return static_cast<const float*>(input.rows[row])[k];
-  }
-};
-
-// Stored weights to float panels of kColumns columns.
-template <typename Isa, std::ptrdiff_t kColumns>
-struct ExpandWeights {
-  using Math = VectorMath<Isa>;
-
-  static void bfloat16(const StoredPanel& stored, float* weights) {
-    const std::uint16_t* source = static_cast<const std::uint16_t*>(stored.weights) + stored.first * kColumns;
-    for (std::int64_t i = 0; i < stored.depth * kColumns; i += Isa::kWidth) {
-      Math::store(weights + i, Math::load_bfloat16(source + i));
-    }
-  }
-
-  // One scale per column.
-  static void int8(const StoredPanel& stored, float* weights) {
-    const std::int8_t* codes = static_cast<const std::int8_t*>(stored.weights) + stored.first * kColumns;
-    for (std::int64_t k = 0; k < stored.depth; ++k, codes += kColumns, weights += kColumns) {
-      for (int n = 0; n < kColumns; ++n) weights[n] = static_cast<float>(codes[n]) * stored.scales[n];
-    }
-  }
-
-  // Pairs of k share bytes: [K / 2][columns], the even one in the low four bits; values - 8. `first` is even.
-  static void int4(const StoredPanel& stored, float* weights) {
-    const auto* bytes = static_cast<const std::uint8_t*>(stored.weights);
-    const std::int64_t end = stored.first + stored.depth;
-    std::int64_t k = stored.first;
-    while (k < end) {
-      const std::int64_t group_end = (k / stored.group + 1) * stored.group;
-      const float* scales = stored.scales + k / stored.group * kColumns;
-      for (const std::int64_t stop = group_end < end ? group_end : end; k < stop; ++k, weights += kColumns) {
-        Isa::expand_int4(bytes + k / 2 * kColumns, k % 2 != 0, scales, weights);
-      }
-    }
-  }
-};
-
-// For instruction sets without something better: kColumns codes of one k to floats.
-template <std::ptrdiff_t kColumns>
-struct ExpandCodes {
-  static void expand_int4(const std::uint8_t* pairs, bool odd, const float* scales, float* weights) {
-    const int shift = odd ? 4 : 0;
-    for (int n = 0; n < kColumns; ++n) weights[n] = static_cast<float>(((pairs[n] >> shift) & 15) - 8) * scales[n];
   }
 };
 

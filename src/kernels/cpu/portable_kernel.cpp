@@ -1,3 +1,4 @@
+#include "kernels/cpu/expand_weights.h"
 #include "kernels/cpu/finish.h"
 #include "kernels/cpu/kernel_list.h"
 #include "kernels/cpu/pack_input.h"
