@@ -47,6 +47,7 @@ SequenceCheck::SequenceCheck(const ir::Graph& graph, std::string symbol, std::in
   for (const ir::GraphInput& input : graph.inputs) {
     if (input.kind != ir::InputKind::kUser || !is_tensor(input.value)) continue;
     const DType dtype = graph.at(input.value).tensor.dtype;
+    facts(input.value).given = true;
     if (!masked || !(is_integral(dtype) || dtype == DType::kBool)) continue;
     for (std::size_t axis = 0; axis < rank(input.value); ++axis) {
       if (is_long(input.value, axis)) facts(input.value).axes[axis].behind = 0.0;
@@ -137,10 +138,30 @@ bool SequenceCheck::carry(ir::ValueId from, ir::ValueId to, std::span<const std:
     if (same && count && count->axis == source) result.count = Count{axis, count->offset};
   }
   if (same) result.uniform = facts(from).uniform;
+  if (same) result.given = facts(from).given;
   for (std::size_t axis = 0; axis < kept.size(); ++axis) {
     if (is_long(from, axis) && !kept[axis] && axis != dropped) return false;
   }
   return true;
+}
+
+bool SequenceCheck::stay_inside(ir::ValueId indices, const ir::Expr& rows) {
+  const SequenceFacts& known = facts(indices);
+  if (!has_long(indices) || known.given || known.uniform) return true;
+  if (known.count) {
+    const auto number = rows.constant();
+    if (!number || known.count->offset < 0 || *number - known.count->offset < least_) return false;
+    most_ = std::min(most_, *number - known.count->offset);
+    return true;
+  }
+  std::size_t axes = 0;
+  bool all_known = true;
+  for (std::size_t axis = 0; axis < rank(indices); ++axis) {
+    if (!is_long(indices, axis)) continue;
+    ++axes;
+    all_known = all_known && known.axes[axis].behind.has_value();  // 0 or 1
+  }
+  return axes == 1 && all_known;
 }
 
 bool SequenceCheck::carry_all(const Call& call, bool same) {
@@ -214,12 +235,15 @@ SequenceCheck::Refusal SequenceCheck::check_count(const Call& call) {
   const ir::ValueId result = call.results[0];
   const ir::ValueId self = value_argument(call.node, "self");
   const std::string_view name = operator_name(call.node.target);
-  if (self == ir::kNoValue || !is_tensor(self) || !facts(self).count) return {};
+  constexpr std::string_view kSame[] = {"_to_copy", "alias", "clone", "contiguous", "detach", "to"};
+  const bool is_same = std::ranges::find(kSame, name) != std::end(kSame);
+  if (self == ir::kNoValue || !is_tensor(self)) return {};
+  facts(result).given = is_same && facts(self).given;
+  if (!facts(self).count) return {};
   const auto at = [&](ir::ValueId id) { return facts(id).count->axis + rank(result) - rank(id); };
   const std::int64_t offset = facts(self).count->offset;
   const bool exact = is_exact(graph_.at(result).tensor.dtype);
-  constexpr std::string_view kSame[] = {"_to_copy", "alias", "clone", "contiguous", "detach", "to"};
-  if (exact && std::ranges::find(kSame, name) != std::end(kSame)) facts(result).count = Count{at(self), offset};
+  if (exact && is_same) facts(result).count = Count{at(self), offset};
   const ir::ValueId other = value_argument(call.node, "other");
   const auto shift = int_argument(call.node, "other");
   constexpr std::int64_t kLargest = std::int64_t{1} << 40U;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -24,6 +25,9 @@ class SequenceCheck {
   // Fails with kUnsupported, naming the first node that is not known to keep what is behind the end away from the rest.
   Status check();
 
+  // The longest sequence for which that holds: tables have so many rows.
+  std::int64_t most() const { return most_; }
+
   // Whether the symbol is in a number, or in an extent.
   bool depends(ir::ValueId id) const;
 
@@ -39,6 +43,7 @@ class SequenceCheck {
   static constexpr Refusal kMoves = "puts positions elsewhere";
   static constexpr Refusal kMixes = "works along the sequence";
   static constexpr Refusal kLength = "computes with the length";
+  static constexpr Refusal kNoRow = "looks up rows that may not be there behind the end";
   static constexpr Refusal kUnhidden = "looks at keys behind the end: no mask is known to be false or -inf there";
   using Rule = Refusal (SequenceCheck::*)(const Call&);
   static constexpr auto kNone = static_cast<std::size_t>(-1);
@@ -95,10 +100,13 @@ class SequenceCheck {
   // Tensors are broadcast together: long axes meet long axes, or extents of 1.
   bool align(std::span<const ir::ValueId> tensors, ir::ValueId to);
   KnownArguments known_at(const Call& call, std::optional<std::size_t> axis);
+  // Whether indices into `rows` rows are none further behind the end, up to a length that is noted.
+  bool stay_inside(ir::ValueId indices, const ir::Expr& rows);
 
   const ir::Graph& graph_;
   std::string symbol_;
   std::int64_t least_;
+  std::int64_t most_ = std::numeric_limits<std::int64_t>::max();
   std::vector<SequenceFacts> facts_;  // by value
   std::vector<bool> numbers_;         // by value: a number that the length decides
 };

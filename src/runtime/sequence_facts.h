@@ -44,6 +44,8 @@ struct SequenceFacts {
   std::vector<AxisFacts> axes;    // as many as the value has
   std::optional<double> uniform;  // all elements are this number
   std::optional<Count> count;
+  // Elements are the caller's, or of what is stored for each position: as indices they are of rows that exist.
+  bool given = false;
 };
 
 // The axes of `to` along `symbol`, each with the axis of `from` whose positions it holds, when the same elements get

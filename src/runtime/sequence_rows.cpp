@@ -57,7 +57,9 @@ Result<SequenceRows> check_symbol(const ir::Graph& graph, const std::string& sym
   KPT_RETURN_IF_ERROR(check_ends(graph, symbol));
   for (const bool masked : {false, true}) {
     found.masked = masked;
-    const Status status = detail::SequenceCheck(graph, symbol, found.least, masked).check();
+    detail::SequenceCheck sequence(graph, symbol, found.least, masked);
+    const Status status = sequence.check();
+    found.most = std::min(found.most, sequence.most());
     if (status.ok()) return found;
     if (masked) return status;  // with more known of the inputs it came further
   }

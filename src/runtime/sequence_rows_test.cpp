@@ -80,6 +80,37 @@ TEST(SequenceRows, KeysAreHiddenBehindQueriesHoweverPositionsAreCompared) {
               HasSubstr("'y' (aten.scaled_dot_product_attention.default) looks at keys behind the end"));
 }
 
+// A row that is not there ends a GPU's process, so a longer sequence must not ask for one.
+TEST(SequenceRows, RowsOfTablesBoundTheLength) {
+  const std::string head = R"(input ids: int64[s0, s1]
+input attention_mask: int64[s0, s1]
+parameter places: float32[120, 64] "places"
+parameter stored: int64[1, 96] "stored"
+length: int(s1) = aten.sym_size.int(self=%ids, dim=1)
+)";
+  const auto look_up = [&](const std::string& nodes, const std::string& extents) {
+    return head + nodes + "x: float32[" + extents +
+           ", 64] = aten.embedding.default(weight=%places, indices=%index)\noutput %x \"out\"\n";
+  };
+  const auto most = [&](const std::string& nodes, const std::string& extents) {
+    const auto rows = find_sequence_rows(read_sequence_graph(look_up(nodes, extents)));
+    return rows.ok() ? rows->most : -1;
+  };
+  EXPECT_EQ(most("index: int64[s0, s1] = aten.clone.default(self=%ids)\n", "s0, s1"), 512);
+  EXPECT_EQ(most("positions: int64[s1] = aten.arange.default(end=%length)\n"
+                 "index: int64[s1] = aten.add.Tensor(self=%positions, other=2)\n",
+                 "s1"),
+            118);
+  EXPECT_EQ(most("index: int64[1, s1] = aten.slice.Tensor(self=%stored, dim=1, start=0, end=%length)\n", "1, s1"), 96);
+  const std::string sums = "sums: int64[s0, s1] = aten.cumsum.default(self=%attention_mask, dim=1)\n";
+  EXPECT_THAT(verdict(look_up(sums + "index: int64[s0, s1] = aten.clone.default(self=%sums)\n", "s0, s1")),
+              HasSubstr("'x' (aten.embedding.default) looks up rows that may not be there"));
+  EXPECT_EQ(verdict(look_up(sums + "own: int64[s0, s1] = aten.mul.Tensor(self=%sums, other=%attention_mask)\n"
+                                   "index: int64[s0, s1] = aten.add.Tensor(self=%own, other=1)\n",
+                            "s0, s1")),
+            "masked along s1");
+}
+
 TEST(SequenceRows, OtherMasksLookBehindTheEnd) {
   const std::string type = "bool[1, 1, s1, s1]";
   EXPECT_THAT(attend("mask: " + type + " = aten.ge.Tensor(self=%keys, other=%queries)\n"), HasSubstr("'y'"));

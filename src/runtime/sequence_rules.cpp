@@ -133,6 +133,7 @@ SequenceCheck::Refusal SequenceCheck::check_view(const Call& call) {
   if (!moved) return kMoves;
   SequenceFacts& given = facts(to);
   given.uniform = facts(from).uniform;
+  given.given = facts(from).given;
   for (const MovedAxis& axis : *moved) {
     given.axes[axis.to] = {axis.outer, facts(from).axes[axis.from].behind};
     const auto& count = facts(from).count;
@@ -148,6 +149,7 @@ SequenceCheck::Refusal SequenceCheck::check_expand(const Call& call) {
   const std::size_t shift = rank(to) - rank(from);
   SequenceFacts& given = facts(to);
   given.uniform = facts(from).uniform;
+  given.given = facts(from).given;
   for (std::size_t axis = 0; axis < rank(to); ++axis) {
     const bool was_long = axis >= shift && is_long(from, axis - shift);
     if (was_long) {
@@ -306,7 +308,11 @@ SequenceCheck::Refusal SequenceCheck::check_slice(const Call& call) {
     if (*end > least_) return "takes a position that may be behind the end";
     return carry(from, to, axes, true, *axis) ? Refusal() : kMoves;
   }
-  if (!is_whole(to, *axis)) return kMoves;  // as many of what is stored as there are positions
+  // As many of what is stored as there are positions.
+  const auto stored = dims(from)[*axis].constant();
+  if (!is_whole(to, *axis) || !stored || *stored - *start < least_) return kMoves;
+  most_ = std::min(most_, *stored - *start);
+  facts(to).given = true;
   for (std::size_t other = 0; other < axes.size(); ++other) {
     if (other != *axis && dims(from)[other] != dims(to)[other]) return kMoves;
     if (other != *axis) facts(to).axes[other] = facts(from).axes[other];
@@ -343,6 +349,8 @@ SequenceCheck::Refusal SequenceCheck::check_lookup(const Call& call) {
   if (table == ir::kNoValue || indices == ir::kNoValue || has_long(table)) return kMoves;
   std::vector<std::size_t> axes = count_axes(rank(indices));
   if (!gathers) axes.push_back(kNone);
+  const auto along = gathers ? axis_of(int_argument(call.node, "dim").value_or(kNoDim), rank(table)) : 0;
+  if (!along || !stay_inside(indices, dims(table)[*along])) return kNoRow;
   return carry(indices, call.results[0], axes, false) ? Refusal() : kMoves;
 }
 
@@ -356,7 +364,10 @@ SequenceCheck::Refusal SequenceCheck::check_index(const Call& call) {
   for (std::size_t axis = 0; axis < indices.size(); ++axis) {
     const ir::ValueId index = indices[axis];
     if (graph_.at(index).tensor.dtype == DType::kBool) return kMoves;
-    if (!is_long(from, axis)) continue;
+    if (!is_long(from, axis)) {
+      if (!stay_inside(index, dims(from)[axis])) return kNoRow;
+      continue;
+    }
     const auto& count = facts(index).count;
     if (!count || count->offset != 0 || !is_whole(from, axis)) return kMoves;
     const std::size_t place = count->axis + rank(to) - rank(index);
