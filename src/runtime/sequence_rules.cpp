@@ -351,6 +351,7 @@ SequenceCheck::Refusal SequenceCheck::check_lookup(const Call& call) {
   if (!gathers) axes.push_back(kNone);
   const auto along = gathers ? axis_of(int_argument(call.node, "dim").value_or(kNoDim), rank(table)) : 0;
   if (!along || !stay_inside(indices, dims(table)[*along])) return kNoRow;
+  facts(call.results[0]).given = gathers;
   return carry(indices, call.results[0], axes, false) ? Refusal() : kMoves;
 }
 

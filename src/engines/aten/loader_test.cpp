@@ -178,7 +178,7 @@ TEST(AtenLoader, ModuleWithOtherInterfaceIsRefused) {
   const FakeTorch torch("fake_libtorch_2_15", version_py("2.15.0"));
   const ProbeAnswer answer = probe_one(torch, ModuleFolder("fake_module_other_abi"));
   EXPECT_EQ(answer.code, "version_mismatch");
-  EXPECT_THAT(answer.message, HasSubstr("has interface 77, this program needs 7"));
+  EXPECT_THAT(answer.message, HasSubstr("has interface 77, this program needs 8"));
 }
 
 TEST(AtenLoader, ModuleOfAnotherBuildIsRefused) {
