@@ -59,8 +59,10 @@ Result<SequenceRows> check_symbol(const ir::Graph& graph, const std::string& sym
     found.masked = masked;
     detail::SequenceCheck sequence(graph, symbol, found.least, masked);
     const Status status = sequence.check();
-    found.most = std::min(found.most, sequence.most());
-    if (status.ok()) return found;
+    if (status.ok()) {
+      found.most = std::min(found.most, sequence.most());
+      return found;
+    }
     if (masked) return status;  // with more known of the inputs it came further
   }
   return found;
