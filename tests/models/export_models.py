@@ -152,10 +152,10 @@ def shorten(error):
 
 
 def draw_cases(model, variant, varying, seed, dtype):
-    """The inputs of all cases: fixed extents twice, or all extents that the program says it takes."""
+    """The inputs of all cases: fixed extents several times, or all extents that the program says it takes."""
     generator = torch.Generator().manual_seed(seed)
     if not variant.dynamic:
-        return [model.make_inputs(model.static, generator, dtype) for _ in range(2)]
+        return [model.make_inputs(model.static, generator, dtype) for _ in range(model.draws)]
     shapes = []
     for case in model.cases:
         shape = {**model.static, **{name: case[name] for name in varying}}

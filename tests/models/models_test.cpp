@@ -31,7 +31,7 @@ using model_cases::Tensors;
 class ModelTest : public testing::Test {
  public:
   ModelTest(std::string folder, std::string device, Json entry)
-      : folder_(std::move(folder)), device_(std::move(device)), entry_(std::move(entry)) {}
+      : folder_(std::move(folder)), device_(std::move(device)), entry_(std::move(entry)), judge_(entry_) {}
 
   void TestBody() override {
     const auto file = MappedFile::open(folder_ + "/" + entry_["cases_file"].get<std::string>());
@@ -57,7 +57,7 @@ class ModelTest : public testing::Test {
         run_case(*session, *tensors, index);
       }
     }
-    EXPECT_GT(compared_, 0U) << "nothing was compared";
+    judge_.finish();
   }
 
  private:
@@ -92,24 +92,17 @@ class ModelTest : public testing::Test {
       // Without an fp64 run (integers, casts) PyTorch's own result is the reference.
       const bool absent = reference == exact.end() || reference->second.dtype() != DType::kFloat64;
       const Tensor reference_tensor = absent ? *promote_to_fp64(baseline->second) : reference->second;
-      compare_output(output, baseline->second, reference_tensor);
+      judge_.add(output, baseline->second, reference_tensor);
       // With a cache as without: the same answer, by the same rule.
       const auto without = uncached.find(output.name);
-      if (without != uncached.end()) compare_output(output, without->second, reference_tensor);
+      if (without != uncached.end()) judge_.add(output, without->second, reference_tensor);
     }
-  }
-
-  void compare_output(const NamedTensor& output, const Tensor& baseline, const Tensor& reference) {
-    ++compared_;
-    const auto verdict = model_cases::judge(entry_, output, baseline, reference);
-    ASSERT_TRUE(verdict.ok()) << output.name << ": " << verdict.status().message();
-    EXPECT_TRUE(verdict->passed) << output.name << ": " << verdict->reason;
   }
 
   std::string folder_;
   std::string device_;
   Json entry_;
-  std::size_t compared_ = 0;
+  model_cases::Judge judge_;
 };
 
 // The model's fp64 form must give what the module in double precision gives in PyTorch.

@@ -31,7 +31,7 @@ xla_test::ModuleRunner* runner() {
 
 class XlaModelTest : public testing::Test {
  public:
-  XlaModelTest(std::string folder, Json entry) : folder_(std::move(folder)), entry_(std::move(entry)) {}
+  XlaModelTest(std::string folder, Json entry) : folder_(std::move(folder)), entry_(std::move(entry)), judge_(entry_) {}
 
   void TestBody() override {
     const auto file = MappedFile::open(folder_ + "/" + entry_["cases_file"].get<std::string>());
@@ -52,7 +52,7 @@ class XlaModelTest : public testing::Test {
       SCOPED_TRACE(testing::Message() << "case " << index);
       run_case(run, *tensors, index);
     }
-    EXPECT_GT(compared_, 0U) << "nothing was compared";
+    judge_.finish();
   }
 
  private:
@@ -70,16 +70,13 @@ class XlaModelTest : public testing::Test {
       const auto reference = exact.find(output.name);
       const bool absent = reference == exact.end() || reference->second.dtype() != DType::kFloat64;
       const Tensor reference_tensor = absent ? *promote_to_fp64(baseline->second) : reference->second;
-      ++compared_;
-      const auto verdict = model_cases::judge(entry_, output, baseline->second, reference_tensor);
-      ASSERT_TRUE(verdict.ok()) << output.name << ": " << verdict.status().message();
-      EXPECT_TRUE(verdict->passed) << output.name << ": " << verdict->reason;
+      judge_.add(output, baseline->second, reference_tensor);
     }
   }
 
   std::string folder_;
   Json entry_;
-  std::size_t compared_ = 0;
+  model_cases::Judge judge_;
 };
 
 }  // namespace
