@@ -25,7 +25,7 @@ PRODUCT := build/$(PRESET)$(SUFFIX)
 define configure
 	@tools/setup_packages.sh
 	@python=$$(tools/setup_python.sh) && export KPT_PYTHON="$$python" && \
-	  { cmake --preset $(1) -B build/$(1)$(SUFFIX) -DKPT_PYTHON="$$python" -DKPT_BENCHMARKS=OFF -DKPT_XLA_RUNS=OFF $(2) \
+	  { cmake --preset $(1) -B build/$(1)$(SUFFIX) -DKPT_PYTHON="$$python" -DKPT_BENCHMARKS=OFF -DKPT_XLA_RUNS=OFF -DKPT_CUDA_GPUS=all $(2) \
 	  >build/$(1)$(SUFFIX).log 2>&1 || \
 	  { cat build/$(1)$(SUFFIX).log; exit 1; }; }
 endef
@@ -95,9 +95,12 @@ amd-test: | build ## on a machine with an AMD GPU: its runtime, our kernels comp
 	$(call configure_and_build,cpu-release,-DKPT_TORCH=ON)
 	@python=$$(tools/setup_python.sh) && tools/amd_test.sh $(BUILD) "$$python"
 
+# What `make cuda-compile` asks nvcc for: each architecture is a pass over all kernels. CUDA_GPUS=all as in the product.
+CUDA_GPUS ?= 90
+
 .PHONY: cuda-compile
 cuda-compile: | build ## compile the CUDA parts and open them; needs no GPU, and nvcc only for our own kernels
-	$(call configure_and_build,cuda-release,,kpt_engines_aten_test kpt_cuda_kernels)
+	$(call configure_and_build,cuda-release,-DKPT_CUDA_GPUS=$(CUDA_GPUS),kpt_engines_aten_test kpt_cuda_kernels)
 	@ctest --test-dir build/cuda-release$(SUFFIX) --no-tests=error -R '^Torch(Cuda)?Module' --output-on-failure
 
 # What `make tpu-aot` compiles, of the test set; TPU_AOT_SIZE=full for real sizes (minutes each under emulation), and

@@ -50,9 +50,4 @@ elseif(KPT_SANITIZE STREQUAL "thread")
   add_link_options(-fsanitize=thread)
 endif()
 
-# The fuzzer is steered by coverage, so the modules under it must report theirs.
-if(KPT_FUZZERS)
-  add_compile_options(-fsanitize=fuzzer-no-link)
-endif()
-
 find_package(Threads REQUIRED)

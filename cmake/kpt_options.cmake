@@ -18,6 +18,7 @@ endfunction()
 
 kpt_option(KPT_TORCH AUTO "build the ATen engine module against libtorch" VALUES AUTO ON OFF)
 kpt_option(KPT_CUDA AUTO "build the CUDA part of the ATen engine (needs a CUDA libtorch)" VALUES AUTO ON OFF)
+kpt_option(KPT_CUDA_GPUS all "architectures that our CUDA kernels are compiled for: all of ours, or numbers such as 90")
 kpt_option(KPT_PYTHON "" "interpreter whose environment holds libtorch (empty: python3 in PATH)")
 kpt_option(KPT_SANITIZE none "sanitizers to build with" VALUES none address thread)
 kpt_option(KPT_FUZZERS OFF "build the libFuzzer targets (clang only)" VALUES ON OFF)

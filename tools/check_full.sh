@@ -43,7 +43,7 @@ run_xla() {
   cmake --build build/cpu-release
   ctest --test-dir build/cpu-release --output-on-failure -R 'models.xla|LoweringNumbers|models.export'
 }
-run_cuda() { make cuda-compile; }
+run_cuda() { make cuda-compile CUDA_GPUS=all; }
 run_asan() { make asan; }
 run_asan-full() {
   local python
