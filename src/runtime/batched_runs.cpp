@@ -26,12 +26,13 @@ bool are_on_host(std::span<const Tensor> tensors) {
 
 }  // namespace
 
-BatchedRuns::BatchedRuns(Executable& executable, Device& device, const ir::Graph& graph, const BatchPolicy& policy)
+BatchedRuns::BatchedRuns(Executable& executable, Device& device, const ir::Graph& graph, const WeightNumbers& numbers,
+                         const BatchPolicy& policy)
     : executable_(executable), device_(device), policy_(policy) {
   policy_.buckets = policy.buckets && device.target().capabilities().sizes_cost;
   policy_.sequences = policy.sequences && device.target().capabilities().sizes_cost;
   if (executable.is_stateful()) return;
-  if (policy_.sequences) find_sequence(graph);
+  if (policy_.sequences) find_sequence(graph, numbers);
   if (!policy_.split && !policy_.buckets) return;
   outputs_ = static_cast<std::size_t>(std::ranges::count_if(graph.outputs, [](const ir::GraphOutput& output) {
     return output.kind == ir::OutputKind::kUser && output.value.value_id() != nullptr;
@@ -43,8 +44,8 @@ BatchedRuns::BatchedRuns(Executable& executable, Device& device, const ir::Graph
   batch_->least = round_up(batch_->least, multiple_);
 }
 
-void BatchedRuns::find_sequence(const ir::Graph& graph) {
-  auto sequence = find_sequence_rows(graph);
+void BatchedRuns::find_sequence(const ir::Graph& graph, const WeightNumbers& numbers) {
+  auto sequence = find_sequence_rows(graph, numbers);
   if (!sequence.ok()) return;
   sequence_ = std::move(sequence).value();
   for (const ir::GraphInput& input : graph.inputs) {

@@ -25,13 +25,14 @@ class BatchedRuns {
  public:
   // Executable and device must outlive it. Where rows are not known to be independent, or the policy asks for nothing,
   // every run is whole.
-  BatchedRuns(Executable& executable, Device& device, const ir::Graph& graph, const BatchPolicy& policy);
+  BatchedRuns(Executable& executable, Device& device, const ir::Graph& graph, const WeightNumbers& numbers,
+              const BatchPolicy& policy);
 
   Status run(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
              RunReport* report) const;
 
  private:
-  void find_sequence(const ir::Graph& graph);
+  void find_sequence(const ir::Graph& graph, const WeightNumbers& numbers);
   Status run_batch(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs, RunReport* report,
                    bool may_split) const;
   // The length of the sequences, and the one to run them with; nothing where they run as they are.

@@ -94,13 +94,14 @@ Result<std::shared_ptr<const LoadedModel>> LoadedModel::load(ImportedModel impor
   if (!program.ok()) return in_file(imported.file, program.status());
   loaded->program_ = std::move(program).value();
   Device* const devices[] = {&device};
+  loaded->weight_numbers_ = read_weight_numbers(imported.weights);
   auto executable = backend.load(loaded->program_, imported.weights, devices);
   if (!executable.ok()) return in_file(imported.file, executable.status());
   loaded->executable_ = std::move(executable).value();
   loaded->notes_ = std::move(imported.notes);
   loaded->input_check_ = std::make_unique<InputCheck>(loaded->graph());
   loaded->describe();
-  loaded->runs_.emplace(*loaded->executable_, device, loaded->graph(), batches);
+  loaded->runs_.emplace(*loaded->executable_, device, loaded->graph(), loaded->weight_numbers_, batches);
   return std::shared_ptr<const LoadedModel>(std::move(loaded));
 }
 

@@ -34,6 +34,7 @@ class LoadedModel {
   const ir::Graph& graph() const { return program_->graph(); }
   const Program& program() const { return *program_; }
   Executable& executable() const { return *executable_; }
+  const WeightNumbers& weight_numbers() const { return weight_numbers_; }
   const InputCheck& input_check() const { return *input_check_; }
   const std::vector<TensorSpec>& inputs() const { return inputs_; }
   const std::vector<TensorSpec>& outputs() const { return outputs_; }
@@ -59,6 +60,7 @@ class LoadedModel {
   std::vector<TensorSpec> inputs_;
   std::vector<TensorSpec> outputs_;
   std::vector<std::string> notes_;
+  WeightNumbers weight_numbers_;
   std::optional<BatchedRuns> runs_;  // set when loaded
 };
 

@@ -35,7 +35,8 @@ std::vector<std::size_t> SequenceCheck::count_axes(std::size_t rank) {
   return axes;
 }
 
-SequenceCheck::SequenceCheck(const ir::Graph& graph, std::string symbol, std::int64_t least, bool masked)
+SequenceCheck::SequenceCheck(const ir::Graph& graph, std::string symbol, std::int64_t least, bool masked,
+                             const WeightNumbers& numbers)
     : graph_(graph),
       symbol_(std::move(symbol)),
       least_(least),
@@ -45,6 +46,8 @@ SequenceCheck::SequenceCheck(const ir::Graph& graph, std::string symbol, std::in
     facts_[value].axes.resize(graph.values[value].tensor.dims.size());
   }
   for (const ir::GraphInput& input : graph.inputs) {
+    const auto number = is_weight(input) ? numbers.find(input.name) : numbers.end();
+    if (number != numbers.end()) facts(input.value).uniform = number->second;
     if (input.kind != ir::InputKind::kUser || !is_tensor(input.value)) continue;
     const DType dtype = graph.at(input.value).tensor.dtype;
     facts(input.value).given = true;

@@ -12,6 +12,7 @@
 #include "ir/graph.h"
 #include "kpt/status.h"
 #include "runtime/sequence_facts.h"
+#include "runtime/sequence_rows.h"
 
 namespace kpt::detail {
 
@@ -19,8 +20,9 @@ namespace kpt::detail {
 class SequenceCheck {
  public:
   // The graph must outlive it. Sequences have at least `least` positions. `masked`: inputs of integers and truth values
-  // are zero behind the end.
-  SequenceCheck(const ir::Graph& graph, std::string symbol, std::int64_t least, bool masked);
+  // are zero behind the end. `numbers`: what weights without axes hold.
+  SequenceCheck(const ir::Graph& graph, std::string symbol, std::int64_t least, bool masked,
+                const WeightNumbers& numbers);
 
   // Fails with kUnsupported, naming the first node that is not known to keep what is behind the end away from the rest.
   Status check();

@@ -1,10 +1,12 @@
 #include "runtime/sequence_rows.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "passes/promote_to_fp64.h"
 #include "runtime/row_targets.h"
 #include "runtime/sequence_check.h"
 
@@ -48,7 +50,7 @@ Status check_ends(const ir::Graph& graph, const std::string& symbol) {
   return {};
 }
 
-Result<SequenceRows> check_symbol(const ir::Graph& graph, const std::string& symbol) {
+Result<SequenceRows> check_symbol(const ir::Graph& graph, const std::string& symbol, const WeightNumbers& numbers) {
   SequenceRows found;
   found.symbol = symbol;
   const auto range = std::ranges::find(graph.symbols, symbol, &ir::SymbolRange::name);
@@ -57,7 +59,7 @@ Result<SequenceRows> check_symbol(const ir::Graph& graph, const std::string& sym
   KPT_RETURN_IF_ERROR(check_ends(graph, symbol));
   for (const bool masked : {false, true}) {
     found.masked = masked;
-    detail::SequenceCheck sequence(graph, symbol, found.least, masked);
+    detail::SequenceCheck sequence(graph, symbol, found.least, masked, numbers);
     const Status status = sequence.check();
     if (status.ok()) {
       found.most = std::min(found.most, sequence.most());
@@ -68,12 +70,29 @@ Result<SequenceRows> check_symbol(const ir::Graph& graph, const std::string& sym
   return found;
 }
 
+std::optional<double> read_number(const Tensor& tensor) {
+  if (!tensor.dims().empty() || tensor.device() != "cpu") return std::nullopt;
+  if (tensor.dtype() == DType::kBool) return tensor.elements<std::uint8_t>()[0] != 0 ? 1.0 : 0.0;
+  if (!is_floating(tensor.dtype())) return std::nullopt;
+  const auto wide = promote_to_fp64(tensor);
+  return wide.ok() ? std::optional(wide->elements<double>()[0]) : std::nullopt;
+}
+
 }  // namespace
 
-Result<SequenceRows> find_sequence_rows(const ir::Graph& graph) {
+WeightNumbers read_weight_numbers(const Weights& weights) {
+  WeightNumbers numbers;
+  for (const auto& [name, tensor] : weights) {
+    const auto number = read_number(tensor);
+    if (number && (*number == 0 || *number == 1 || std::isinf(*number))) numbers.emplace(name, *number);
+  }
+  return numbers;
+}
+
+Result<SequenceRows> find_sequence_rows(const ir::Graph& graph, const WeightNumbers& numbers) {
   Status first;
   for (const std::string& symbol : find_symbols(graph)) {
-    auto found = check_symbol(graph, symbol);
+    auto found = check_symbol(graph, symbol, numbers);
     if (found.ok()) return found;
     if (first.ok()) first = found.status();
   }

@@ -14,8 +14,10 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <string>
 
+#include "device/weights.h"
 #include "ir/graph.h"
 #include "kpt/status.h"
 
@@ -30,7 +32,12 @@ struct SequenceRows {
   bool masked = false;
 };
 
+// What weights without axes hold, by their names: constants of masks. Only 0, 1 and infinities, as the proof follows
+// no others.
+using WeightNumbers = std::map<std::string, double, std::less<>>;
+WeightNumbers read_weight_numbers(const Weights& weights);
+
 // Fails with kUnsupported and the reason, naming the node.
-Result<SequenceRows> find_sequence_rows(const ir::Graph& graph);
+Result<SequenceRows> find_sequence_rows(const ir::Graph& graph, const WeightNumbers& numbers = {});
 
 }  // namespace kpt

@@ -1,16 +1,21 @@
 #include "runtime/sequence_rows.h"
 
+#include <limits>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "ir/text.h"
+#include "passes/weight_values.h"
 #include "runtime/row_parts.h"
 #include "runtime/sequence_facts.h"
 
 namespace kpt {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Pair;
 
 ir::Graph read_sequence_graph(const std::string& body) {
   auto graph = ir::read_graph("kpt_graph 1\nsymbol s0 in 1..64\nsymbol s1 in 2..512\n" + body);
@@ -19,8 +24,8 @@ ir::Graph read_sequence_graph(const std::string& body) {
 }
 
 // "causal along s1", "masked along s1", or why not.
-std::string verdict(const std::string& body) {
-  const auto rows = find_sequence_rows(read_sequence_graph(body));
+std::string verdict(const std::string& body, const WeightNumbers& numbers = {}) {
+  const auto rows = find_sequence_rows(read_sequence_graph(body), numbers);
   if (!rows.ok()) return rows.status().message();
   return (rows->masked ? "masked along " : "causal along ") + rows->symbol;
 }
@@ -50,10 +55,11 @@ const std::string kBoth =
     "padding: bool[s0, s1] = aten.to.dtype(self=%attention_mask, dtype=dtype(bool))\n"
     "chosen: bool[s0, 1, 1, s1] = aten.index.Tensor(self=%padding, indices=[%rows, %keys])\n";
 
-std::string attend(const std::string& mask_nodes) {
-  return verdict(kPositions + kAttention + kBoth + mask_nodes +
-                 "y: float32[s0, 4, s1, 16] = aten.scaled_dot_product_attention.default(query=%q, key=%q, value=%q, "
-                 "attn_mask=%mask)\noutput %y \"out\"\n");
+std::string attend(const std::string& mask_nodes, const std::string& weights = "", const WeightNumbers& numbers = {}) {
+  return verdict(weights + kPositions + kAttention + kBoth + mask_nodes +
+                     "y: float32[s0, 4, s1, 16] = aten.scaled_dot_product_attention.default(query=%q, key=%q, "
+                     "value=%q, attn_mask=%mask)\noutput %y \"out\"\n",
+                 numbers);
 }
 
 TEST(SequenceRows, KeysAreHiddenBehindQueriesHoweverPositionsAreCompared) {
@@ -78,6 +84,29 @@ TEST(SequenceRows, KeysAreHiddenBehindQueriesHoweverPositionsAreCompared) {
   EXPECT_THAT(attend("next: int64[1, 1, s1, 1] = aten.add.Tensor(self=%queries, other=1)\nmask: " + type +
                      " = aten.le.Tensor(self=%keys, other=%next)\n"),
               HasSubstr("'y' (aten.scaled_dot_product_attention.default) looks at keys behind the end"));
+}
+
+// As the pass share_masks writes it: truth values become numbers to add, and these are weights.
+TEST(SequenceRows, NumbersThatWeightsHoldAreKnown) {
+  const std::string weights = "constant zero: float32[] \"zero\"\nconstant never: float32[] \"never\"\n";
+  const std::string nodes =
+      "causal: bool[1, 1, s1, s1] = aten.le.Tensor(self=%keys, other=%queries)\n"
+      "mask: float32[1, 1, s1, s1] = aten.where.self(condition=%causal, self=%zero, other=%never)\n";
+  const double infinity = std::numeric_limits<double>::infinity();
+  const auto known = [&](double never) {
+    const double zeros[] = {0, 0};
+    Weights values;
+    values.emplace("zero", make_weight(DType::kFloat32, {}, std::span(zeros, 1)).value());
+    values.emplace("never", make_weight(DType::kBFloat16, {}, std::span(&never, 1)).value());
+    values.emplace("table", make_weight(DType::kFloat32, Dims{2}, zeros).value());
+    return read_weight_numbers(values);
+  };
+  EXPECT_THAT(known(-infinity), ElementsAre(Pair("never", -infinity), Pair("zero", 0.0)));
+  EXPECT_THAT(known(-3e4), ElementsAre(Pair("zero", 0.0)));
+  EXPECT_EQ(attend(nodes, weights, known(-infinity)), "causal along s1");
+  for (const WeightNumbers& other : {known(-3e4), known(infinity), known(0), WeightNumbers{}}) {
+    EXPECT_THAT(attend(nodes, weights, other), HasSubstr("looks at keys behind the end"));
+  }
 }
 
 // A row that is not there ends a GPU's process, so a longer sequence must not ask for one.

@@ -1,8 +1,8 @@
 // A sequence of five runs as it is, and with three further positions, as a device would run it; the first five must
-// pass the accuracy rule against it. Then once more with poison in these three: NaN behind every operator, and a large
-// number in the keys and values of attention, and in what is multiplied by a mask and added up. There every kernel
-// multiplies by zero, which only finite numbers survive (runtime/sequence_rows.h). In bfloat16 it is the large number
-// everywhere: see rows_test.cpp.
+// pass the accuracy rule against it, those of the optimized model too. Then once more with poison in these three: NaN
+// behind every operator, and a large number in the keys and values of attention, and in what is multiplied by a mask
+// and added up. There every kernel multiplies by zero, which only finite numbers survive (runtime/sequence_rows.h). In
+// bfloat16 it is the large number everywhere: see rows_test.cpp.
 #include "sequences_test.h"
 
 #include <algorithm>
@@ -15,7 +15,9 @@
 #include "api/model_loading.h"
 #include "importer/model_file.h"
 #include "numerics/accuracy.h"
+#include "pass_runs.h"
 #include "passes/graph_edit.h"
+#include "passes/pipeline.h"
 #include "runtime/row_parts.h"
 #include "runtime/sequence_rows.h"
 #include "validation/held_runs.h"
@@ -156,7 +158,7 @@ class ZooSequences : public testing::Test {
     const auto context = make_backend_context(*load_config({}, environment), environment);
     const PlacedDevice cpu = find_runnable_device("cpu", *context).value();
     ImportedModel model = import_model(path_).value();
-    const auto rows = find_sequence_rows(model.graph);
+    const auto rows = find_sequence_rows(model.graph, read_weight_numbers(model.weights));
     if (!rows.ok()) GTEST_SKIP() << rows.status().message();
     SCOPED_TRACE(testing::Message() << "seed " << seed_);
     const Draw draw = make_draws(model, {1, seed_, {{rows->symbol, kOwn}}, {}}).value().front();
@@ -167,6 +169,13 @@ class ZooSequences : public testing::Test {
       SCOPED_TRACE("padded");
       compare_all(model.graph, rows->symbol, ModelRun::load(model, cpu).value().run(inputs).value(), plain, exact);
     }
+    {
+      SCOPED_TRACE("optimized");
+      ImportedModel optimized = optimize(import_model(path_).value());
+      const auto proven = find_sequence_rows(optimized.graph, read_weight_numbers(optimized.weights));
+      ASSERT_TRUE(proven.ok()) << proven.status().message();
+      compare_all(model.graph, rows->symbol, ModelRun::load(optimized, cpu).value().run(inputs).value(), plain, exact);
+    }
     SCOPED_TRACE("poisoned");
     PoisonWriter poison(model, rows->symbol);
     for (NamedTensor& flags : poison.write()) inputs.push_back(std::move(flags));
@@ -176,6 +185,15 @@ class ZooSequences : public testing::Test {
   }
 
  private:
+  // Masks become numbers to add, as for a GPU's attention.
+  static ImportedModel optimize(ImportedModel model) {
+    pass_runs::Cpu cpu;
+    Capabilities capabilities = cpu.capabilities();
+    capabilities.attention_adds_masks = true;
+    pass_runs::optimize(cpu, level_passes(Level::kConservative), model, capabilities);
+    return model;
+  }
+
   static std::vector<NamedTensor> lengthen(const ir::Graph& graph, const std::vector<NamedTensor>& inputs,
                                            const SequenceRows& rows) {
     std::vector<NamedTensor> longer;
@@ -219,7 +237,8 @@ class SequenceProofs : public testing::Test {
     std::size_t known = 0;
     std::size_t masked = 0;
     for (const std::string& path : paths_) {
-      const auto rows = find_sequence_rows(import_model(path).value().graph);
+      const ImportedModel model = import_model(path).value();
+      const auto rows = find_sequence_rows(model.graph, read_weight_numbers(model.weights));
       if (rows.ok()) ++known;
       if (rows.ok() && rows->masked) ++masked;
     }

@@ -155,7 +155,7 @@ std::string describe_batches(const detail::LoadedModel& model, const Capabilitie
 std::string describe_sequences(const detail::LoadedModel& model, const Capabilities& capabilities,
                                const BackendContext& context) {
   if (model.executable().is_stateful()) return "run as they are: the model writes buffers";
-  const auto rows = find_sequence_rows(model.graph());
+  const auto rows = find_sequence_rows(model.graph(), model.weight_numbers());
   if (!rows.ok()) return "run as they are: " + rows.status().message();
   const bool padded = capabilities.sizes_cost && context.sequence_buckets;
   return fmt::format("{} along {} to a few lengths: {}", padded ? "padded" : "could be padded", rows->symbol,
