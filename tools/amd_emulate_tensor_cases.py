@@ -1,5 +1,5 @@
 """Cases of amd_emulate.py for the kernels that take tensors with any strides: elementwise, gather and scatter, reduce,
-product. Convolutions, pools and running sums are launches of these."""
+product; and for rows of attention that may look nowhere. Convolutions, pools and running sums are launches of these."""
 
 import numpy as np
 
@@ -242,6 +242,28 @@ def product(device, random, type, rows, columns, depth, turned, extras):
     return error_of(dtype, output, wanted, 2e-6 * (np.abs(x) @ np.abs(y)) + 2e-5 * np.abs(wanted) + 1e-6)
 
 
+def blind_rows(device, random, type, keys, width, shared, gap):
+    """Rows that may look nowhere, at one key, the last one among them, and at all; `shared`: heads have one mask."""
+    dtype, batches, heads, queries = SUFFIXES[type], 2, 3, 4
+    codes = np.full((batches, 1 if shared else heads, queries, keys + gap), -np.inf)
+    for row, key in enumerate((0, keys - 1, keys // 2)):
+        codes[row % 2, row % codes.shape[1], row, key] = (0.0, -3.5, np.nan)[row]
+    codes[1, 0, 3, :] = 0.0
+    codes[..., keys:] = 0.0  # behind the rows: nobody's
+    mask = device.array(encode(dtype, codes))
+    before = normal(random, dtype, (batches, queries, heads, width + gap))
+    result = device.array(before)
+    steps, places = strides_of(mask), strides_of(result)
+    device.run("blind_rows", dtype=dtype, mask=mask, result=result, batches=batches, heads=heads, queries=queries,
+               keys=keys, width=width, mask_batch_stride=steps[0], mask_head_stride=0 if shared else steps[1],
+               mask_query_stride=steps[2], mask_key_stride=1, result_batch_stride=places[0],
+               result_query_stride=places[1], result_head_stride=places[2])
+    blind = np.isneginf(codes[..., :keys]).all(-1)  # batches, heads of the mask, queries
+    wanted = before.copy()
+    wanted.transpose(0, 2, 1, 3)[np.broadcast_to(blind, (batches, heads, queries)), :width] = 0
+    return 0.0 if np.array_equal(result, wanted) else float("inf")
+
+
 def elementwise_cases():
     for place, op in enumerate(ELEMENT_OPS):
         if op in INTEGER_ONLY or op in ("sine", "cosine", "range", "activate"):
@@ -287,3 +309,7 @@ def all_cases():
         for rows, columns, depth, turned, extras in ((5, 66, 19, False, True), (65, 3, 16, True, False)):
             yield Case(f"product_{type}", f"{rows} x {columns} x {depth}, turned {turned}", product, type=type,
                        rows=rows, columns=columns, depth=depth, turned=turned, extras=extras)
+    for type in ("f16", "bf16"):
+        for keys, width, shared, gap in ((128, 64, True, 0), (7, 5, False, 1), (1032, 8, True, 0)):
+            yield Case("blind_rows_b16", f"{type}, {keys} keys, {width} wide, shared {shared}", blind_rows, type=type,
+                       keys=keys, width=width, shared=shared, gap=gap)

@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "kernels/gpu/activation.h"
 #include "kernels/gpu/attention.h"
+#include "kernels/gpu/blind_rows.h"
 #include "kernels/gpu/convert.h"
 #include "kernels/gpu/elementwise.h"
 #include "kernels/gpu/embedding.h"
@@ -367,6 +368,15 @@ Result<CallText> weight_only(Fields& fields, const gpu::DeviceShape& device) {
   return finish(fields, gpu::plan_weight_only(call, device));
 }
 
+Result<CallText> blind_rows(Fields& fields, const gpu::DeviceShape& device) {
+  gpu::BlindRowsCall call;
+  KPT_FIELD(dtype), KPT_FIELD(mask), KPT_FIELD(result), KPT_FIELD(batches), KPT_FIELD(heads), KPT_FIELD(queries);
+  KPT_FIELD(keys), KPT_FIELD(width), KPT_FIELD(mask_batch_stride), KPT_FIELD(mask_head_stride);
+  KPT_FIELD(mask_query_stride), KPT_FIELD(mask_key_stride), KPT_FIELD(result_batch_stride);
+  KPT_FIELD(result_head_stride), KPT_FIELD(result_query_stride);
+  return finish(fields, gpu::plan_blind_rows(call, device));
+}
+
 Result<CallText> unpack_int4(Fields& fields, const gpu::DeviceShape& device) {
   gpu::UnpackInt4Call call;
   KPT_FIELD(input), KPT_FIELD(output), KPT_FIELD(to), KPT_FIELD(scale), KPT_FIELD(count), KPT_FIELD(group);
@@ -402,6 +412,7 @@ constexpr CallKind kCalls[] = {
     {"product", product},
     {"weight_only", weight_only},
     {"unpack_int4", unpack_int4},
+    {"blind_rows", blind_rows},
 };
 
 }  // namespace

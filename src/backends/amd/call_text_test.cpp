@@ -50,6 +50,9 @@ TEST(CallText, MembersOfMembers) {
   EXPECT_EQ(launched("weight_only input=0x1000 input_dtype=float16 input_stride=64 weight=0x2000 weight_dtype=uint8 "
                      "scale=0x3000 group=32 output=0x4000 rows=3 columns=5 depth=64"),
             "weight_i4_4_f16");
+  EXPECT_EQ(launched("blind_rows dtype=float16 mask=0x1000 result=0x2000 heads=2 queries=3 keys=8 width=8 "
+                     "mask_query_stride=8 result_head_stride=24 result_query_stride=8"),
+            "blind_rows_b16");
   EXPECT_EQ(launched("unpack_int4 input=0x1000 output=0x2000 to=float32 scale=0x3000 count=6 group=2"),
             "unpack_i4_f32");
   const auto message = [](std::string_view text) { return plan_from_text(text, kDevice).status().message(); };
