@@ -1,4 +1,4 @@
-# The front door. Every target does its own set-up; a second run with nothing to do takes seconds.
+# The front door. Every target does its own set-up; a second run sets up and builds nothing again.
 # KPT_PYTHON=python3 uses an interpreter that is there and installs nothing; KPT_TORCH_VERSION=2.11.0 takes another torch.
 # `make quickstart PRESET=cuda-release`, and `install` likewise, make the product with the parts for NVIDIA GPUs.
 

@@ -1,6 +1,8 @@
 // Loads a model and runs it once on zeros: cpp_embed model.pt2
+#include <cctype>
 #include <cstring>
 #include <iostream>
+#include <string>
 #include <vector>
 
 #include "kpt/errors.h"

@@ -3,8 +3,8 @@
 // Two questions can be asked of any failure, and `catch` answers both:
 //   what kind?   catch (const kpt::OutOfMemoryError&)   every vendor's out-of-memory
 //   whose?       catch (const kpt::NvidiaError&)        every failure of the NVIDIA stack
-//   both?        catch (const kpt::NvidiaOutOfMemoryError&)   aliases below; VendorFailure<Family, VendorRoot> in
-//   general NvidiaError>
+//   both?        catch (const kpt::NvidiaOutOfMemoryError&)
+// The last are the aliases below; for other pairs there is VendorFailure<Family, VendorRoot>.
 //
 // throw_status(status) throws exactly the type that (vendor, code) names; docs/reference/errors.md lists them.
 #pragma once

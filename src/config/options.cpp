@@ -19,7 +19,7 @@ constexpr std::array kDevelopmentSettings = {PresetSetting{OptionId::kLogLevel, 
 
 constexpr std::array kPresets = {
     Preset{"inference", "serving in production: logs for machines", kInferenceSettings},
-    Preset{"training", "long runs: progress is logged", kTrainingSettings},
+    Preset{"training", "long runs: what is loaded, compiled and cached is logged", kTrainingSettings},
     Preset{"development", "working on models or on this library: everything is logged, warnings are failures",
            kDevelopmentSettings},
 };

@@ -34,6 +34,15 @@ if cmake -S "$work" -B "$work/old" -DCMAKE_PREFIX_PATH="$work/moved" >"$work/log
   exit 1
 fi
 
+# libtorch is opened at run time, after a version check: nothing may ask the loader for it.
+for file in "$work/moved/bin/kpt" "$work/moved"/lib/lib*.so*; do
+  [ -f "$file" ] || continue
+  if readelf -d "$file" | grep -E 'NEEDED.*lib(torch|c10)'; then
+    echo "$file links libtorch" >&2
+    exit 1
+  fi
+done
+
 "$work/moved/bin/kpt" --version
 "$work/moved/bin/kpt" doctor --category cpu
 # The engine module must open from its new place, where this build has one.

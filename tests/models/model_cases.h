@@ -30,7 +30,7 @@ void add_views(const Json& entry, std::size_t index, const Tensors& bases, Tenso
 std::string tolerance_of(const Json& entry, const std::string& output);
 
 // Holds the outputs of one model to that rule, as GoogleTest expectations. Of a few elements PyTorch's error may be
-// small by luck: where such an output misses the rule, its errors in all cases together decide, at the end.
+// small by luck: where such an output of a model misses the rule, its errors in all cases together decide, at the end.
 class Judge {
  public:
   explicit Judge(const Json& entry) : entry_(entry) {}
@@ -39,7 +39,7 @@ class Judge {
 
  private:
   struct Few {
-    double candidate = 0;  // squares of errors against fp64
+    double candidate = 0;  // squares of errors against fp64, as parts of the output's size
     double baseline = 0;
     std::string missed;  // why, in the last case that missed the rule
   };

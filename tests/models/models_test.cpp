@@ -2,6 +2,8 @@
 // eager and fp64 by the accuracy rule; and the oracle, our own fp64 run, against PyTorch's. Two tests per model. A
 // folder without index.json holds pairs of X.pt2 and X.cases.safetensors. Usage: kpt_models_test FOLDER [GoogleTest
 // flags], or FOLDER DEVICE, which runs the models there.
+#include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -127,6 +129,10 @@ class OracleTest : public testing::Test {
       SCOPED_TRACE(testing::Message() << "case " << index);
       run_case(*reference, *tensors, index);
     }
+    const auto wanted = std::ranges::count_if(*tensors, [](const NamedTensor& tensor) {
+      return tensor.name.find("/fp64/") != std::string::npos && tensor.tensor.dtype() == DType::kFloat64;
+    });
+    EXPECT_EQ(compared_, wanted) << "outputs of PyTorch that were not compared";
   }
 
  private:
@@ -142,6 +148,7 @@ class OracleTest : public testing::Test {
     for (const NamedTensor& output : *outputs) {
       const auto expected = exact.find(output.name);
       if (expected == exact.end() || expected->second.dtype() != DType::kFloat64) continue;
+      ++compared_;
       // Sums in another order: far below what any other type can show.
       const auto verdict = compare(output.tensor, expected->second, expected->second, {1e-8, 1e-8, 2});
       ASSERT_TRUE(verdict.ok()) << output.name << ": " << verdict.status().message();
@@ -151,6 +158,7 @@ class OracleTest : public testing::Test {
 
   std::string folder_;
   Json entry_;
+  std::ptrdiff_t compared_ = 0;
 };
 
 }  // namespace
