@@ -126,14 +126,17 @@ void BadFiles::add_truncated() {
 void BadFiles::add_lying_entries() {
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     const std::string& name = entries_[i].name;
-    const auto forge = [&](const std::string& what, const std::function<void(ForgedEntry&)>& change) {
+    const auto forge = [&](const std::string& what, const std::function<void(ForgedEntry&)>& change,
+                           const std::string& place = "") {
       ForgedZip zip(entries_);
       change(zip.entries[i]);
-      add(name + ": " + what, zip);
+      add(name + ": " + what, zip, StatusCode::kCorruptData, place.empty() ? name : place);
     };
     const std::uint64_t size = entries_[i].content.size();
     forge("size of one more", [&](ForgedEntry& entry) { entry.size = size + 1; });
-    forge("both sizes of one more", [&](ForgedEntry& entry) { entry.size = entry.compressed_size = size + 1; });
+    forge(
+        "both sizes of one more", [&](ForgedEntry& entry) { entry.size = entry.compressed_size = size + 1; },
+        "overlaps another entry");
     forge("sizes beyond the file", [](ForgedEntry& entry) { entry.size = entry.compressed_size = 0x7fffffff; });
     forge("64-bit sizes beyond the file", [](ForgedEntry& entry) {
       entry.zip64 = true;
@@ -145,12 +148,13 @@ void BadFiles::add_lying_entries() {
 }
 
 void BadFiles::add_lying_ends() {
-  const auto forge = [&](const std::string& what, const std::function<void(ForgedZip&)>& change) {
+  const auto forge = [&](const std::string& what, const std::function<void(ForgedZip&)>& change,
+                         const std::string& place = "directory") {
     for (const bool zip64 : {false, true}) {
       ForgedZip zip(entries_);
       zip.zip64 = zip64;
       change(zip);
-      add((zip64 ? "ZIP64: " : "") + what, zip);
+      add((zip64 ? "ZIP64: " : "") + what, zip, StatusCode::kCorruptData, place);
     }
   };
   forge("one entry more than there are", [&](ForgedZip& zip) { zip.count = entries_.size() + 1; });
@@ -160,20 +164,22 @@ void BadFiles::add_lying_ends() {
   forge("a directory larger than the file", [](ForgedZip& zip) { zip.directory_size = 0x7fffffff; });
   forge("a directory beyond the file", [](ForgedZip& zip) { zip.directory_offset = 0x7fffffff; });
   forge("a directory at 0", [](ForgedZip& zip) { zip.directory_offset = 0; });
-  forge("several disks", [](ForgedZip& zip) { zip.disk = 1; });
-  const auto forge64 = [&](const std::string& what, const std::function<void(ForgedZip&)>& change) {
+  forge("several disks", [](ForgedZip& zip) { zip.disk = 1; }, "several disks");
+  const auto forge64 = [&](const std::string& what, const std::function<void(ForgedZip&)>& change,
+                           const std::string& place) {
     ForgedZip zip(entries_);
     zip.zip64 = true;
     change(zip);
-    add("ZIP64: " + what, zip);
+    add("ZIP64: " + what, zip, StatusCode::kCorruptData, place);
   };
-  forge64("2^63 entries", [](ForgedZip& zip) { zip.count = std::uint64_t{1} << 63; });
-  forge64("a directory of 2^63 bytes", [](ForgedZip& zip) { zip.directory_size = std::uint64_t{1} << 63; });
-  forge64("a directory at 2^64 - 1", [](ForgedZip& zip) { zip.directory_offset = ~std::uint64_t{0}; });
-  forge64("a record at 2^63", [](ForgedZip& zip) { zip.zip64_offset = std::uint64_t{1} << 63; });
-  forge64("a record at 0", [](ForgedZip& zip) { zip.zip64_offset = 0; });
-  forge64("a record of 2^63 bytes", [](ForgedZip& zip) { zip.zip64_record_bytes = std::uint64_t{1} << 63; });
-  forge64("two disks", [](ForgedZip& zip) { zip.zip64_disks = 2; });
+  forge64("2^63 entries", [](ForgedZip& zip) { zip.count = std::uint64_t{1} << 63; }, "entries");
+  forge64(
+      "a directory of 2^63 bytes", [](ForgedZip& zip) { zip.directory_size = std::uint64_t{1} << 63; }, "directory");
+  forge64("a directory at 2^64 - 1", [](ForgedZip& zip) { zip.directory_offset = ~std::uint64_t{0}; }, "directory");
+  forge64("a record at 2^63", [](ForgedZip& zip) { zip.zip64_offset = std::uint64_t{1} << 63; }, "ZIP64");
+  forge64("a record at 0", [](ForgedZip& zip) { zip.zip64_offset = 0; }, "ZIP64");
+  forge64("a record of 2^63 bytes", [](ForgedZip& zip) { zip.zip64_record_bytes = std::uint64_t{1} << 63; }, "ZIP64");
+  forge64("two disks", [](ForgedZip& zip) { zip.zip64_disks = 2; }, "several disks");
 }
 
 void BadFiles::add_bad_names() {
@@ -183,21 +189,21 @@ void BadFiles::add_bad_names() {
     for (const std::size_t i : {std::size_t{0}, entries_.size() - 1}) {
       ForgedZip zip(entries_);
       zip.entries[i].name = name;
-      add("an entry called '" + name + "'", zip);
+      add("an entry called '" + name + "'", zip, StatusCode::kCorruptData, "entry");
     }
   }
   for (std::size_t i = 1; i < entries_.size(); ++i) {
     ForgedZip zip(entries_);
     zip.entries[i].name = entries_[0].name;
-    add("two entries of one name", zip);
+    add("two entries of one name", zip, StatusCode::kCorruptData, entries_[0].name);
   }
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     ForgedZip zip(entries_);
     zip.entries[i].flags = 1;
-    add("an encrypted entry", zip, StatusCode::kUnsupported);
+    add("an encrypted entry", zip, StatusCode::kUnsupported, entries_[i].name);
     zip = ForgedZip(entries_);
     zip.entries[i].method = 12;
-    add("an entry compressed by bzip2", zip, StatusCode::kUnsupported);
+    add("an entry compressed by bzip2", zip, StatusCode::kUnsupported, entries_[i].name);
   }
 }
 
@@ -209,7 +215,9 @@ void BadFiles::add_missing_entries() {
     if (!needed) continue;
     ForgedZip zip(entries_);
     zip.entries.erase(zip.entries.begin() + static_cast<std::ptrdiff_t>(i));
-    add("without " + name, zip);
+    const bool lists = name.ends_with("config.json");  // each weight of it is missing then
+    const std::string place = lists ? "weight '" : name.substr(name.find('/') + 1);
+    add("without " + name, zip, StatusCode::kCorruptData, name == kModel ? "models/" : place);
     if (name.find("/weight_") != std::string::npos || name.find("/tensor_") != std::string::npos) {
       zip = ForgedZip(entries_);
       zip.entries[i].content.pop_back();
@@ -222,9 +230,9 @@ void BadFiles::add_missing_entries() {
     } else {
       zip = ForgedZip(entries_);
       zip.entries[i].crc32 = 0x12345678;
-      add("a wrong CRC: " + name, zip);
+      add("a wrong CRC: " + name, zip, StatusCode::kCorruptData, name);
       zip.entries[i].deflate = true;
-      add("a wrong CRC, deflated: " + name, zip);
+      add("a wrong CRC, deflated: " + name, zip, StatusCode::kCorruptData, name);
     }
   }
   add("an empty archive", ForgedZip());
@@ -354,7 +362,7 @@ void BadFiles::add_bad_graphs() {
           type["sizes"] = sizes;
           type["strides"] = strides;
         },
-        StatusCode::kCorruptData, kName);
+        StatusCode::kCorruptData, "bias");
   };
   const json one = {{"as_int", 1}};
   const json huge = {{"as_int", std::int64_t{1} << 62}};
@@ -380,8 +388,8 @@ void BadFiles::add_bad_graphs() {
 
 void BadFiles::add_bad_signatures() {
   const auto change = [&](const std::string& what, const std::function<void(json&)>& edit,
-                          StatusCode code = StatusCode::kCorruptData) {
-    add_json(what, kModel, [&](json& tree) { edit(tree["graph_module"]); }, code, kName);
+                          StatusCode code = StatusCode::kCorruptData, const std::string& place = "") {
+    add_json(what, kModel, [&](json& tree) { edit(tree["graph_module"]); }, code, place);
   };
   for (const char* key : {"graph", "signature"}) {
     change(std::string("no ") + key, [&](json& module) { module.erase(key); });
@@ -394,8 +402,8 @@ void BadFiles::add_bad_signatures() {
     change(std::string("other order of ") + key,
            [&](json& module) { std::reverse(module["signature"][key].begin(), module["signature"][key].end()); });
   }
-  const auto input = [&](const std::string& what, const json& spec, StatusCode code) {
-    change(what, [&](json& module) { module["signature"]["input_specs"][0] = spec; }, code);
+  const auto input = [&](const std::string& what, const json& spec, StatusCode code, const std::string& place = "") {
+    change(what, [&](json& module) { module["signature"]["input_specs"][0] = spec; }, code, place);
   };
   const json argument = {{"name", "p_linear_weight"}};
   input("a token", {{"token", {{"arg", argument}}}}, StatusCode::kUnsupported);
@@ -403,7 +411,8 @@ void BadFiles::add_bad_signatures() {
   input("another value", {{"parameter", {{"arg", {{"name", "x"}}}, {"parameter_name", "w"}}}},
         StatusCode::kCorruptData);
   input("no name", {{"parameter", {{"arg", argument}}}}, StatusCode::kCorruptData);
-  input("an unknown weight", {{"parameter", {{"arg", argument}, {"parameter_name", "w"}}}}, StatusCode::kCorruptData);
+  input("an unknown weight", {{"parameter", {{"arg", argument}, {"parameter_name", "w"}}}}, StatusCode::kCorruptData,
+        "weight 'w'");
   input("a constant", {{"constant_input", {{"name", "x"}, {"value", {{"as_int", 1}}}}}}, StatusCode::kCorruptData);
   const auto output = [&](const std::string& tag, const json& fields, StatusCode code) {
     change(
@@ -438,7 +447,7 @@ void BadFiles::add_bad_weights() {
     const auto change = [&, entry = config, key = std::string(name)](const std::string& what,
                                                                      const std::function<void(json&)>& edit,
                                                                      StatusCode code = StatusCode::kCorruptData) {
-      add_json(what, entry, [&](json& tree) { edit(tree["config"][key]); }, code, kName);
+      add_json(what, entry, [&](json& tree) { edit(tree["config"][key]); }, code, key);
     };
     const auto meta = [&](const std::string& what, const std::string& key, const json& value,
                           StatusCode code = StatusCode::kCorruptData) {
