@@ -110,6 +110,27 @@ class XlaDevice final : public Device {
         fmt::format("{} is not a tensor of {}", tensor.defined() ? tensor.to_string() : "nothing", info_.name));
   }
 
+  // Of all devices that models are spread over; the plugin counts, and some do not.
+  Result<MemoryStatistics> memory() override {
+    KPT_ASSIGN_OR_RETURN(const auto own, client());
+    MemoryStatistics sum;
+    const std::size_t count = std::min(std::max<std::size_t>(devices_, 1), own->devices().size());
+    for (std::size_t i = 0; i < count; ++i) {
+      KPT_ASSIGN_OR_RETURN(const pjrt::DeviceMemory one, own->device_memory(i));
+      const auto add = [first = i == 0](std::optional<std::uint64_t>& to, std::optional<std::int64_t> bytes) {
+        if (!bytes || *bytes < 0) {
+          to.reset();
+        } else if (first || to) {
+          to = to.value_or(0) + static_cast<std::uint64_t>(*bytes);
+        }
+      };
+      add(sum.allocated_bytes, one.bytes_in_use);
+      add(sum.peak_bytes, one.peak_bytes_in_use);
+      add(sum.limit_bytes, one.bytes_limit);
+    }
+    return sum;
+  }
+
   Result<std::shared_ptr<const pjrt::Client>> client() {
     const std::lock_guard lock(mutex_);
     if (info_.name == "xla:cpu" && pjrt::hides_sve(SystemFiles().read("/proc/cpuinfo").value_or(""))) {

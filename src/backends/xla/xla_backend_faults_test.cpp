@@ -98,6 +98,23 @@ TEST_F(XlaBackendFaults, AnErrorOfEachCallComesThrough) {
   EXPECT_TRUE(run_twice().ok());
 }
 
+TEST_F(XlaBackendFaults, MemoryIsWhatThePluginCountsOverAllDevicesInUse) {
+  for (const std::size_t devices : {1U, 3U}) {
+    context_.pjrt_devices = devices;
+    const auto backend = make_xla_backend(context_);
+    Device& device = *backend->devices().value().at(0);
+    const auto memory = device.memory();
+    ASSERT_TRUE(memory.ok()) << memory.status().message();
+    EXPECT_EQ(memory->allocated_bytes, 1234U * devices);
+    EXPECT_EQ(memory->limit_bytes, 5678U * devices);
+    EXPECT_EQ(memory->peak_bytes, std::nullopt);  // the plugin does not say
+    order("fail PJRT_Device_MemoryStats 12 not counted here");
+    EXPECT_THAT(device.memory().status().message(),
+                AllOf(HasSubstr("PJRT_Device_MemoryStats"), HasSubstr("not counted here")));
+    order("");
+  }
+}
+
 TEST_F(XlaBackendFaults, AMissingEntryIsNamed) {
   order("lack PJRT_LoadedExecutable_Execute");
   EXPECT_THAT(run_twice().message(), HasSubstr("lacks PJRT_LoadedExecutable_Execute; install another release"));

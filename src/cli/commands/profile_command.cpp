@@ -75,6 +75,7 @@ struct Profile {
   std::string trace;           // the file that was written
   std::uint64_t weight_bytes = 0;
   std::optional<MemoryStatistics> memory;  // after the runs; the peak is theirs
+  std::string note;                        // why only whole runs were timed
   std::string memory_note;                 // why there is none, or whose peak it is
 };
 
@@ -100,7 +101,8 @@ MachineFloor published_floor(const HardwareRates& rates) {
   return floor;
 }
 
-Result<Recording> record(RepeatedRun& run, Device& device, const ProfileArguments& arguments) {
+// `note`: why nothing was recorded but the runs as a whole.
+Result<Recording> record(RepeatedRun& run, Device& device, const ProfileArguments& arguments, std::string& note) {
   for (int round = 0; round < arguments.warmup; ++round) {
     KPT_RETURN_IF_ERROR(run.prepare());
     KPT_RETURN_IF_ERROR(run.run(nullptr));
@@ -120,7 +122,14 @@ Result<Recording> record(RepeatedRun& run, Device& device, const ProfileArgument
     KPT_RETURN_IF_ERROR(rounds(recording.runs, nullptr));
     return rounds(recording.observed_runs, &recorder);
   };
-  KPT_ASSIGN_OR_RETURN(recording.activities, device.record(both));
+  auto activities = device.record(both);
+  if (!activities.ok() && activities.status().code() == StatusCode::kUnsupported && recording.runs.empty()) {
+    note = activities.status().message();  // nobody listens; the runs as a whole can still be timed
+    KPT_RETURN_IF_ERROR(rounds(recording.runs, nullptr));
+    return recording;
+  }
+  KPT_RETURN_IF_ERROR(activities.status());
+  recording.activities = std::move(*activities);
   return recording;
 }
 
@@ -152,7 +161,7 @@ Result<Profile> profile(const ProfileArguments& arguments, const BackendContext&
   KPT_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs, run.loaded().order_inputs(opened.inputs));
   KPT_ASSIGN_OR_RETURN(RepeatedRun repeated, RepeatedRun::make(run, inputs));
   const Status reset = device.device->reset_peak_memory();
-  KPT_ASSIGN_OR_RETURN(const Recording recording, record(repeated, *device.device, arguments));
+  KPT_ASSIGN_OR_RETURN(const Recording recording, record(repeated, *device.device, arguments, profile.note));
   read_memory(*device.device, reset, profile);
 
   const ir::Graph& graph = run.loaded().graph();
@@ -196,6 +205,7 @@ Json memory_json(const Profile& profile) {
 Json to_json(const Profile& profile) {
   Json json = {{"device", profile.device},
                {"how", profile.runs},
+               {"note", profile.note.empty() ? Json() : Json(profile.note)},
                {"runs", profile.rounds},
                {"median_microseconds", profile.median},
                {"device_busy_microseconds", profile.on_device ? Json(profile.busy) : Json()},
@@ -279,7 +289,7 @@ std::string render(const Profile& profile, std::size_t shown) {
   text += "\n";
   text += "\n";
   if (profile.on_device) text += render_kernels(profile, shown);
-  text += "node by node\n" + render_nodes(profile, shown);
+  text += profile.note.empty() ? "node by node\n" + render_nodes(profile, shown) : profile.note + "\n";
   if (!profile.trace.empty()) text += fmt::format("wrote {}: open it at ui.perfetto.dev\n", profile.trace);
   return text;
 }
