@@ -60,7 +60,13 @@ TEST_F(CompileCommand, JsonHoldsTheSame) {
   EXPECT_GT(json.at("estimates").at("published_rates_seconds").get<double>(), 0);
   EXPECT_EQ(json.at("estimates").at("dollars_per_hour"), nullptr);
   EXPECT_GT(json.at("graph_flops").get<double>(), 0);
-  EXPECT_EQ(json.at("statistics"), nullptr);
+  EXPECT_EQ(json.at("statistics").at("compilations"), 1);
+  EXPECT_EQ(json.at("statistics").at("misses"), 1);
+  EXPECT_EQ(json.at("statistics").at("errors"), 0);
+  const auto again = compile({golden("conv_norm"), "--target", "tpu:v6e", "--json"}).json();
+  const auto& second = again.at("targets").at(0).at("statistics");
+  EXPECT_EQ(second.at("hits"), 1);
+  EXPECT_EQ(second.at("compilations"), 0);
 }
 
 TEST_F(CompileCommand, TheArtifactHoldsTheProgramAndIsInspected) {

@@ -93,6 +93,7 @@ class TpuTarget final : public Target, public ModelExaminer {
   Result<std::unique_ptr<Program>> deserialize(std::string_view bytes) const override {
     return TpuProgram::deserialize(name_, bytes);
   }
+  std::optional<CompileStatistics> compile_statistics() const override { return compiler_.statistics(topology_); }
 
  private:
   Status check_sizes(const ir::Graph& graph, const ir::Bindings& sizes) const {

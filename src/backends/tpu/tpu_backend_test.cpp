@@ -154,6 +154,24 @@ TEST_F(TpuBackendTest, TheSecondTimeComesFromTheCacheAndNothingElseDoes) {
   EXPECT_TRUE(compile().ok());
 }
 
+TEST_F(TpuBackendTest, ATargetTellsWhatCompilingForItTook) {
+  const auto backend = make_tpu_backend(context_);
+  const auto target = [&](std::string_view name) -> const Target& {
+    const auto targets = backend->targets();
+    return **std::ranges::find(targets, name, &Target::name);
+  };
+  const auto compile_for = [&](std::string_view name) {
+    return target(name).compile(ir::read_graph(kGraph).value()).ok();
+  };
+  EXPECT_EQ(target("tpu:v5e:2x2").compile_statistics(), CompileStatistics{});
+  EXPECT_TRUE(compile_for("tpu:v5e:2x2"));
+  EXPECT_TRUE(compile_for("tpu:v5e:2x2"));
+  order("fail PJRT_Compile 3 no such operation");
+  EXPECT_FALSE(compile_for("tpu:v6e:2x2"));
+  EXPECT_EQ(target("tpu:v5e:2x2").compile_statistics(), (CompileStatistics{1, 1, 1, 0}));
+  EXPECT_EQ(target("tpu:v6e:2x2").compile_statistics(), (CompileStatistics{1, 0, 1, 1}));
+}
+
 TEST_F(TpuBackendTest, OptionsOfTheUsersForLibtpuArePartOfTheKey) {
   ASSERT_TRUE(compile().ok());
   order("crash");

@@ -84,9 +84,30 @@ Result<pjrt::TopologyProgram> TpuCompiler::compile(const TpuTopology& topology, 
   request.compile_options = pjrt::encode_compile_options({});
   const CacheKey key = make_key(request, libtpu);
   std::optional<CompileCache> cache = open_cache(context_);
-  if (cache) {
-    if (auto program = find_cached(*cache, key)) return std::move(*program);
+  std::optional<pjrt::TopologyProgram> kept;
+  if (cache) kept = find_cached(*cache, key);
+  {
+    const std::lock_guard lock(mutex_);
+    CompileStatistics& counts = statistics_[topology.target_name()];
+    ++(kept ? counts.hits : counts.misses);
+    if (!kept) ++counts.compilations;
   }
+  if (kept) return std::move(*kept);
+  auto program = compile_in_child(topology, libtpu, request);
+  if (!program.ok()) {
+    const std::lock_guard lock(mutex_);
+    ++statistics_[topology.target_name()].errors;
+    return program;
+  }
+  if (cache) {
+    const Status status = cache->put(key, pack_topology_program(*program));
+    if (!status.ok()) log::warn("the compile cache cannot be written", {{"reason", status.message()}});
+  }
+  return program;
+}
+
+Result<pjrt::TopologyProgram> TpuCompiler::compile_in_child(const TpuTopology& topology, const Libtpu& libtpu,
+                                                            const pjrt::TopologyRequest& request) const {
   KPT_ASSIGN_OR_RETURN(
       pjrt::TopologyProgram program,
       pjrt::compile_topology_in_child(request, {context_.tpu_compile_time_limit, context_.tpu_compile_memory_bytes},
@@ -102,11 +123,13 @@ Result<pjrt::TopologyProgram> TpuCompiler::compile(const TpuTopology& topology, 
   if (!libtpu.version.empty()) {
     program.figures.compiler = fmt::format("libtpu {}; {}", libtpu.version, program.figures.compiler);
   }
-  if (cache) {
-    const Status status = cache->put(key, pack_topology_program(program));
-    if (!status.ok()) log::warn("the compile cache cannot be written", {{"reason", status.message()}});
-  }
   return program;
+}
+
+CompileStatistics TpuCompiler::statistics(const TpuTopology& topology) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = statistics_.find(topology.target_name());
+  return found == statistics_.end() ? CompileStatistics{} : found->second;
 }
 
 }  // namespace kpt

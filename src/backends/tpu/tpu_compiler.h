@@ -2,12 +2,15 @@
 // own. No TPU is needed.
 #pragma once
 
+#include <map>
+#include <mutex>
 #include <string>
 
 #include "backends/tpu/libtpu.h"
 #include "backends/tpu/topology.h"
 #include "compile_cache/compile_cache.h"
 #include "device/backend_context.h"
+#include "device/compile_figures.h"
 #include "engines/xla/pjrt/topology_process.h"
 #include "kpt/status.h"
 
@@ -23,10 +26,17 @@ class TpuCompiler {
   // Fails with kNotFound when libtpu is not installed, and as pjrt::compile_topology_in_child() does.
   Result<pjrt::TopologyProgram> compile(const TpuTopology& topology, const std::string& module_text) const;
 
+  // What programs for that topology took since this was made.
+  CompileStatistics statistics(const TpuTopology& topology) const;
+
  private:
+  Result<pjrt::TopologyProgram> compile_in_child(const TpuTopology& topology, const Libtpu& libtpu,
+                                                 const pjrt::TopologyRequest& request) const;
   CacheKey make_key(const pjrt::TopologyRequest& request, const Libtpu& libtpu) const;
 
   BackendContext context_;
+  mutable std::mutex mutex_;
+  mutable std::map<std::string, CompileStatistics> statistics_;  // by target
 };
 
 }  // namespace kpt
