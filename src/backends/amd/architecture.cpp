@@ -33,7 +33,7 @@ constexpr AmdRegisterFile kRdna1Registers{1024, 8, 256, 20, 2, 0};
 constexpr AmdRegisterFile kRdna2Registers{1024, 16, 256, 16, 2, 0};
 constexpr AmdRegisterFile kLargeRdna3{1536, 24, 256, 16, 2, 0};
 
-// Those that clang 22 makes machine code of for the target; architecture_test asks it again. clang takes more names
+// Those that clang 22 makes machine code of for the target; kernel_table_test asks it again. clang takes more names
 // (bf16 without "_1k" on gfx942, xf32 on gfx950) and then fails to select an instruction.
 constexpr std::array kMfma908 = {
     AmdMatrixInstruction{kFp32, "mfma_f32_16x16x4f32", 16, 16, 4},
