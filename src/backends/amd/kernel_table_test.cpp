@@ -84,24 +84,41 @@ constexpr KernelInstruction kInstructions[] = {
     {"gfx90a", "matrix_cdna2", "matrix_cdna2_f16", "v_mfma_f32_16x16x16f16"},
     {"gfx90a", "matrix_cdna2", "matrix_cdna2_bf16", "v_mfma_f32_16x16x16bf16_1k"},
     {"gfx90a", "matrix_cdna2", "matrix_cdna2_i8", "v_mfma_i32_16x16x16i8"},
+    {"gfx90a", "attention_cdna2", "attention_cdna2_f16_64", "v_mfma_f32_16x16x16f16"},
+    {"gfx90a", "attention_cdna2", "attention_cdna2_f16_128", "v_mfma_f32_16x16x16f16"},
+    {"gfx90a", "attention_cdna2", "attention_cdna2_bf16_64", "v_mfma_f32_16x16x16bf16_1k"},
+    {"gfx90a", "attention_cdna2", "attention_cdna2_bf16_128", "v_mfma_f32_16x16x16bf16_1k"},
     {"gfx942", "matrix_cdna3", "matrix_cdna3_f16", "v_mfma_f32_16x16x16_f16"},
     {"gfx942", "matrix_cdna3", "matrix_cdna3_bf16", "v_mfma_f32_16x16x16_bf16"},
     {"gfx942", "matrix_cdna3", "matrix_cdna3_i8", "v_mfma_i32_16x16x32_i8"},
     {"gfx942", "matrix_cdna3", "matrix_cdna3_e4m3fnuz", "v_mfma_f32_16x16x32_fp8_fp8"},
     {"gfx942", "attention_cdna3", "attention_cdna3_f16_64", "v_mfma_f32_16x16x16_f16"},
+    {"gfx942", "attention_cdna3", "attention_cdna3_f16_128", "v_mfma_f32_16x16x16_f16"},
+    {"gfx942", "attention_cdna3", "attention_cdna3_bf16_64", "v_mfma_f32_16x16x16_bf16"},
     {"gfx942", "attention_cdna3", "attention_cdna3_bf16_128", "v_mfma_f32_16x16x16_bf16"},
     {"gfx950", "matrix_cdna4", "matrix_cdna4_f16", "v_mfma_f32_16x16x32_f16"},
+    {"gfx950", "matrix_cdna4", "matrix_cdna4_bf16", "v_mfma_f32_16x16x32_bf16"},
     {"gfx950", "matrix_cdna4", "matrix_cdna4_i8", "v_mfma_i32_16x16x64_i8"},
     {"gfx950", "matrix_cdna4", "matrix_cdna4_e4m3", "v_mfma_f32_16x16x32_fp8_fp8"},
+    {"gfx950", "attention_cdna4", "attention_cdna4_f16_64", "v_mfma_f32_16x16x32_f16"},
     {"gfx950", "attention_cdna4", "attention_cdna4_f16_128", "v_mfma_f32_16x16x32_f16"},
+    {"gfx950", "attention_cdna4", "attention_cdna4_bf16_64", "v_mfma_f32_16x16x32_bf16"},
+    {"gfx950", "attention_cdna4", "attention_cdna4_bf16_128", "v_mfma_f32_16x16x32_bf16"},
     {"gfx1100", "matrix_rdna3", "matrix_rdna3_f16", "v_wmma_f32_16x16x16_f16"},
     {"gfx1100", "matrix_rdna3", "matrix_rdna3_bf16", "v_wmma_f32_16x16x16_bf16"},
     {"gfx1100", "matrix_rdna3", "matrix_rdna3_i8", "v_wmma_i32_16x16x16_iu8"},
+    {"gfx1100", "attention_rdna3", "attention_rdna3_f16_64", "v_wmma_f32_16x16x16_f16"},
+    {"gfx1100", "attention_rdna3", "attention_rdna3_f16_128", "v_wmma_f32_16x16x16_f16"},
+    {"gfx1100", "attention_rdna3", "attention_rdna3_bf16_64", "v_wmma_f32_16x16x16_bf16"},
     {"gfx1100", "attention_rdna3", "attention_rdna3_bf16_128", "v_wmma_f32_16x16x16_bf16"},
     {"gfx1201", "matrix_rdna4", "matrix_rdna4_f16", "v_wmma_f32_16x16x16_f16"},
+    {"gfx1201", "matrix_rdna4", "matrix_rdna4_bf16", "v_wmma_f32_16x16x16_bf16"},
     {"gfx1201", "matrix_rdna4", "matrix_rdna4_i8", "v_wmma_i32_16x16x16_iu8"},
     {"gfx1201", "matrix_rdna4", "matrix_rdna4_e4m3", "v_wmma_f32_16x16x16_fp8_fp8"},
     {"gfx1201", "attention_rdna4", "attention_rdna4_f16_64", "v_wmma_f32_16x16x16_f16"},
+    {"gfx1201", "attention_rdna4", "attention_rdna4_f16_128", "v_wmma_f32_16x16x16_f16"},
+    {"gfx1201", "attention_rdna4", "attention_rdna4_bf16_64", "v_wmma_f32_16x16x16_bf16"},
+    {"gfx1201", "attention_rdna4", "attention_rdna4_bf16_128", "v_wmma_f32_16x16x16_bf16"},
 };
 
 TEST(AmdMatrixKernels, HaveTheMatrixInstruction) {
@@ -120,6 +137,17 @@ TEST(AmdMatrixKernels, HaveTheMatrixInstruction) {
     ASSERT_NE(begin, std::string::npos) << row.kernel;
     const std::string body = assembly.substr(begin, assembly.find(".Lfunc_end", begin) - begin);
     EXPECT_NE(body.find(std::string(row.instruction) + " "), std::string::npos) << row.kernel;
+  }
+}
+
+TEST(AmdMatrixKernels, EveryOneHasItsInstructionNamed) {
+  for (const gpu::KernelFamily& family : gpu::kernel_families()) {
+    if (family.unit == gpu::MatrixUnit::kNone) continue;
+    for (const gpu::KernelInfo& info : gpu::list_kernels()) {
+      if (info.family != family.name) continue;
+      EXPECT_TRUE(std::ranges::any_of(kInstructions, [&](const auto& row) { return row.kernel == info.name; }))
+          << info.name;
+    }
   }
 }
 
