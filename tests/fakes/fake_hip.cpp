@@ -3,6 +3,8 @@
 // "calls" makes any function fail; two more orders are for kernels: "kernel_faults": true (it starts, and what waits
 // for it says it failed) and "kernel_hangs": true (its stream is never ready). fake_hip_calls() and fake_hip_live()
 // tell a test what was called and how many objects were not given back; fake_hip_reset() forgets all of it.
+// fake_hip_fail(n, code) makes the nth call from then on return the code, once, whatever its name is;
+// fake_hip_failed() is that name, empty while it has not come.
 #include <cstddef>
 #include <cstring>
 
@@ -27,10 +29,21 @@ fake::HipDevice& device() {
 int current = 0;
 std::string calls;
 
+// The one call that shall fail.
+struct Failure {
+  int countdown = 0;  // 1: the next call; 0: none
+  int code = 0;
+  std::string function;
+} failure;
+
 // Notes the call; the code that it shall return before it does anything.
 int enter(const char* function) {
   calls += function;
   calls += '\n';
+  if (failure.countdown > 0 && --failure.countdown == 0) {
+    failure.function = function;
+    return failure.code;
+  }
   return spec().enter(function);
 }
 
@@ -59,6 +72,7 @@ bool is_stream(void* handle) {
 }
 
 int fill_properties(const char* function, char* properties, int device) {
+  if (const int code = enter(function); code != 0) return code;
   if (const int code = spec().enter(function, device, kInvalidDevice); code != 0) return code;
   const nlohmann::json& json = spec().device(device);
   std::memset(properties, 0, kPropertyBytes);
@@ -124,7 +138,10 @@ KPT_FAKE_EXPORT void fake_hip_reset() {
   device() = {};
   calls.clear();
   current = 0;
+  failure = {};
 }
+KPT_FAKE_EXPORT void fake_hip_fail(int nth, int code) { failure = {nth, code, ""}; }
+KPT_FAKE_EXPORT const char* fake_hip_failed() { return failure.function.c_str(); }
 
 KPT_FAKE_EXPORT int hipSetDevice(int index) {
   if (const int code = enter("hipSetDevice"); code != 0) return code;

@@ -79,7 +79,9 @@ class AmdBackendTest : public ::testing::Test {
     live_ = library->find<std::size_t (*)()>("fake_hip_live");
     calls_ = library->find<const char* (*)()>("fake_hip_calls");
     reset_ = library->find<void (*)()>("fake_hip_reset");
-    ASSERT_TRUE(live_ != nullptr && calls_ != nullptr && reset_ != nullptr);
+    fail_ = library->find<void (*)(int, int)>("fake_hip_fail");
+    failed_ = library->find<const char* (*)()>("fake_hip_failed");
+    ASSERT_TRUE(live_ != nullptr && calls_ != nullptr && reset_ != nullptr && fail_ != nullptr && failed_ != nullptr);
     reset_();
     order();
     backend_ = gpu_.make_backend();
@@ -137,6 +139,8 @@ class AmdBackendTest : public ::testing::Test {
   std::size_t (*live_)() = nullptr;
   const char* (*calls_)() = nullptr;
   void (*reset_)() = nullptr;
+  void (*fail_)(int nth, int code) = nullptr;
+  const char* (*failed_)() = nullptr;
   std::unique_ptr<Backend> backend_;
   ir::Graph graph_;
   Weights weights_;
@@ -313,6 +317,39 @@ TEST_F(AmdBackendTest, EveryCallMayFailAndTheNextRunIsRight) {
     }
   }
   leaked_ = codes.size() * 2;  // weights of which nobody knows that they arrived, and their streams
+}
+
+// Every single call of loading and running, in turn, also where the same call succeeded before: a typed error that
+// names it or the right result, and a run that is right afterwards.
+TEST_F(AmdBackendTest, EachCallInTurnMayFailAndTheNextRunIsRight) {
+  std::vector<Tensor> wanted;
+  ASSERT_TRUE(load_and_run(wanted).ok());
+  int turns = 0;
+  for (; turns < 1000; ++turns) {
+    backend_.reset();
+    reset_();
+    const testing::TestGpu gpu{"gfx942"};
+    backend_ = gpu.make_backend();
+    const int code = turns % 2 == 0 ? 719 : 2;
+    fail_(turns + 1, code);
+    std::vector<Tensor> outputs;
+    const Status status = load_and_run(outputs);
+    const std::string call = failed_();
+    if (call.empty()) break;
+    SCOPED_TRACE(fmt::format("call {}, {} returns {}", turns + 1, call, code));
+    if (status.ok()) {
+      EXPECT_TRUE(same(outputs, wanted));
+    } else {
+      expect_failure_of(status, call.substr(0, call.find("R0600")));
+    }
+    const Status again = load_and_run(outputs);
+    ASSERT_TRUE(again.ok()) << again.to_string();
+    EXPECT_TRUE(same(outputs, wanted));
+    backend_.reset();
+    EXPECT_LE(live_(), 2U);  // memory of which nobody knows whether work still uses it, and its stream
+  }
+  EXPECT_GT(turns, 40);
+  EXPECT_LT(turns, 1000);
 }
 
 TEST_F(AmdBackendTest, MemoryThatEndsSaysWhatIsNeededAndFree) {

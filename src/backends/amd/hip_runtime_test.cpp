@@ -59,7 +59,9 @@ class HipRuntimeTest : public ::testing::Test {
     live_ = library->find<std::size_t (*)()>("fake_hip_live");
     calls_ = library->find<const char* (*)()>("fake_hip_calls");
     reset_ = library->find<void (*)()>("fake_hip_reset");
-    ASSERT_TRUE(live_ != nullptr && calls_ != nullptr && reset_ != nullptr);
+    fail_ = library->find<void (*)(int, int)>("fake_hip_fail");
+    failed_ = library->find<const char* (*)()>("fake_hip_failed");
+    ASSERT_TRUE(live_ != nullptr && calls_ != nullptr && reset_ != nullptr && fail_ != nullptr && failed_ != nullptr);
     set_machine();
   }
   void TearDown() override { EXPECT_EQ(live_(), 0U) << "objects were not given back"; }
@@ -95,6 +97,8 @@ class HipRuntimeTest : public ::testing::Test {
   std::size_t (*live_)() = nullptr;
   const char* (*calls_)() = nullptr;
   void (*reset_)() = nullptr;
+  void (*fail_)(int nth, int code) = nullptr;
+  const char* (*failed_)() = nullptr;
 };
 
 // What all calls of the runtime are used for: softmax of rows x width values, up, run, down, with events around it.
@@ -296,6 +300,38 @@ TEST_F(HipRuntimeTest, EveryCallMayFail) {
   }
 }
 
+// The same call succeeds many times before: every single one of a run, in turn.
+TEST_F(HipRuntimeTest, EachCallInTurnMayFail) {
+  const std::string object = forge("gfx942");
+  const std::vector<float> input = draw(74);
+  int turns = 0;
+  for (bool reached = true; reached; ++turns) {
+    set_machine();
+    fail_(turns + 1, 1);
+    std::string lines;
+    const auto capture = log::capture(&lines);
+    const auto output = run_softmax(open(), object, input, 2);
+    const std::string call = failed_();
+    reached = !call.empty();
+    if (!reached) {
+      EXPECT_TRUE(output.ok()) << output.status().to_string();
+      break;
+    }
+    SCOPED_TRACE(fmt::format("call {}, {}", turns + 1, call));
+    const std::string name = call.ends_with("R0600") ? "hipGetDeviceProperties" : call;
+    EXPECT_EQ(live_(), 0U);
+    if (output.ok()) {  // what fails while it is given back is logged
+      EXPECT_THAT(lines, HasSubstr(name + " failed"));
+      expect_softmax(input, *output, 2);
+      continue;
+    }
+    EXPECT_THAT(output.status().message(), HasSubstr(name + " failed"));
+    EXPECT_THAT(output.status().code(), AnyOf(Eq(StatusCode::kDevice), Eq(StatusCode::kKernelLaunch)));
+    EXPECT_EQ(output.status().vendor(), Vendor::kAmd);
+  }
+  EXPECT_GT(turns, 40);
+}
+
 TEST_F(HipRuntimeTest, CodesOfModulesHaveTypesOfTheirOwn) {
   struct Row {
     const char* call;
@@ -448,7 +484,10 @@ TEST(HipLibrary, TheRealRuntimeIsOpenedAndAnswers) {
   EXPECT_EQ(HipApi::load(*library).missing(), nullptr);
   const auto runtime = HipRuntime::open();
   if (!runtime.ok()) {
-    EXPECT_THAT(runtime.status().code(), AnyOf(Eq(StatusCode::kDeviceNotAvailable), Eq(StatusCode::kDevice)));
+    // Where AMD's driver is, a GPU may be there that the runtime has trouble with.
+    if (!std::filesystem::exists("/dev/kfd")) {
+      EXPECT_EQ(runtime.status().code(), StatusCode::kDeviceNotAvailable) << runtime.status().to_string();
+    }
     EXPECT_THAT(runtime.status().message(), HasSubstr("hip"));
     return;
   }
