@@ -15,6 +15,14 @@
 
 namespace kpt::gpu {
 
+// Operands of values that are read before the first of them is used. RDNA3's with 1024 registers in a SIMD spill with
+// four of head size 128.
+#if defined(__gfx1102__) || defined(__gfx1103__) || defined(__gfx1150__) || defined(__gfx1152__) || defined(__gfx1153__)
+inline constexpr int kValuesAhead = 2;
+#else
+inline constexpr int kValuesAhead = 4;
+#endif
+
 template <typename Unit, typename T, int D>
 struct AttentionShape {
   static constexpr int kKeys = kAttentionTile / D;  // of a tile
@@ -127,7 +135,7 @@ KPT_DEVICE void attend(const AttentionArgs& a, const UInt32* buffer, Int32 first
       for (int q = 0; q < Shape::kQueryTiles; ++q) {
         multiply_16x16<Unit, T>(lane, values, weights[q], state.outputs[q][j]);
       }
-      if (j % 4 == 3) keep_order();
+      if (j % kValuesAhead == kValuesAhead - 1) keep_order();
     }
   }
 }
