@@ -1,7 +1,8 @@
 // Softmax over rows with a scale, a mask and causality.
 //
 // Intensity: about 25 operations an element (exp is 15 of them) against 4 bytes of 16-bit types and what the mask
-// takes: under 7 FLOP a byte, memory is the limit (an H200 has 14). A row is read once and kept in registers.
+// takes: under 7 FLOP a byte. An H200 has 14 for each byte that it can move, AMD's products by their table 14 (MI210),
+// 31 (MI300X), 20 (MI355X) and 64 (RX 7900 XTX): memory is the limit. A row is read once and kept in registers.
 //
 //   wave      a wave for each row: rows of up to 4 accesses a lane
 //   block     a block for each row: up to 4 accesses a thread
