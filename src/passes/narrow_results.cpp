@@ -156,7 +156,10 @@ class Narrowing {
 };
 
 Support applies_narrow_results(const Capabilities& capabilities) {
-  if (!has_matrix_dtype(capabilities, DType::kBFloat16) || !capabilities.products_give_either_type) {
+  if (!has_matrix_dtype(capabilities, DType::kBFloat16)) {
+    return {false, "the target multiplies bfloat16 matrices no faster than float32 ones"};
+  }
+  if (!capabilities.products_give_either_type) {
     return {false, "the target's products give results of their input's type"};
   }
   return needs_own_operators(capabilities, {kLinearTarget, kAttentionTarget});

@@ -81,10 +81,11 @@ class MaskSharing {
 };
 
 Support applies_share_masks(const Capabilities& capabilities) {
+  if (const Support own = needs_own_operators(capabilities, {kAttentionTarget}); !own.supported) return own;
   if (!capabilities.attention_adds_masks) {
     return {false, "the target's attention takes truth values as they are"};
   }
-  return needs_own_operators(capabilities, {kAttentionTarget});
+  return {};
 }
 
 Result<PassStats> run_share_masks(ir::Graph& graph, PassContext& context) { return MaskSharing(graph, context).run(); }

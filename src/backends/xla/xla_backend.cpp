@@ -20,6 +20,7 @@
 #include "device/hardware_json.h"
 #include "device/probe_process.h"
 #include "engines/xla/pjrt/host_flags.h"
+#include "engines/xla/stablehlo/call.h"
 
 namespace kpt {
 namespace {
@@ -34,6 +35,8 @@ class XlaTarget final : public Target {
   if (pjrt::buffer_type_of(DType::enumerator)) capabilities_.dtypes.push_back(DType::enumerator);
     KPT_DTYPES(KPT_ADD_DTYPE)
 #undef KPT_ADD_DTYPE
+    for (const xla::Rule& rule : xla::own_rules()) capabilities_.own_operators.emplace_back(rule.target);
+    capabilities_.products_give_either_type = true;
     if (name_ == "xla:cuda" || name_ == "xla:rocm") capabilities_.matrix_dtypes = {DType::kBFloat16, DType::kFloat16};
   }
 
