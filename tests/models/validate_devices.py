@@ -45,13 +45,15 @@ def main():
     parser.add_argument("kpt")
     parser.add_argument("folder", type=Path)
     parser.add_argument("devices", help="with commas between")
-    parser.add_argument("--models", default="*", help="which files, as a pattern (default all)")
+    parser.add_argument("--models", nargs="+", default=["*"], help="which files, as patterns (default all); each must fit one")
     parser.add_argument("--jobs", type=int, default=4, help="models at a time (default 4)")
     parser.add_argument("--limit-s", type=float, default=300, help="seconds for one model (default 300)")
     arguments = parser.parse_args()
-    models = sorted(arguments.folder.glob(arguments.models + ".pt2"))
-    if not models:
-        raise SystemExit(f"validate_devices: no {arguments.models}.pt2 in {arguments.folder}")
+    found = {pattern: list(arguments.folder.glob(pattern + ".pt2")) for pattern in arguments.models}
+    for pattern, files in found.items():
+        if not files:
+            raise SystemExit(f"validate_devices: no {pattern}.pt2 in {arguments.folder}")
+    models = sorted({file for files in found.values() for file in files})
 
     wrong = 0
     with ThreadPoolExecutor(arguments.jobs) as pool:
