@@ -86,9 +86,9 @@ constexpr std::array kTable = {
 
 // Read by `make`, the lint and the tests of the source tree (KPT_FAKE_: by stand-ins for vendor libraries), never by
 // our programs.
-constexpr std::array<std::string_view, 9> kOfTheTree = {"KPT_FUZZ_CORPUS", "KPT_FUZZ_CORPUS_KB", "KPT_FUZZ_SECONDS",
-                                                        "KPT_LINT_DEEP",   "KPT_LINT_FIX",       "KPT_LINT_SHARE",
-                                                        "KPT_PYTHON",      "KPT_TORCH_VERSION",  "KPT_TRACE_EXPORT"};
+constexpr std::array<std::string_view, 10> kOfTheTree = {
+    "KPT_AMD_TARGETS", "KPT_FUZZ_CORPUS", "KPT_FUZZ_CORPUS_KB", "KPT_FUZZ_SECONDS",  "KPT_LINT_DEEP",
+    "KPT_LINT_FIX",    "KPT_LINT_SHARE",  "KPT_PYTHON",         "KPT_TORCH_VERSION", "KPT_TRACE_EXPORT"};
 
 bool in_table(std::string_view name) {
   return std::ranges::any_of(kTable, [name](const EnvironmentVariable& row) { return row.name == name; });
