@@ -3,8 +3,8 @@
 // Intensity: 6 to 12 operations an element against 4 to 16 bytes (read input and residual, write sum and result), so
 // under 3 FLOP a byte. For each byte that it can move an H200 has 14 FLOP (float32); AMD's products, by the table in
 // backends/amd/architecture.cpp, 14 (MI210), 31 (MI300X), 20 (MI355X), 64 (RX 7900 XTX) and 76 (RX 9070 XT). The limit
-// is memory on all of them. A row is read once and kept in registers for mean, deviation and result. Weight and bias are
-// shared by all rows and come from the first cache, which the rows themselves are kept out of.
+// is memory on all of them. A row is read once and kept in registers for mean, deviation and result. Weight and bias
+// are shared by all rows and come from the first cache, which the rows themselves are kept out of.
 //
 // What decides the speed is how many bytes are under way (on an H200 4 TB/s for 0.8 µs: 3 MB, 24 KB on each
 // multiprocessor), so all reads of a row are issued before the first is used, and a row costs one barrier. Every row
