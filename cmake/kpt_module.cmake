@@ -93,7 +93,7 @@ function(kpt_test program)
   # that needs a sibling still being built do not break the build.
   # Values of parameters are no names: GoogleTest prints some as bytes with addresses in them.
   gtest_discover_tests(${program} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 NO_PRETTY_VALUES
-    PROPERTIES TIMEOUT 300 LABELS "${ARG_LABELS}")
+    PROPERTIES TIMEOUT 600 LABELS "${ARG_LABELS}") # kernels for six AMD targets take minutes on a busy machine
 endfunction()
 
 # kpt_fuzzer(<program> SOURCES … USES … SEEDS folder): a libFuzzer program and a ctest entry that runs it for a bounded time.
