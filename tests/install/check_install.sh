@@ -35,6 +35,7 @@ if cmake -S "$work" -B "$work/old" -DCMAKE_PREFIX_PATH="$work/moved" >"$work/log
 fi
 
 # libtorch is opened at run time, after a version check: nothing may ask the loader for it.
+readelf --version >/dev/null
 for file in "$work/moved/bin/kpt" "$work/moved"/lib/lib*.so*; do
   [ -f "$file" ] || continue
   if readelf -d "$file" | grep -E 'NEEDED.*lib(torch|c10)'; then

@@ -174,6 +174,8 @@ class ZooSequences : public testing::Test {
       ImportedModel optimized = optimize(import_model(path_).value());
       const auto proven = find_sequence_rows(optimized.graph, read_weight_numbers(optimized.weights));
       ASSERT_TRUE(proven.ok()) << proven.status().message();
+      EXPECT_EQ(proven->symbol, rows->symbol);
+      EXPECT_EQ(proven->masked, rows->masked);  // else it would be padded in another way
       compare_all(model.graph, rows->symbol, ModelRun::load(optimized, cpu).value().run(inputs).value(), plain, exact);
     }
     SCOPED_TRACE("poisoned");
