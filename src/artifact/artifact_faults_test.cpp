@@ -63,7 +63,8 @@ TEST_F(ArtifactFaults, AKilledWriterLeavesTheOldFileOrTheNewOne) {
   };
   std::string last = made[0].source;
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(40);  // a busy disk takes a second a write
-  for (int round = 0; round < testing::rounds(100) && std::chrono::steady_clock::now() < end; ++round) {
+  const auto is_enough = [&](int round) { return round >= testing::rounds(100) && changed > 0 && stopped > 0; };
+  for (int round = 0; !is_enough(round) && std::chrono::steady_clock::now() < end; ++round) {
     kill_in_a_step(random_, [&](std::size_t i) { return write_artifact(path(), made[i % 2]).ok(); });
     const auto read = read_artifact(path());
     ASSERT_TRUE(read.ok()) << read.status().message();
