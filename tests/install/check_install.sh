@@ -1,26 +1,30 @@
 #!/usr/bin/env bash
 # Installs the build into a fresh folder, moves that folder, builds the examples against it and runs everything
 # from there: find_package, exported target, version file, helper program and relocatability in one go.
-#   check_install.sh BUILD_FOLDER SOURCE_FOLDER
+#   check_install.sh BUILD_FOLDER SOURCE_FOLDER [FOLDER_OF_THE_PACKAGE_TORCH]
 set -euo pipefail
-build=$1 source=$2
+build=$1 source=$2 torch=${3:-}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 cmake --install "$build" --prefix "$work/first" >/dev/null
 mv "$work/first" "$work/moved"
 
-cmake -S "$source/examples/list_devices" -B "$work/example" -DCMAKE_PREFIX_PATH="$work/moved" \
-  >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
-cmake --build "$work/example" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+# build_example NAME [FURTHER PLACES TO LOOK FOR PACKAGES]: the program is $work/NAME/NAME.
+build_example() {
+  cmake -S "$source/examples/$1" -B "$work/$1" -DCMAKE_PREFIX_PATH="$work/moved${2:+;$2}" >"$work/log" 2>&1 &&
+    cmake --build "$work/$1" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+}
 
-listing=$("$work/example/list_devices")
+build_example list_devices
+
+listing=$("$work/list_devices/list_devices")
 echo "$listing"
 grep -q '^KernelPyTorch ' <<<"$listing"
 grep -q '^cpu  ' <<<"$listing"
 
 # A device that no machine has: the exact exception type must cross the library's border.
-if "$work/example/list_devices" nvidia:9999 2>"$work/error"; then
+if "$work/list_devices/list_devices" nvidia:9999 2>"$work/error"; then
   echo "nvidia:9999 was accepted" >&2
   exit 1
 fi
@@ -51,9 +55,14 @@ if compgen -G "$work/moved/lib/kpt/kpt_aten_*.so" >/dev/null; then
   "$work/moved/bin/kpt" doctor --category libtorch
   grep -q '^cpu  .*  usable$' <<<"$listing"
   # A model in a program that knows nothing but the installed headers and library.
-  cmake -S "$source/examples/cpp_embed" -B "$work/embed" -DCMAKE_PREFIX_PATH="$work/moved" \
-    >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
-  cmake --build "$work/embed" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
-  "$work/embed/cpp_embed" "$source/tests/golden/pt2/2.15.0/linear_state.pt2"
+  build_example cpp_embed
+  "$work/cpp_embed/cpp_embed" "$source/tests/golden/pt2/2.15.0/linear_state.pt2"
+  # And in one that has libtorch's tensors. Its package for CMake asks for a toolkit where it was built for CUDA.
+  if [ -n "$torch" ] && { [ ! -e "$torch/lib/libtorch_cuda.so" ] || command -v nvcc >/dev/null; }; then
+    build_example torch_tensors "$torch/share/cmake"
+    "$work/torch_tensors/torch_tensors" "$source/tests/golden/pt2/2.15.0/linear_state.pt2"
+  else
+    echo "kpt/torch.h was not tried: no package torch, or one for CUDA and no nvcc"
+  fi
 fi
 echo "install tree: fine"
