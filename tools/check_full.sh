@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 source tools/timed_steps.sh
-all=(lint test browser gate xla amd cuda asan asan-full tsan clang torch-2.11 fuzz)
+all=(lint test browser gate xla amd cuda asan asan-full tsan clang torch-2.11 torch-between fuzz)
 
 run_lint() { KPT_LINT_DEEP=1 make lint; }
 run_test() { make test; }
@@ -76,6 +76,18 @@ run_clang() {
   ctest --test-dir build/clang-release --output-on-failure -j "$(nproc)"
 }
 run_torch-2.11() { KPT_TORCH_VERSION=2.11.0 make test; }
+# What is compiled against libtorch, with the versions between the oldest and the pinned one.
+run_torch-between() {
+  local version python folder
+  for version in 2.12.1 2.13.0 2.14.1; do
+    python=$(KPT_TORCH_VERSION=$version tools/setup_python.sh)
+    folder=build/cpu-release-torch$version
+    cmake --preset cpu-release -B "$folder" -DKPT_PYTHON="$python" -DKPT_TORCH=ON >/dev/null
+    cmake --build "$folder" --target kpt kpt_aten_module kpt_execution_test kpt_engines_aten_test
+    KPT_PYTHON=$python ctest --test-dir "$folder" --no-tests=error --output-on-failure -j "$(nproc)" \
+      -R '^kpt_execution_test$|^kpt_engines_aten_test$'
+  done
+}
 run_fuzz() { KPT_FUZZ_SECONDS="${KPT_FUZZ_SECONDS:-120}" make fuzz; }
 
 # The commit, and what is not committed.

@@ -109,6 +109,8 @@ const SequenceCheck::RuleRow SequenceCheck::kRules[] = {
     {"_operator.mod", &SequenceCheck::check_number},
     {"_operator.mul", &SequenceCheck::check_number},
     {"_operator.sub", &SequenceCheck::check_number},
+    {"torch.sym_max", &SequenceCheck::check_number},
+    {"torch.sym_min", &SequenceCheck::check_number},
 };
 
 SequenceCheck::Rule SequenceCheck::find_rule(std::string_view target) {
