@@ -136,6 +136,20 @@ bool judge_layer(const Gate& gate, const Observed& observed, LayerError& layer) 
   return true;
 }
 
+struct Agreement {
+  double max_difference = INFINITY;
+  double cosine = 0;
+};
+
+Agreement measure_agreement(const Tensor& first, const Tensor& second) {
+  const auto left = convert_floating(first, DType::kFloat64);
+  const auto right = convert_floating(second, DType::kFloat64);
+  if (!left.ok() || !right.ok()) return {};
+  const auto compared = compare(*right, *left, *left, {1e300, 1e300, 2});
+  if (!compared.ok() || !compared->passed) return {};
+  return {compared->max_absolute_difference, compared->cosine};
+}
+
 // Values of the candidate that the model has too, in order.
 std::vector<LayerError> list_layers(const ir::Graph& graph,
                                     const std::map<std::string, const ir::Node*, std::less<>>& makers) {
@@ -183,6 +197,27 @@ Result<std::vector<LayerError>> compare_layers(const ImportedModel& model, const
     }
   }
   return judged;
+}
+
+Result<std::vector<LayerDifference>> compare_layers(const PlacedForm& first, const PlacedForm& second,
+                                                    const std::vector<Draw>& draws, std::size_t draw) {
+  const std::vector<LayerError> layers = list_layers(first.model.graph, find_makers(second.model.graph));
+  std::vector<LayerDifference> differences;
+  for (std::size_t begin = 0; begin < layers.size(); begin += kObservedPerRun) {
+    const std::size_t end = std::min(layers.size(), begin + kObservedPerRun);
+    std::set<std::string, std::less<>> names;
+    for (std::size_t index = begin; index < end; ++index) names.insert(layers[index].value);
+    KPT_ASSIGN_OR_RETURN(const Values left, observe(first.model, names, first.device, draws, draw, false));
+    KPT_ASSIGN_OR_RETURN(const Values right, observe(second.model, names, second.device, draws, draw, false));
+    for (std::size_t index = begin; index < end; ++index) {
+      const auto one = left.find(layers[index].value);
+      const auto other = right.find(layers[index].value);
+      if (one == left.end() || other == right.end()) continue;
+      const Agreement found = measure_agreement(one->second, other->second);
+      differences.push_back({layers[index].node, layers[index].target, layers[index].value, found.max_difference, found.cosine});
+    }
+  }
+  return differences;
 }
 
 std::optional<std::size_t> find_first_divergence(const std::vector<LayerError>& layers) {

@@ -19,11 +19,29 @@ struct LayerError {
   double excess = 0;  // error over what the rule allows, roughly; 0 when it passed
 };
 
+// A value that two forms of a model both compute, each on its device.
+struct LayerDifference {
+  std::string node;  // of the first form's graph
+  std::string target;
+  std::string value;
+  double max_difference = 0;  // infinite where there is none: another shape, or NaN in one alone
+  double cosine = 1;
+};
+
+struct PlacedForm {
+  const ImportedModel& model;
+  const PlacedDevice& device;
+};
+
 // Runs all forms with their values observed, on one draw (and for models with buffers on all before it). `gate` was
 // prepared for `model` and says which rule holds; `device` is where the candidate runs, `cpu` where fp64 does.
 Result<std::vector<LayerError>> compare_layers(const ImportedModel& model, const ImportedModel& candidate,
                                                const Gate& gate, std::size_t draw, const PlacedDevice& device,
                                                const PlacedDevice& cpu);
+
+// Two forms against each other, likewise; in the order of the first one's graph.
+Result<std::vector<LayerDifference>> compare_layers(const PlacedForm& first, const PlacedForm& second,
+                                                    const std::vector<Draw>& draws, std::size_t draw);
 
 // The first one that matters: rounding makes values near their limit fail by a little, a fault by orders of magnitude;
 // failures a thousand times smaller than the greatest are passed over. Nothing when all passed.

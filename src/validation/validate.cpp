@@ -48,6 +48,15 @@ void compare_pair(const Outputs& first, const Outputs& second, const Contender& 
   }
 }
 
+Result<PairLayers> compare_inside(const Contender& first, const Contender& second, const std::vector<Draw>& draws,
+                                  const BackendContext& context) {
+  KPT_ASSIGN_OR_RETURN(const PlacedDevice one, find_runnable_device(first.device, context));
+  KPT_ASSIGN_OR_RETURN(const PlacedDevice other, find_runnable_device(second.device, context));
+  PairLayers pair{first.label, second.label, {}};
+  KPT_ASSIGN_OR_RETURN(pair.layers, compare_layers({first.model, one}, {second.model, other}, draws, 0));
+  return pair;
+}
+
 }  // namespace
 
 bool ValidateReport::passed() const {
@@ -95,6 +104,9 @@ Result<ValidateReport> validate_model(const ImportedModel& model, const std::vec
   for (std::size_t first = 0; first < outputs.size(); ++first) {
     for (std::size_t second = first + 1; second < outputs.size(); ++second) {
       compare_pair(outputs[first], outputs[second], contenders[first], contenders[second], report.pairs);
+      if (!options.layers) continue;
+      KPT_ASSIGN_OR_RETURN(PairLayers pair, compare_inside(contenders[first], contenders[second], draws, context));
+      report.pair_layers.push_back(std::move(pair));
     }
   }
   return report;
@@ -126,6 +138,17 @@ Json to_json(const ValidateReport& report) {
                              {"output", pair.output},
                              {"max_difference", number(pair.max_difference)},
                              {"cosine", number(pair.cosine)}});
+  }
+  for (const PairLayers& pair : report.pair_layers) {
+    Json layers = Json::array();
+    for (const LayerDifference& layer : pair.layers) {
+      layers.push_back({{"node", layer.node},
+                        {"operator", layer.target},
+                        {"value", layer.value},
+                        {"max_difference", number(layer.max_difference)},
+                        {"cosine", number(layer.cosine)}});
+    }
+    json["pair_layers"].push_back({{"first", pair.first}, {"second", pair.second}, {"layers", std::move(layers)}});
   }
   return json;
 }

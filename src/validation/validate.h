@@ -48,9 +48,17 @@ struct PairDifference {
   double cosine = 1;
 };
 
+// Two contenders on the values inside, on the first draw.
+struct PairLayers {
+  std::string first;
+  std::string second;
+  std::vector<LayerDifference> layers;
+};
+
 struct ValidateReport {
   std::vector<ContenderResult> contenders;
   std::vector<PairDifference> pairs;
+  std::vector<PairLayers> pair_layers;  // only when asked for
   bool passed() const;  // every gate passed and every contender answers the same question alike
 };
 

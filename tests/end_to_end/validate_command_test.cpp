@@ -109,6 +109,12 @@ TEST(ValidateCommand, AWrongArtifactIsRefusedAndItsFirstWrongNodeNamed) {
   ASSERT_EQ(report.at("contenders").size(), 2U);
   EXPECT_TRUE(report.at("contenders")[0].at("first_divergence").is_null());
   EXPECT_THAT(report.at("contenders")[1].at("first_divergence").get<std::string>(), HasSubstr("conv"));
+  ASSERT_EQ(report.at("pair_layers").size(), 1U);
+  const auto& inside = report.at("pair_layers")[0].at("layers");
+  const auto wrong = std::ranges::find_if(
+      inside, [](const auto& layer) { return layer.at("max_difference").template get<double>() > 1e-3; });
+  ASSERT_NE(wrong, inside.end());
+  EXPECT_THAT(wrong->at("node").get<std::string>(), HasSubstr("conv"));
   const ProgramRun shown = run_kpt({"validate", golden("conv_norm"), file, "--layers"});
   EXPECT_THAT(shown.out, HasSubstr("the first to diverge is '"));
   EXPECT_THAT(shown.out, HasSubstr("NOT valid"));
