@@ -230,6 +230,15 @@ TEST(OptimizeCommand, KernelsAreHeldAgainstAtensAndKept) {
     EXPECT_THAT(choice.at("reason").get<std::string>(), HasSubstr(" ms against ")) << choice.dump();
     EXPECT_FALSE(choice.at("nodes").empty());
   }
+  std::size_t explained = 0;
+  for (const auto& node : run_kpt({"explain", scratch.file("m.kpt"), "--json"}).json().at("nodes")) {
+    for (const auto& choice : first) {
+      if (std::ranges::find(choice.at("nodes"), node.at("node")) == choice.at("nodes").end()) continue;
+      EXPECT_THAT(node.at("why").get<std::string>(), HasSubstr(choice.at("reason").get<std::string>()));
+      ++explained;
+    }
+  }
+  EXPECT_GT(explained, 0U);
   const auto again = kernels({"--seed", "2"});
   ASSERT_EQ(again.size(), first.size());
   for (std::size_t i = 0; i < first.size(); ++i) {  // another seed measures no kernel again: the same times

@@ -99,19 +99,34 @@ struct Explanation {
   std::vector<KernelFigures> kernels;    // of a program that is launches of kernels
 };
 
-// Why a node is executed so, from the word that the engine gives.
-std::string reason_for(const NodePlan& plan) {
+// What was found when a kernel of ours was held against libtorch's; null where that was not done for this node.
+const KernelChoice* find_choice(const std::optional<OptimizeReport>& report, const std::string& node) {
+  if (!report) return nullptr;
+  const auto found = std::ranges::find_if(report->kernels, [&](const KernelChoice& choice) {
+    return std::ranges::find(choice.nodes, node) != choice.nodes.end();
+  });
+  return found == report->kernels.end() ? nullptr : &*found;
+}
+
+// Why a node is executed so and not otherwise, from the word that the engine gives and what was measured.
+std::string reason_for(const NodePlan& plan, const std::optional<OptimizeReport>& report) {
   std::string why;
   if (plan.how.starts_with("own kernels")) return "kernels of ours, launched on planned memory";
   if (plan.how == "no launch") return "a view or a size: nothing is launched";
+  const KernelChoice* choice = find_choice(report, plan.node);
   if (plan.how.starts_with("own:")) {
-    why = "a kernel of ours, since a pass put this operator there";
+    why = "a kernel of ours, since a pass put this operator there; ";
+    why += choice != nullptr ? choice->reason : "it was not held against libtorch's";
   } else if (plan.how.starts_with("own")) {
     why = "numbers and control flow are ours: no operator is called";
   } else if (plan.how.starts_with("typed")) {
     why = "one kernel of libtorch, called directly: its arguments are known";
   } else {
     why = "through libtorch's dispatcher: there is no direct call for this operator";
+  }
+  if (!plan.how.starts_with("own")) {
+    const char* none = report ? "no pass found a use for one" : "no pass ran on this file";
+    why += "; not by a kernel of ours: " + (choice != nullptr ? choice->reason : none);
   }
   why += plan.how.find("planned") != std::string::npos ? "; its result lies in planned memory"
                                                        : "; nothing is planned: its result is a view, an output, or "
@@ -234,7 +249,7 @@ Json to_json(const Explanation& explanation) {
                              {"operator", plan.target},
                              {"device", node_device(explanation, plan.node)},
                              {"how", plan.how},
-                             {"why", reason_for(plan)},
+                             {"why", reason_for(plan, explanation.report)},
                              {"microseconds", time >= 0 ? Json(time) : Json()},
                              {"allocations", explanation.allocations[index].count},
                              {"allocated_bytes", explanation.allocations[index].bytes}});
@@ -297,7 +312,7 @@ std::string render(const Explanation& explanation) {
     const NodePlan& plan = explanation.plan[index];
     const double time = explanation.microseconds[index];
     const Allocations& allocations = explanation.allocations[index];
-    ++ways[reason_for(plan)];
+    ++ways[reason_for(plan, explanation.report)];
     rows.push_back(
         {plan.node, plan.target, time >= 0 ? fmt::format("{:.1f} us", time) : "-",
          time >= 0 && all > 0 ? fmt::format("{:.1f} %", 100 * time / all) : "-",
