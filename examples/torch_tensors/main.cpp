@@ -27,7 +27,8 @@ int main(int argc, char** argv) try {
   for (const kpt::NamedTensor& output : session.run(inputs).value()) {
     const at::Tensor answer = kpt::to_torch(output.tensor).value();
     if (answer.data_ptr() != output.tensor.data()) return std::cerr << "the output was copied\n", 1;
-    std::cout << output.name << ": " << answer.sizes() << ", mean " << answer.to(at::kDouble).mean().item<double>() << "\n";
+    std::cout << output.name << ": " << answer.sizes() << ", mean " << answer.to(at::kDouble).mean().item<double>()
+              << "\n";
   }
   return 0;
 } catch (const kpt::Error& error) {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "backends/amd/amd_backend.h"
+#include "backends/nvidia/nvidia_backend.h"
 #include "backends/tpu/topology.h"
 #include "backends/tpu/tpu_backend.h"
 #include "base/text.h"
@@ -22,7 +23,7 @@ struct CompilingVendor {
   Result<std::string> (*find_name)(std::string_view wanted);  // as the backend's targets have it
 };
 
-Result<std::string> find_amd_name(std::string_view wanted) { return to_lower(trim(wanted)); }
+Result<std::string> find_plain_name(std::string_view wanted) { return to_lower(trim(wanted)); }
 
 Result<std::string> find_tpu_name(std::string_view wanted) {
   KPT_ASSIGN_OR_RETURN(const TpuTopology topology, parse_tpu_target(wanted));
@@ -30,7 +31,8 @@ Result<std::string> find_tpu_name(std::string_view wanted) {
 }
 
 constexpr CompilingVendor kCompilingVendors[] = {{"tpu", "tpu:v5e", make_tpu_backend, find_tpu_name},
-                                                 {"amd", "amd:gfx942", make_amd_backend, find_amd_name}};
+                                                 {"amd", "amd:gfx942", make_amd_backend, find_plain_name},
+                                                 {"nvidia", "nvidia:sm_90", make_nvidia_backend, find_plain_name}};
 
 // Backends that were made, by vendor: they compile together and share what they keep.
 using Backends = std::map<std::string, std::shared_ptr<Backend>, std::less<>>;

@@ -214,7 +214,8 @@ Result<std::vector<LayerDifference>> compare_layers(const PlacedForm& first, con
       const auto other = right.find(layers[index].value);
       if (one == left.end() || other == right.end()) continue;
       const Agreement found = measure_agreement(one->second, other->second);
-      differences.push_back({layers[index].node, layers[index].target, layers[index].value, found.max_difference, found.cosine});
+      differences.push_back(
+          {layers[index].node, layers[index].target, layers[index].value, found.max_difference, found.cosine});
     }
   }
   return differences;

@@ -59,7 +59,7 @@ struct ValidateReport {
   std::vector<ContenderResult> contenders;
   std::vector<PairDifference> pairs;
   std::vector<PairLayers> pair_layers;  // only when asked for
-  bool passed() const;  // every gate passed and every contender answers the same question alike
+  bool passed() const;                  // every gate passed and every contender answers the same question alike
 };
 
 // `model` is what all are held against: its plain run on the CPU and its fp64 form. Fails when a device is not there, a

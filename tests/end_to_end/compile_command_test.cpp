@@ -104,6 +104,34 @@ TEST_F(CompileCommand, ATargetThatIsNoneIsASentence) {
   EXPECT_EQ(compile({golden("conv_norm")}).exit_code, 2);
 }
 
+TEST_F(CompileCommand, AdviceForAnNvidiaArchitectureNeedsNoGpu) {
+  const ProgramRun hopper = compile({golden("linear_state"), "--target", "nvidia:sm_90", "--check", "--json"});
+  ASSERT_EQ(hopper.exit_code, 0) << hopper.err;
+  const auto target = hopper.json().at("targets")[0];
+  EXPECT_EQ(target.at("target"), "nvidia:sm_90");
+  ASSERT_FALSE(target.at("findings").empty());
+  EXPECT_EQ(target.at("findings")[0].at("kind"), "element_type");
+  EXPECT_THAT(target.at("findings")[0].at("text").get<std::string>(), HasSubstr("--level balanced"));
+  const auto turing = compile({golden("linear_state"), "--target", "nvidia:sm_75", "--check", "--json"}).json();
+  for (const auto& finding : turing.at("targets")[0].at("findings")) EXPECT_NE(finding.at("kind"), "element_type");
+}
+
+#if defined(KPT_HAS_TORCH)
+TEST_F(CompileCommand, AFileForAnNvidiaArchitectureHoldsNodesThatAreAllThere) {
+  const std::string file = path("m.kpt");
+  const ProgramRun run = compile({golden("linear_state"), "--target", "nvidia:sm_90", "-o", file, "--json"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_TRUE(run.json().at("targets")[0].at("figures").is_null());
+  const auto artifact = read_artifact(file);
+  ASSERT_TRUE(artifact.ok()) << artifact.status().message();
+  EXPECT_EQ(artifact->targets.at(0).name, "nvidia:sm_90");
+  EXPECT_FALSE(artifact->targets.at(0).program.empty());
+  EXPECT_THAT(compile({golden("linear_state"), "--target", "nvidia:sm_90"}).out, HasSubstr("all are there"));
+  const ProgramRun sized = compile({golden("sizes"), "--target", "nvidia:sm_90", "--size", "s0=3"});
+  EXPECT_EQ(sized.exit_code, 1);
+}
+#endif
+
 TEST_F(CompileCommand, TheCompilersRefusalAndTheCacheAreSeen) {
   const std::vector<std::string> arguments = {golden("conv_norm"), "--target", "tpu:v5e"};
   const ProgramRun refused = compile(arguments, "fail PJRT_Compile 3 no such operation");

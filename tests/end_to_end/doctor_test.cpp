@@ -62,7 +62,8 @@ const ordered_json kOneHopper = {{"version", 13000},
                                     {"multiprocessors", 132},
                                     {"memory_total", 150754820096}}}}};
 
-// What the page of the schema uses of JSON Schema; keys that it does not name are refused, so that none goes undocumented.
+// What the page of the schema uses of JSON Schema; keys that it does not name are refused, so that none goes
+// undocumented.
 void expect_schema(const ordered_json& schema, const ordered_json& value, const std::string& place) {
   SCOPED_TRACE(place);
   if (schema.contains("const")) EXPECT_EQ(value, schema.at("const"));
@@ -86,7 +87,8 @@ TEST(Doctor, JsonIsWhatTheSchemaSays) {
   std::ifstream file(source_dir() + "/docs/reference/doctor.schema.json");
   const ordered_json schema = ordered_json::parse(file);
   expect_schema(schema, report, "report");
-  for (const auto& name : schema.at("properties").at("diagnostics").at("items").at("properties").at("category").at("enum")) {
+  for (const auto& name :
+       schema.at("properties").at("diagnostics").at("items").at("properties").at("category").at("enum")) {
     EXPECT_TRUE(std::any_of(report.at("diagnostics").begin(), report.at("diagnostics").end(),
                             [&](const ordered_json& line) { return line.at("category") == name; }))
         << "no line for " << name;

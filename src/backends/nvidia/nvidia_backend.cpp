@@ -8,8 +8,10 @@
 #include <fmt/format.h>
 
 #include "backends/nvidia/architecture.h"
+#include "backends/nvidia/examine_model.h"
 #include "backends/nvidia/policy_check.h"
 #include "base/text.h"
+#include "device/model_findings.h"
 #include "device/unsupported_nodes.h"
 #include "engines/aten/gpu_device.h"
 #include "engines/aten/graph_engine.h"
@@ -38,7 +40,7 @@ std::vector<DType> matrix_dtypes(const NvidiaArchitecture& architecture) {
   return dtypes;
 }
 
-class NvidiaTarget final : public Target {
+class NvidiaTarget final : public Target, public ModelExaminer {
  public:
   NvidiaTarget(std::shared_ptr<LazyAtenEngine> engine, const NvidiaArchitecture& architecture, std::string arithmetic)
       : engine_(std::move(engine)),
@@ -75,6 +77,10 @@ class NvidiaTarget final : public Target {
   std::string arithmetic() const override { return arithmetic_; }
   const NvidiaArchitecture& architecture() const { return architecture_; }
   bool is(int major, int minor) const { return architecture_.major == major && architecture_.minor == minor; }
+
+  std::vector<ModelFinding> examine(const ir::Graph& graph, const ir::Bindings& sizes) const override {
+    return examine_model(graph, sizes, architecture_);
+  }
 
   // Which operators libtorch has does not depend on the device: where its CUDA part is not open, the CPU's module
   // answers for its nodes, and the table of this target for those of ours.

@@ -10,26 +10,13 @@
 #include "engines/xla/pjrt/client.h"
 #include "engines/xla/stablehlo/lower.h"
 #include "ir/figures.h"
-#include "passes/node_arguments.h"
+#include "passes/matrix_extents.h"
 
 namespace kpt {
 namespace {
 
 // A finding for a product begins where this part of the matrix unit is used.
 constexpr double kEnough = 0.75;
-
-using Extents = std::vector<std::int64_t>;
-
-std::optional<Extents> extents_of(const ir::Graph& graph, ir::ValueId id, const ir::Bindings& sizes) {
-  if (id == ir::kNoValue || graph.at(id).kind != ir::ValueKind::kTensor) return std::nullopt;
-  Extents extents;
-  for (const ir::Expr& dim : graph.at(id).tensor.dims) {
-    const auto size = dim.evaluate(sizes);
-    if (!size.ok()) return std::nullopt;
-    extents.push_back(*size);
-  }
-  return extents;
-}
 
 void find_sizes(const ir::Graph& graph, const ir::Bindings& sizes, std::vector<ModelFinding>& findings) {
   for (const ir::SymbolRange& symbol : graph.symbols) {
@@ -104,41 +91,7 @@ void find_element_types(const ir::Graph& graph, std::vector<ModelFinding>& findi
   }
 }
 
-// The matrix that stays in the unit while rows pass through it.
-struct Product {
-  std::int64_t inner = 0;
-  std::int64_t columns = 0;
-};
-
-std::vector<Product> find_products(const ir::Graph& graph, const ir::Node& node, const ir::Bindings& sizes) {
-  const std::string_view name = operator_name(node.target);
-  const auto extents = [&](std::string_view argument) {
-    return extents_of(graph, value_argument(node, argument), sizes);
-  };
-  if (name == "linear") {
-    const auto weight = extents("weight");
-    if (weight && weight->size() == 2) return {{(*weight)[1], (*weight)[0]}};
-  } else if (name == "mm" || name == "addmm" || name == "bmm" || name == "baddbmm" || name == "matmul") {
-    const auto right = extents(name == "matmul" ? "other" : name == "baddbmm" ? "batch2" : "mat2");
-    if (right && right->size() >= 2) return {{(*right)[right->size() - 2], right->back()}};
-  } else if (name == "conv1d" || name == "conv2d" || name == "conv3d" || name == "convolution") {
-    const auto weight = extents("weight");
-    const auto groups = int_argument(node, "groups", 1);
-    if (!weight || weight->size() < 3 || !groups || *groups < 1) return {};
-    std::int64_t inner = 1;
-    for (std::size_t axis = 1; axis < weight->size(); ++axis) inner *= (*weight)[axis];
-    return {{inner, (*weight)[0] / *groups}};
-  } else if (name == "scaled_dot_product_attention") {
-    const auto key = extents("key");
-    const auto value = extents("value");
-    if (!key || !value || key->size() < 2 || value->size() < 2) return {};
-    const std::int64_t keys = (*key)[key->size() - 2];
-    return {{key->back(), keys}, {keys, value->back()}};
-  }
-  return {};
-}
-
-double used_part(const Product& product, std::int64_t unit) {
+double used_part(const MatrixExtents& product, std::int64_t unit) {
   const auto filled = [unit](std::int64_t extent) {
     const std::int64_t whole = (extent + unit - 1) / unit * unit;
     return static_cast<double>(extent) / static_cast<double>(whole);
@@ -158,9 +111,9 @@ void find_waste(const ir::Graph& graph, const ir::Bindings& sizes, const TpuGene
   std::vector<Waste> all;
   const double total = ir::count_figures(graph, sizes).flops;
   for (const ir::Node& node : graph.nodes) {
-    const std::vector<Product> products = find_products(graph, node, sizes);
+    const std::vector<MatrixExtents> products = find_products(graph, node, sizes);
     const auto worst = std::ranges::min_element(
-        products, {}, [&](const Product& product) { return used_part(product, generation.matrix_unit); });
+        products, {}, [&](const MatrixExtents& product) { return used_part(product, generation.matrix_unit); });
     if (worst == products.end()) continue;
     const double used = used_part(*worst, generation.matrix_unit);
     if (used >= kEnough) continue;
@@ -180,7 +133,7 @@ void find_waste(const ir::Graph& graph, const ir::Bindings& sizes, const TpuGene
 // Nothing when a size is free or the sum passes 64 bits.
 std::optional<std::uint64_t> add_bytes(const ir::Graph& graph, ir::ValueId id, const ir::Bindings& sizes,
                                        std::uint64_t sum) {
-  const auto extents = extents_of(graph, id, sizes);
+  const auto extents = find_extents(graph, id, sizes);
   if (!extents) return std::nullopt;
   std::uint64_t bytes = element_bytes(graph.at(id).tensor.dtype);
   for (const std::int64_t extent : *extents) {

@@ -47,6 +47,7 @@ struct CompileArguments {
 struct CompiledTarget {
   std::unique_ptr<Program> program;
   std::vector<ModelFinding> findings;
+  bool has_figures = false;  // a compiler made code, and told of it
   CompileFigures figures;
   std::optional<HardwareRates> rates;
   std::optional<CompileStatistics> statistics;
@@ -86,7 +87,8 @@ Json describe(const std::vector<ModelFinding>& findings) {
 }
 
 Json describe(const CompiledTarget& compiled) {
-  Json json = {{"target", compiled.program->target()}, {"figures", to_json(compiled.figures)}};
+  Json json = {{"target", compiled.program->target()},
+               {"figures", compiled.has_figures ? to_json(compiled.figures) : Json()}};
   json["findings"] = describe(compiled.findings);
   const auto total = compiled.figures.total_bytes();
   json["total_bytes"] = total ? Json(*total) : Json();
@@ -199,15 +201,13 @@ Result<CompiledTarget> compile_for(const CheckedTarget& checked, const CompileAr
   CompiledTarget compiled;
   KPT_ASSIGN_OR_RETURN(compiled.program, target.compile_sized(job.model.graph, job.bindings));
   const CompileFigures* figures = compiled.program->figures();
-  if (figures == nullptr) {
-    return Status(StatusCode::kInternal, fmt::format("{} gives no figures", target.name()));
-  }
   compiled.findings = checked.findings;
-  compiled.figures = *figures;
+  compiled.has_figures = figures != nullptr;
+  if (figures != nullptr) compiled.figures = *figures;
   compiled.statistics = target.compile_statistics();
   if (const HardwareRates* rates = target.rates()) {
     compiled.rates = *rates;
-    compiled.our_seconds = estimate_seconds(*figures, *rates);
+    if (figures != nullptr) compiled.our_seconds = estimate_seconds(*figures, *rates);
   }
   if (job.bindings.entries().size() == job.model.graph.symbols.size()) {
     compiled.graph_flops = ir::count_figures(job.model.graph, job.bindings).flops;
@@ -297,12 +297,30 @@ std::vector<std::vector<std::string>> launch_rows(const CompiledTarget& compiled
   };
 }
 
-std::string render(const CompiledTarget& compiled) {
+// Nodes that the engine runs one by one: it knows them all, and no code was made.
+std::vector<std::vector<std::string>> node_rows(const CompiledTarget& compiled) {
+  const std::vector<ir::Node>& nodes = compiled.program->graph().nodes;
+  const auto own = std::ranges::count_if(nodes, [](const ir::Node& node) { return node.target.starts_with("kpt."); });
+  return {{"target", fmt::format("{}, one device", compiled.program->target())},
+          {"nodes",
+           fmt::format("{}, {} of them kernels of ours and the others libtorch's; all are there", nodes.size(), own)},
+          {"code", "none: kernels are chosen when the file is loaded"},
+          {"work", compiled.graph_flops ? scaled(compiled.graph_flops, "FLOP") + ", counted from the graph"
+                                        : "known when sizes are"}};
+}
+
+std::vector<std::vector<std::string>> figure_rows(const CompiledTarget& compiled) {
   const CompileFigures& figures = compiled.figures;
   std::vector<std::vector<std::string>> rows = {
       {"target", fmt::format("{} ({}), one device", compiled.program->target(), figures.device_kind)},
       {"compiler", figures.compiler}};
   for (auto& row : figures.kernels.empty() ? program_rows(compiled) : launch_rows(compiled)) rows.push_back(row);
+  return rows;
+}
+
+std::string render(const CompiledTarget& compiled) {
+  const CompileFigures& figures = compiled.figures;
+  std::vector<std::vector<std::string>> rows = compiled.has_figures ? figure_rows(compiled) : node_rows(compiled);
   if (compiled.statistics) {
     rows.push_back({"compile cache",
                     fmt::format("{} compilations, {} hits, {} misses, {} errors", compiled.statistics->compilations,
@@ -335,7 +353,8 @@ void add_arguments(CLI::App& command, CompileArguments& arguments) {
   command
       .add_option(
           "--target", arguments.target,
-          "what to compile for, several with commas: tpu:v4, v5e, v5p, v6e or v7, with a slice; amd:gfx942 and others")
+          "what to compile for, several with commas: tpu:v4, v5e, v5p, v6e or v7, with a slice; amd:gfx942 and others; "
+          "nvidia:sm_90 and others")
       ->type_name("TARGET")
       ->required();
   command.add_option("-o,--output", arguments.output, "a .kpt file to write, with weights and compiled program")
@@ -381,7 +400,8 @@ void add_compile_command(CLI::App& app, CommandContext& context) {
   command->footer(
       "Example: kpt compile model.pt2 --target tpu:v5e:2x2 --size s0=8 -o model.kpt\n"
       "         kpt compile model.pt2 --target tpu:v6e --price 2.70 --json\n"
-      "         kpt compile model.pt2 --target amd:gfx90a,gfx942,gfx1100 -o model.kpt");
+      "         kpt compile model.pt2 --target amd:gfx90a,gfx942,gfx1100 -o model.kpt\n"
+      "         kpt compile model.pt2 --target nvidia:sm_90 --check");
   auto arguments = std::make_shared<CompileArguments>();
   add_arguments(*command, *arguments);
   command->callback([&context, arguments] {

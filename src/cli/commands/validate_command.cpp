@@ -162,8 +162,8 @@ std::string render_layers(const ContenderResult& result) {
 std::string render_layers(const PairLayers& pair) {
   std::vector<std::vector<std::string>> rows = {{"node", "operator", "max diff", "cosine"}};
   for (const LayerDifference& layer : pair.layers) {
-    rows.push_back({layer.node, layer.target, fmt::format("{:.2e}", layer.max_difference),
-                    fmt::format("{:.6f}", layer.cosine)});
+    rows.push_back(
+        {layer.node, layer.target, fmt::format("{:.2e}", layer.max_difference), fmt::format("{:.6f}", layer.cosine)});
   }
   return fmt::format("{} / {}, values inside\n", pair.first, pair.second) + format_table(rows);
 }
@@ -205,7 +205,8 @@ void add_arguments(CLI::App& command, ValidateArguments& arguments) {
   command.add_option("MODEL", arguments.model, "a .pt2 file")->required();
   command.add_option("ARTIFACT", arguments.artifact, "a .kpt file made from it");
   command.add_option("--devices", arguments.devices, "where to run, with commas between")->capture_default_str();
-  command.add_flag("--layers", arguments.layers, "errors node by node and the first that diverges; of two devices, how far they are apart");
+  command.add_flag("--layers", arguments.layers,
+                   "errors node by node and the first that diverges; of two devices, how far they are apart");
   command.add_option("--tolerance", arguments.tolerance, "in place of the rule's own");
   add_draw_arguments(command, arguments);
   CLI::Option* production =
