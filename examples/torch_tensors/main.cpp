@@ -4,8 +4,6 @@
 #include <string>
 #include <vector>
 
-#include <ATen/ATen.h>
-
 #include "kpt/errors.h"
 #include "kpt/model.h"
 #include "kpt/torch.h"
