@@ -140,7 +140,7 @@ install: | build ## build the product and install it below PREFIX (/usr/local)
 	  { echo "install: built; try  sudo cmake --install $(PRODUCT) --prefix $(PREFIX)" >&2; exit 1; }
 
 .PHONY: check-full
-check-full: ## the long run: deep lint, tests, gate, XLA, AMD kernels, clang, sanitizers with libtorch, PyTorch 2.11, longer fuzzing
+check-full: ## the long run: deep lint, tests, gate, XLA, AMD kernels, clang, sanitizers with libtorch, PyTorch 2.11 to 2.14, longer fuzzing
 	@tools/check_full.sh
 
 .PHONY: clean
