@@ -289,6 +289,20 @@ TEST(SequenceRows, SumsDifferencesAndCutsThatStartAtTheFrontAreKnown) {
             "causal along s1");
 }
 
+// As PyTorch 2.11 writes them: what it could not decide is asserted of the sizes of each run.
+TEST(SequenceRows, AssertionsOfSizesMayStay) {
+  const auto with = [](const std::string& nodes) {
+    return verdict(
+        "input x: float32[s0, s1, 8]\nlength: int(s1) = aten.sym_size.int(self=%x, dim=1)\n"
+        "few: int(s1 * 4) = _operator.mul(a=4, b=%length)\nmany: int(s1 * 8) = _operator.mul(a=8, b=%length)\n"
+        "least: int(min(s1 * 4, s1 * 8)) = torch.sym_min(a=%few, b=%many)\n"
+        "same: bool(min(s1 * 4, s1 * 8) == s1 * 4) = _operator.eq(a=%least, b=%few)\n" +
+        nodes + "y: float32[s0, s1, 8] = aten.relu.default(self=%x)\noutput %y \"out\"\n");
+  };
+  EXPECT_EQ(with("() = aten._assert_scalar.default(self=%same, assert_msg=\"sizes\")\n"), "causal along s1");
+  EXPECT_THAT(with("z: float32[s0, s1, 8] = aten.mul.Scalar(self=%x, other=%least)\n"), HasSubstr("'z'"));
+}
+
 TEST(SequenceRows, WhatMixesPositionsIsNamed) {
   const std::string input = "input x: float32[s0, s1, 8]\nlength: int(s1) = aten.sym_size.int(self=%x, dim=1)\n";
   const auto with = [&](const std::string& nodes) { return verdict(input + nodes + "output %y \"out\"\n"); };
