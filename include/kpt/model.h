@@ -28,7 +28,8 @@
 namespace kpt {
 
 struct LoadOptions {
-  std::string device = "cpu";  // as kpt::list_devices() names it
+  // As kpt::list_devices() names it; auto: the first of nvidia:0, amd:0, tpu:0 and cpu that is here.
+  std::string device = "cpu";
   // A safetensors file whose entries replace the model's weights, by name. Names that the model lacks are logged as a
   // warning; when it has none of them, loading fails with kInvalidArgument.
   std::filesystem::path weights;

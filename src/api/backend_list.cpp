@@ -25,10 +25,19 @@ Result<DevicePlace> find_own_device(std::string_view name, const BackendContext&
                             info.description, running));
 }
 
+// Accelerators before the processor, and of each kind the first.
+Result<DevicePlace> find_best_device(const BackendContext& context) {
+  for (const std::string_view name : {"nvidia:0", "amd:0", "tpu:0"}) {
+    auto found = find_own_device(name, context);
+    if (found.ok()) return found;
+  }
+  return find_own_device("cpu", context);
+}
+
 }  // namespace
 
 Result<PlacedDevice> find_runnable_device(std::string_view name, const BackendContext& context) {
-  KPT_ASSIGN_OR_RETURN(DevicePlace own, find_own_device(name, context));
+  KPT_ASSIGN_OR_RETURN(DevicePlace own, name == "auto" ? find_best_device(context) : find_own_device(name, context));
   if (own.device->target().capabilities().host_processor) return PlacedDevice{std::move(own.backend), own.device};
   auto split =
       make_split_backend(std::move(own), [context] { return find_own_device("cpu", context); }, context.split_graphs);

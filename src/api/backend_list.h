@@ -21,9 +21,10 @@ struct PlacedDevice {
   Device* device = nullptr;
 };
 
-// The device of that name ("cpu", "nvidia:0"); with BackendContext::split_graphs it leaves nodes that it cannot run to
-// the CPU (runtime/split_backend.h). Fails with kInvalidArgument for a name without a valid form, and with
-// kDeviceNotAvailable when it is not there, cannot be used, or cannot run models yet.
+// The device of that name ("cpu", "nvidia:0"), or with "auto" the first of nvidia:0, amd:0, tpu:0 and cpu that is
+// there; with BackendContext::split_graphs it leaves nodes that it cannot run to the CPU (runtime/split_backend.h).
+// Fails with kInvalidArgument for a name without a valid form, and with kDeviceNotAvailable when it is not there,
+// cannot be used, or cannot run models yet.
 Result<PlacedDevice> find_runnable_device(std::string_view name, const BackendContext& context);
 
 }  // namespace kpt

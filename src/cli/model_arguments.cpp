@@ -56,7 +56,9 @@ void add_run_arguments(CLI::App& command, RunArguments& arguments) {
       ->type_name("FILE");
   command.add_option("--seed", arguments.seed, "for inputs that no file gives")->capture_default_str();
   command.add_option("--size", arguments.sizes, "sizes of generated inputs: symbol=number")->type_name("S=N");
-  command.add_option("--device", arguments.load.device, "where to run")->capture_default_str();
+  command
+      .add_option("--device", arguments.load.device, "where to run; auto: the first accelerator that is here, else cpu")
+      ->capture_default_str();
   command.add_option("--model", arguments.load.model_name, "which model of a file that holds several");
   command.add_option("--weights", arguments.weights, "a safetensors file that replaces weights by name");
   command.add_flag("--no-self-check{false}", arguments.load.self_check,

@@ -129,10 +129,11 @@ TEST(ValidateCommand, TwoDevicesAreHeldAgainstFp64AndAgainstEachOther) {
   std::ofstream(spec) << R"({"version": 60443482, "devices": [{"name": "test", "gfx": "gfx942", "compute_units": 4,)"
                       << R"( "memory_total": 67108864}]})";
   const std::string search = std::filesystem::path(compiler->path).parent_path().string();
-  const ProgramRun run = run_kpt({"validate", golden("tied"), "--devices", "cpu,amd:0", "--json", "--set",
-                                  "cache.dir=" + (folder.path() / "cache").string()},
-                                 {"LD_LIBRARY_PATH=" + build_dir() + "/fakes/amd", "KPT_FAKE_HIP=" + spec,
-                                  "PATH=" + search + ":/usr/bin:/bin", "ROCM_PATH="});
+  const std::vector<std::string> machine = {"LD_LIBRARY_PATH=" + build_dir() + "/fakes/amd", "KPT_FAKE_HIP=" + spec,
+                                            "PATH=" + search + ":/usr/bin:/bin", "ROCM_PATH="};
+  const std::string cache = "cache.dir=" + (folder.path() / "cache").string();
+  const ProgramRun run =
+      run_kpt({"validate", golden("tied"), "--devices", "cpu,amd:0", "--json", "--set", cache}, machine);
   ASSERT_EQ(run.exit_code, 0) << run.err << run.out;
   const auto report = run.json();
   ASSERT_EQ(report.at("contenders").size(), 2U);
@@ -149,6 +150,16 @@ TEST(ValidateCommand, TwoDevicesAreHeldAgainstFp64AndAgainstEachOther) {
     EXPECT_LT(pair.at("max_difference").get<double>(), 1e-4);
     EXPECT_GT(pair.at("cosine").get<double>(), 0.999);
   }
+  // An accelerator before the processor; the processor where there is none.
+  const auto find_auto = [&](const char* backends) {
+    const ProgramRun found = run_kpt({"explain", golden("tied"), "--device", "auto", "--runs", "1", "--json", "--set",
+                                      cache, "--set", std::string("probe.backends=") + backends},
+                                     machine);
+    EXPECT_EQ(found.exit_code, 0) << found.err;
+    return found.json().at("device").get<std::string>();
+  };
+  EXPECT_EQ(find_auto("amd,torch"), "amd:0");
+  EXPECT_EQ(find_auto("torch"), "cpu");
 }
 #endif
 

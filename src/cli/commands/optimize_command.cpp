@@ -125,7 +125,9 @@ void add_arguments(CLI::App& command, OptimizeArguments& arguments) {
         return find_level(text) ? std::string() : fmt::format("'{}' is no level", text);
       })
       ->capture_default_str();
-  command.add_option("--device", arguments.device, "for which device")->capture_default_str();
+  command
+      .add_option("--device", arguments.device, "for which device; auto: the first accelerator that is here, else cpu")
+      ->capture_default_str();
   command.add_option("--disable-pass", arguments.disabled, "leave a pass out, by name (repeatable)")
       ->type_name("PASS")
       ->expected(1)
