@@ -66,8 +66,12 @@ const ordered_json kOneHopper = {{"version", 13000},
 // undocumented.
 void expect_schema(const ordered_json& schema, const ordered_json& value, const std::string& place) {
   SCOPED_TRACE(place);
-  if (schema.contains("const")) EXPECT_EQ(value, schema.at("const"));
-  if (schema.contains("enum")) EXPECT_THAT(schema.at("enum"), Contains(value));
+  if (schema.contains("const")) {
+    EXPECT_EQ(value, schema.at("const"));
+  }
+  if (schema.contains("enum")) {
+    EXPECT_THAT(schema.at("enum"), Contains(value));
+  }
   if (!schema.contains("type")) return;
   const std::string type = schema.at("type");
   EXPECT_EQ(type == "integer" && value.is_number_integer() ? type : value.type_name(), type);
