@@ -231,7 +231,8 @@ TEST(OptimizeCommand, KernelsAreHeldAgainstAtensAndKept) {
     EXPECT_FALSE(choice.at("nodes").empty());
   }
   std::size_t explained = 0;
-  for (const auto& node : run_kpt({"explain", scratch.file("m.kpt"), "--json"}).json().at("nodes")) {
+  const auto report = run_kpt({"explain", scratch.file("m.kpt"), "--json"}).json();
+  for (const auto& node : report.at("nodes")) {
     for (const auto& choice : first) {
       if (std::ranges::find(choice.at("nodes"), node.at("node")) == choice.at("nodes").end()) continue;
       EXPECT_THAT(node.at("why").get<std::string>(), HasSubstr(choice.at("reason").get<std::string>()));

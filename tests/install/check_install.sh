@@ -10,9 +10,9 @@ trap 'rm -rf "$work"' EXIT
 cmake --install "$build" --prefix "$work/first" >/dev/null
 mv "$work/first" "$work/moved"
 
-# build_example NAME [FURTHER PLACES TO LOOK FOR PACKAGES]: the program is $work/NAME/NAME.
+# build_example NAME [CMAKE ARGUMENTS]: the program is $work/NAME/NAME.
 build_example() {
-  cmake -S "$source/examples/$1" -B "$work/$1" -DCMAKE_PREFIX_PATH="$work/moved${2:+;$2}" >"$work/log" 2>&1 &&
+  cmake -S "$source/examples/$1" -B "$work/$1" -DCMAKE_PREFIX_PATH="$work/moved" "${@:2}" >"$work/log" 2>&1 &&
     cmake --build "$work/$1" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 }
 
@@ -57,12 +57,8 @@ if compgen -G "$work/moved/lib/kpt/kpt_aten_*.so" >/dev/null; then
   # A model in a program that knows nothing but the installed headers and library.
   build_example cpp_embed
   "$work/cpp_embed/cpp_embed" "$source/tests/golden/pt2/2.15.0/linear_state.pt2"
-  # And in one that has libtorch's tensors. Its package for CMake asks for a toolkit where it was built for CUDA.
-  if [ -n "$torch" ] && { [ ! -e "$torch/lib/libtorch_cuda.so" ] || command -v nvcc >/dev/null; }; then
-    build_example torch_tensors "$torch/share/cmake"
-    "$work/torch_tensors/torch_tensors" "$source/tests/golden/pt2/2.15.0/linear_state.pt2"
-  else
-    echo "kpt/torch.h was not tried: no package torch, or one for CUDA and no nvcc"
-  fi
+  # And in one that has libtorch's tensors.
+  build_example torch_tensors -DTORCH_DIR="${torch:?}"
+  "$work/torch_tensors/torch_tensors" "$source/tests/golden/pt2/2.15.0/linear_state.pt2"
 fi
 echo "install tree: fine"
