@@ -12,13 +12,13 @@
 #include "backends/nvidia/nvidia_backend.h"
 #include "backends/tpu/detect_tpu.h"
 #include "backends/tpu/tpu_backend.h"
-#include "backends/xla/find_plugins.h"
 #include "backends/xla/plugin_names.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "config/automatic.h"
 #include "device/hardware.h"
 #include "engines/aten/loader.h"
+#include "engines/xla/pjrt/detect_plugins.h"
 #include "kpt/device.h"
 
 namespace kpt {

@@ -15,12 +15,12 @@
 #include "backends/nvidia/nvidia_backend.h"
 #include "backends/tpu/detect_tpu.h"
 #include "backends/tpu/tpu_backend.h"
-#include "backends/xla/find_plugins.h"
 #include "base/text.h"
 #include "config/automatic.h"
 #include "device/hardware_json.h"
 #include "doctor/sections.h"
 #include "engines/aten/loader.h"
+#include "engines/xla/pjrt/detect_plugins.h"
 
 namespace kpt::doctor {
 namespace {

@@ -8,8 +8,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "backends/xla/xla_executable.h"
 #include "compile_cache/compile_cache.h"
+#include "engines/xla/execution/xla_executable.h"
 #include "engines/xla/testing/run_stablehlo.h"
 #include "ir/text.h"
 #include "support/hardware_fixture.h"

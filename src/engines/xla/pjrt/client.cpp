@@ -171,11 +171,16 @@ Result<std::shared_ptr<const LoadedExecutable>> Client::compile(std::string_view
   return adopt(compile.executable);
 }
 
-Result<std::shared_ptr<const LoadedExecutable>> Client::deserialize(std::string_view bytes) const {
+Result<std::shared_ptr<const LoadedExecutable>> Client::deserialize(std::string_view bytes,
+                                                                    std::string_view options) const {
   abi::Call<abi::ExecutableDeserializeAndLoadArgs> load;
   load.client = client_;
   load.serialized_executable = bytes.data();
   load.serialized_executable_size = bytes.size();
+  if (!options.empty()) {
+    load.overridden_serialized_compile_options = options.data();
+    load.overridden_serialized_compile_options_size = options.size();
+  }
   KPT_RETURN_IF_ERROR(plugin_->call(load));
   return adopt(load.loaded_executable);
 }

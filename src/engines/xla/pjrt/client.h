@@ -85,7 +85,9 @@ class Client : public std::enable_shared_from_this<Client> {
   // compiler's message.
   Result<std::shared_ptr<const LoadedExecutable>> compile(std::string_view text, std::string_view options) const;
   // What serialize() gave, for the same plugin and platform version only: others may compute wrong results silently.
-  Result<std::shared_ptr<const LoadedExecutable>> deserialize(std::string_view bytes) const;
+  // `options` of encode_compile_options() take the place of those it was compiled with; empty: it keeps its own.
+  Result<std::shared_ptr<const LoadedExecutable>> deserialize(std::string_view bytes,
+                                                              std::string_view options = {}) const;
 
   // The host tensor may be strided; it must have an address. Fails with kUnsupported for a type that XLA lacks.
   Result<std::shared_ptr<DeviceBuffer>> upload(const Tensor& host, HostMemory memory, std::size_t device = 0) const;

@@ -51,11 +51,12 @@ Result<CompileLock> CompileLock::take(const std::filesystem::path& path,
     if (!attempt.ok() || *attempt == Attempt::kBusy) break;
   }
   KPT_RETURN_IF_ERROR(attempt.status());
-  return Status(StatusCode::kCompilationTimeout,
-                fmt::format("another compile for a TPU is running and did not end in time ({} is locked); wait for it, "
-                            "or raise the option tpu.compile_timeout_ms",
-                            path.string()),
-                Vendor::kTpu);
+  return Status(
+      StatusCode::kCompilationTimeout,
+      fmt::format("another compile for a TPU is running and did not end in time ({} is locked); wait for it, "
+                  "or raise the option tpu.compile_timeout_ms (pjrt.compile_timeout_ms for a TPU that is here)",
+                  path.string()),
+      Vendor::kTpu);
 }
 
 CompileLock::CompileLock(std::filesystem::path path, int fd) : path_(std::move(path)), fd_(fd) {}

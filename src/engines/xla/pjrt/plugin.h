@@ -16,10 +16,10 @@ namespace kpt::pjrt {
 class Plugin {
  public:
   // Opens and initialises the library; a second call for the same path gives the same object. Whoever calls this has
-  // asked the plugin in a child process before (backends/xla/find_plugins.h): what crashes or hangs there would do so
-  // here. `name` is for messages. Sets variables that XLA reads (host_flags.h). Fails with kVersionMismatch
-  // for a version that we do not speak, kVendorLibrary for a library that is no plugin, lacks an entry (named) or does
-  // not initialise, and as DynamicLibrary::open() does.
+  // asked the plugin in a child process before (engines/xla/pjrt/detect_plugins.h): what crashes or hangs there would
+  // do so here. `name` is for messages. Sets variables that XLA reads (host_flags.h). Fails with kVersionMismatch for a
+  // version that we do not speak, kVendorLibrary for a library that is no plugin, lacks an entry (named) or does not
+  // initialise, and as DynamicLibrary::open() does.
   static Result<std::shared_ptr<const Plugin>> open(const std::string& path, const std::string& name);
   // Whether open() has given this path in this process.
   static bool is_open(const std::string& path);

@@ -140,9 +140,8 @@ std::optional<double> read_number(const Json& json, const char* name) {
 
 CompileFigures read_figures(const Json& json) {
   CompileFigures figures;
-  const std::string version = printable(json.at("platform_version").get<std::string>(), 200);
-  figures.compiler = fmt::format("PJRT {}{}{}", printable(json.at("api").get<std::string>(), 20),
-                                 trim(version).empty() ? "" : "; ", trim(version));
+  figures.compiler =
+      describe_compiler(json.at("api").get<std::string>(), json.at("platform_version").get<std::string>());
   figures.device_kind = printable(json.at("device_kind").get<std::string>(), 100);
   figures.code_bytes = read_count(json, "code_bytes");
   figures.argument_bytes = read_count(json, "argument_bytes");
@@ -168,9 +167,9 @@ bool has_answer(const std::string& output) { return output.find(fmt::format("{}:
 Status describe_end(const ChildOutcome& outcome, const TopologyLimits& limits, milliseconds given) {
   if (outcome.timed_out) {
     return failure(StatusCode::kCompilationTimeout,
-                   fmt::format("compiling for a TPU was stopped after {:.1f} s; raise the option "
-                               "tpu.compile_timeout_ms, or make the model or its sizes smaller",
-                               seconds(given)));
+                   fmt::format("compiling for a TPU was stopped after {:.1f} s; raise the option {}, or make the model "
+                               "or its sizes smaller",
+                               seconds(given), limits.time_option));
   }
   const std::string complaint = last_line(outcome.standard_error);
   return failure(StatusCode::kCompilation,
@@ -182,6 +181,11 @@ Status describe_end(const ChildOutcome& outcome, const TopologyLimits& limits, m
 }
 
 }  // namespace
+
+std::string describe_compiler(std::string_view api, std::string_view platform_version) {
+  const std::string version = printable(platform_version, 200);
+  return fmt::format("PJRT {}{}{}", printable(api, 20), trim(version).empty() ? "" : "; ", trim(version));
+}
 
 fs::path topology_lock_path(const std::string& library) {
   std::error_code error;
@@ -239,6 +243,7 @@ Result<TopologyProgram> compile_topology_in_child(const TopologyRequest& request
   command.arguments = limited(std::move(command.arguments), limits.memory_bytes);
   // Away from Google's cloud the library would wait for a metadata server; it compiles for one host.
   command.environment_overrides = {"TPU_SKIP_MDS_QUERY=1", "TPU_WORKER_HOSTNAMES=localhost"};
+  if (limits.beside_client) command.environment_overrides.emplace_back("ALLOW_MULTIPLE_LIBTPU_LOAD=1");
   command.time_limit = std::max(milliseconds(1), std::chrono::duration_cast<milliseconds>(deadline - Clock::now()));
   KPT_ASSIGN_OR_RETURN(const ChildOutcome outcome, run_child(command));
   const bool answered = !outcome.timed_out && outcome.signal == 0 && has_answer(outcome.standard_output);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "base/environment.h"
 #include "base/files.h"
@@ -16,8 +17,11 @@
 namespace kpt::pjrt {
 
 struct TopologyLimits {
-  std::chrono::milliseconds time{1800000};  // for waiting and compiling together
-  std::uint64_t memory_bytes = 0;           // of private memory that the compiler may take; 0: no limit
+  std::chrono::milliseconds time{1800000};             // for waiting and compiling together
+  std::uint64_t memory_bytes = 0;                      // of private memory that the compiler may take; 0: no limit
+  std::string time_option = "tpu.compile_timeout_ms";  // that sets the time, for the sentence
+  // This process has a client of the same plugin, and libtpu's own lock with it: the compiler does without.
+  bool beside_client = false;
 };
 
 struct TopologyProgram {
@@ -37,6 +41,9 @@ struct TopologyProgram {
 //   kVendorLibrary        the library is no plugin that we know
 Result<TopologyProgram> compile_topology_in_child(const TopologyRequest& request, const TopologyLimits& limits,
                                                   const Environment& environment, const SystemFiles& files);
+
+// What made a program, as figures name it: the interface's version ("0.116") and what the plugin says of itself.
+std::string describe_compiler(std::string_view api, std::string_view platform_version);
 
 // The file that a running compile with this plugin holds locked; gone when it ends.
 std::filesystem::path topology_lock_path(const std::string& library);

@@ -4,10 +4,12 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/environment.h"
@@ -27,10 +29,15 @@ struct ModuleCompilerOptions {
   std::chrono::milliseconds time_limit{0};         // 0: none, and the compiler runs in this process
   std::vector<pjrt::ClientOption> client_options;  // that the client was made with; a child needs the same
   pjrt::CompileSettings settings;
+  // How a program is compiled under the time limit, from the module's text and the encoded options to what
+  // Client::deserialize() takes; empty: kpt-pjrt-compile makes a client of its own, which a plugin whose devices belong
+  // to one process cannot.
+  std::function<Result<std::string>(const std::string& module_text, const std::string& compile_options)>
+      compile_elsewhere;
 };
 
 // Where a program came from.
-enum class ModuleSource : std::uint8_t { kCache, kCompiledHere, kCompiledInChild };
+enum class ModuleSource : std::uint8_t { kCache, kCompiledHere, kCompiledInChild, kStored };
 
 struct CompiledModule {
   std::shared_ptr<const pjrt::LoadedExecutable> executable;
@@ -46,6 +53,10 @@ class ModuleCompiler {
 
   // Fails with kCompilation, kCompilationTimeout (only with a time limit) and what the client gives.
   Result<CompiledModule> compile(const std::string& module_text) const;
+
+  // What another process compiled for such a device, without knowing which of them it will be. Fails as the plugin does
+  // when it refuses the bytes.
+  Result<std::shared_ptr<const pjrt::LoadedExecutable>> load(std::string_view executable) const;
 
   const pjrt::Client& client() const { return *client_; }
   const std::shared_ptr<const pjrt::Client>& shared_client() const { return client_; }

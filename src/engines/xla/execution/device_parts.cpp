@@ -1,4 +1,4 @@
-#include "backends/xla/device_parts.h"
+#include "engines/xla/execution/device_parts.h"
 
 #include <fmt/format.h>
 
@@ -15,14 +15,14 @@ Result<Tensor> part_of(const Tensor& host, std::size_t axis, std::size_t index, 
 }  // namespace
 
 Result<DeviceParts> upload_parts(const pjrt::Client& client, const Tensor& host, pjrt::HostMemory memory, Cut cut,
-                                 std::size_t devices) {
+                                 DeviceRange devices) {
   DeviceParts parts;
-  for (std::size_t device = 0; device < devices; ++device) {
+  for (std::size_t device = 0; device < devices.count; ++device) {
     Tensor part = host;
     if (cut) {
-      KPT_ASSIGN_OR_RETURN(part, part_of(host, *cut, device, devices));
+      KPT_ASSIGN_OR_RETURN(part, part_of(host, *cut, device, devices.count));
     }
-    KPT_ASSIGN_OR_RETURN(auto uploaded, client.upload(part, memory, device));
+    KPT_ASSIGN_OR_RETURN(auto uploaded, client.upload(part, memory, devices.first + device));
     parts.push_back(std::move(uploaded));
   }
   return parts;

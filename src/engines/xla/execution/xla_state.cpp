@@ -1,4 +1,4 @@
-#include "backends/xla/xla_state.h"
+#include "engines/xla/execution/xla_state.h"
 
 #include <algorithm>
 
@@ -13,9 +13,9 @@ Status unknown(std::string_view name) {
 
 }  // namespace
 
-XlaState::XlaState(const void* owner, std::shared_ptr<const pjrt::Client> client,
+XlaState::XlaState(const void* owner, std::shared_ptr<const pjrt::Client> client, DeviceRange devices,
                    const std::map<std::string, DeviceParts, std::less<>>& originals)
-    : owner_(owner), client_(std::move(client)) {
+    : owner_(owner), client_(std::move(client)), devices_(devices) {
   for (const auto& [name, parts] : originals) entries_.emplace(name, Entry{parts, parts});
 }
 
@@ -52,9 +52,8 @@ Status XlaState::write(std::string_view name, const Tensor& value) {
     return {StatusCode::kInvalidArgument, fmt::format("the value for buffer '{}' has another type or shape: {}", name,
                                                       value.defined() ? value.to_string() : "nothing")};
   }
-  const std::size_t devices = found->second.current.size();
   KPT_ASSIGN_OR_RETURN(found->second.current,
-                       upload_parts(*client_, value, pjrt::HostMemory::kCopied, std::nullopt, devices));
+                       upload_parts(*client_, value, pjrt::HostMemory::kCopied, std::nullopt, devices_));
   return {};
 }
 

@@ -1,16 +1,16 @@
-#include "backends/xla/xla_executable.h"
+#include "engines/xla/execution/xla_executable.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include <fmt/format.h>
 
-#include "backends/xla/donation.h"
-#include "backends/xla/module_attributes.h"
-#include "backends/xla/xla_tensor.h"
 #include "base/log.h"
 #include "device/graph_arguments.h"
 #include "device/run_limits.h"
+#include "engines/xla/execution/donation.h"
+#include "engines/xla/execution/module_attributes.h"
+#include "engines/xla/execution/xla_tensor.h"
 #include "passes/memory_facts.h"
 
 namespace kpt {
@@ -78,12 +78,15 @@ void scatter(const Tensor& target, const Tensor& source) {
 
 }  // namespace
 
-XlaExecutable::XlaExecutable(std::shared_ptr<const XlaProgram> program, std::string device,
-                             std::shared_ptr<const ModuleCompiler> compiler, ShardPlan shards)
+XlaExecutable::XlaExecutable(std::shared_ptr<const XlaProgram> program, std::shared_ptr<const ModuleCompiler> compiler,
+                             XlaLoadOptions options)
     : program_(std::move(program)),
-      device_(std::move(device)),
+      device_(std::move(options.device)),
+      first_device_(options.first_device),
+      matrix_precision_(std::move(options.matrix_precision)),
+      check_memory_(std::move(options.check_memory)),
       compiler_(std::move(compiler)),
-      shards_(std::move(shards)) {
+      shards_(std::move(options.shards)) {
   user_position_.resize(graph().inputs.size());
   weights_.resize(graph().inputs.size());
   is_written_.resize(graph().inputs.size(), false);
@@ -94,17 +97,20 @@ XlaExecutable::XlaExecutable(std::shared_ptr<const XlaProgram> program, std::str
 }
 
 Result<std::unique_ptr<Executable>> XlaExecutable::load(std::shared_ptr<const XlaProgram> program,
-                                                        const Weights& weights, std::string device,
+                                                        const Weights& weights,
                                                         std::shared_ptr<const ModuleCompiler> compiler,
-                                                        ShardPlan shards) {
-  std::unique_ptr<XlaExecutable> made(
-      new XlaExecutable(std::move(program), std::move(device), std::move(compiler), std::move(shards)));
+                                                        XlaLoadOptions options) {
+  const std::optional<StoredExecutable> stored = std::move(options.stored);
+  std::unique_ptr<XlaExecutable> made(new XlaExecutable(std::move(program), std::move(compiler), std::move(options)));
   KPT_RETURN_IF_ERROR(made->find_written(weights));
   KPT_RETURN_IF_ERROR(made->upload_weights(weights));
-  if (made->program_->module()) {
+  if (stored || made->program_->module()) {
+    const ir::Bindings sizes = stored ? stored->sizes : ir::Bindings();
+    const std::string* const bytes = stored ? &stored->bytes : nullptr;
     XlaExecutable& self = *made;
     KPT_RETURN_IF_ERROR(
-        made->programs_.get({}, [&self] { return self.compile(self.program_->module(), {}); }).status());
+        made->programs_.get(made->make_key(sizes), [&self, &sizes, bytes] { return self.compile(sizes, bytes); })
+            .status());
   }
   return std::unique_ptr<Executable>(std::move(made));
 }
@@ -161,7 +167,7 @@ Status XlaExecutable::upload_weights(const Weights& weights) {
       continue;
     }
     // Weights lie in memory that nobody writes: where the plugin computes on the host, it may read them in place.
-    KPT_ASSIGN_OR_RETURN(weights_[i], upload_parts(client(), host, pjrt::HostMemory::kShared, cut, shards_.devices()));
+    KPT_ASSIGN_OR_RETURN(weights_[i], upload_parts(client(), host, pjrt::HostMemory::kShared, cut, devices()));
     known.push_back({host, cut, weights_[i]});
   }
   return {};
@@ -195,44 +201,65 @@ std::string XlaExecutable::write_module(const xla::LoweredModule& module, const 
       attributes.results[i].push_back(sharding_attribute(module.results[i].dims.size(), cuts.results[i]));
     }
   }
-  return add_attributes(module.text, attributes);
+  return set_matrix_precision(add_attributes(module.text, attributes), matrix_precision_);
 }
 
-Result<ShapePrograms::Program> XlaExecutable::compile(std::optional<xla::LoweredModule> module,
-                                                      const ir::Bindings& sizes) const {
+Result<CompiledModule> XlaExecutable::find_executable(const std::string& text, const std::string* stored) const {
+  if (stored != nullptr) {
+    auto loaded = compiler_->load(*stored);
+    if (loaded.ok()) return CompiledModule{std::move(*loaded), ModuleSource::kStored};
+    log::info("a stored program is not used and the model is compiled here", {{"reason", loaded.status().message()}});
+  }
+  return compiler_->compile(text);
+}
+
+Status XlaExecutable::check_memory(const pjrt::LoadedExecutable& executable) const {
+  if (!check_memory_) return {};
+  const auto memory = executable.memory();
+  if (memory.status().code() == StatusCode::kUnsupported) return {};
+  KPT_RETURN_IF_ERROR(memory.status());
+  return check_memory_(*memory);
+}
+
+Result<ShapePrograms::Program> XlaExecutable::compile(const ir::Bindings& sizes, const std::string* stored) const {
   const auto start = std::chrono::steady_clock::now();
   auto made = std::make_shared<ShapeProgram>();
-  if (module) {
-    made->module = std::move(*module);
+  if (program_->module()) {
+    made->module = *program_->module();
   } else {
     KPT_ASSIGN_OR_RETURN(made->module, xla::lower(graph(), sizes));
   }
   KPT_ASSIGN_OR_RETURN(made->cuts, shards_.cut(graph(), made->module));
-  KPT_ASSIGN_OR_RETURN(CompiledModule compiled, compiler_->compile(write_module(made->module, made->cuts)));
+  KPT_ASSIGN_OR_RETURN(CompiledModule compiled, find_executable(write_module(made->module, made->cuts), stored));
   KPT_RETURN_IF_ERROR(check_module(made->module, compiled.executable->output_count()));
+  KPT_RETURN_IF_ERROR(check_memory(*compiled.executable));
   made->executable = std::move(compiled.executable);
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
   log::info("XLA program ready", {{"device", device_},
                                   {"from_cache", compiled.source == ModuleSource::kCache ? "true" : "false"},
+                                  {"stored", compiled.source == ModuleSource::kStored ? "true" : "false"},
                                   {"milliseconds", fmt::format("{:.1f}", took.count())}});
   return ShapePrograms::Program(std::move(made));
+}
+
+ShapePrograms::Key XlaExecutable::make_key(const ir::Bindings& sizes) const {
+  ShapePrograms::Key key;
+  if (program_->module()) return key;
+  for (const ir::SymbolRange& symbol : graph().symbols) key.push_back(sizes.find(symbol.name).value_or(-1));
+  return key;
 }
 
 Result<ShapePrograms::Program> XlaExecutable::find_program(std::span<const Tensor> inputs) {
   ir::Bindings sizes;
   KPT_RETURN_IF_ERROR(bind_symbols(graph(), inputs, sizes));
-  ShapePrograms::Key key;
-  if (!program_->module()) {
-    for (const ir::SymbolRange& symbol : graph().symbols) key.push_back(sizes.find(symbol.name).value_or(-1));
-  }
-  KPT_ASSIGN_OR_RETURN(auto found, programs_.get(key, [&] { return compile(program_->module(), sizes); }));
+  KPT_ASSIGN_OR_RETURN(auto found, programs_.get(make_key(sizes), [&] { return compile(sizes, nullptr); }));
   return found;
 }
 
 Result<std::unique_ptr<State>> XlaExecutable::make_state() const {
   std::map<std::string, DeviceParts, std::less<>> originals;
   for (const auto& [name, index] : written_) originals.emplace(name, weights_[index]);
-  return std::unique_ptr<State>(std::make_unique<XlaState>(this, compiler_->shared_client(), originals));
+  return std::unique_ptr<State>(std::make_unique<XlaState>(this, compiler_->shared_client(), devices(), originals));
 }
 
 std::vector<NodePlan> XlaExecutable::plan() const {
@@ -255,15 +282,19 @@ Result<XlaState*> XlaExecutable::find_state(const RunContext& context) const {
 
 Result<DeviceParts> XlaExecutable::give_input(const Tensor& given, Cut cut) const {
   KPT_ASSIGN_OR_RETURN(XlaTensorBuffer* const ours, find_xla_buffer(given, client()));
+  if (ours != nullptr && ours->device() != device_) {
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("{} lies on {}; upload it to {}", given.to_string(), ours->device(), device_));
+  }
   if (ours != nullptr && shards_.devices() == 1) return DeviceParts{ours->content()};
   if (ours != nullptr) {  // it lies on the first device
     KPT_ASSIGN_OR_RETURN(const Tensor host, ours->content()->download());
-    return upload_parts(client(), host, pjrt::HostMemory::kBorrowed, cut, shards_.devices());
+    return upload_parts(client(), host, pjrt::HostMemory::kBorrowed, cut, devices());
   }
   // The run is over before the caller may touch its inputs again.
   const bool on_host = client().platform_name() == "cpu";
   return upload_parts(client(), given, on_host ? pjrt::HostMemory::kShared : pjrt::HostMemory::kBorrowed, cut,
-                      shards_.devices());
+                      devices());
 }
 
 Result<XlaExecutable::Arguments> XlaExecutable::gather(const ShapeProgram& program, std::span<const Tensor> inputs,

@@ -2,7 +2,7 @@
 // place, and a run then says for each whether it may.
 #pragma once
 
-#include "backends/xla/module_attributes.h"
+#include "engines/xla/execution/module_attributes.h"
 #include "engines/xla/stablehlo/lower.h"
 #include "ir/graph.h"
 

@@ -1,5 +1,5 @@
 // The compile cache under the fake plugin, whose versions can be ordered, and under the real one.
-#include "backends/xla/module_compiler.h"
+#include "engines/xla/execution/module_compiler.h"
 
 #include <cstdlib>
 #include <fstream>

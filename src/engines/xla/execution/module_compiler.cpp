@@ -1,4 +1,4 @@
-#include "backends/xla/module_compiler.h"
+#include "engines/xla/execution/module_compiler.h"
 
 #include <fmt/format.h>
 
@@ -73,6 +73,7 @@ void ModuleCompiler::keep(const CacheKey& key, const std::string& bytes) const {
 }
 
 Result<std::string> ModuleCompiler::compile_in_child(const std::string& module_text) const {
+  if (options_.compile_elsewhere) return options_.compile_elsewhere(module_text, compile_options_);
   pjrt::CompileRequest request;
   request.plugin_path = client_->plugin().path();
   request.plugin_name = client_->plugin().name();
@@ -82,16 +83,20 @@ Result<std::string> ModuleCompiler::compile_in_child(const std::string& module_t
   return pjrt::compile_in_child(request, options_.time_limit, options_.environment);
 }
 
+Result<std::shared_ptr<const pjrt::LoadedExecutable>> ModuleCompiler::load(std::string_view executable) const {
+  return client_->deserialize(executable, compile_options_);
+}
+
 Result<CompiledModule> ModuleCompiler::compile(const std::string& module_text) const {
   const CacheKey key = make_key(module_text);
   if (const auto bytes = find_cached(key)) {
-    auto loaded = client_->deserialize(*bytes);
+    auto loaded = options_.compile_elsewhere ? load(*bytes) : client_->deserialize(*bytes);
     if (loaded.ok()) return CompiledModule{std::move(*loaded), ModuleSource::kCache};
     log::warn("a program of the compile cache is compiled anew", {{"reason", loaded.status().message()}});
   }
   if (options_.time_limit.count() > 0) {
     KPT_ASSIGN_OR_RETURN(const std::string bytes, compile_in_child(module_text));
-    KPT_ASSIGN_OR_RETURN(auto loaded, client_->deserialize(bytes));
+    KPT_ASSIGN_OR_RETURN(auto loaded, options_.compile_elsewhere ? load(bytes) : client_->deserialize(bytes));
     keep(key, bytes);
     return CompiledModule{std::move(loaded), ModuleSource::kCompiledInChild};
   }

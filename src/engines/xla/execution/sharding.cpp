@@ -1,4 +1,4 @@
-#include "backends/xla/sharding.h"
+#include "engines/xla/execution/sharding.h"
 
 #include <algorithm>
 #include <map>

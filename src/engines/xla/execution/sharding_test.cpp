@@ -1,9 +1,9 @@
-#include "backends/xla/sharding.h"
+#include "engines/xla/execution/sharding.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "backends/xla/module_attributes.h"
+#include "engines/xla/execution/module_attributes.h"
 #include "ir/text.h"
 
 namespace kpt {

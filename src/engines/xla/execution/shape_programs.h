@@ -10,7 +10,7 @@
 #include <mutex>
 #include <vector>
 
-#include "backends/xla/sharding.h"
+#include "engines/xla/execution/sharding.h"
 #include "engines/xla/pjrt/client.h"
 #include "engines/xla/stablehlo/lower.h"
 #include "kpt/status.h"

@@ -1,4 +1,4 @@
-#include "backends/xla/donation.h"
+#include "engines/xla/execution/donation.h"
 
 #include <gtest/gtest.h>
 

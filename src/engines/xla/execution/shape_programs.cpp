@@ -1,4 +1,4 @@
-#include "backends/xla/shape_programs.h"
+#include "engines/xla/execution/shape_programs.h"
 
 #include <new>
 

@@ -1,4 +1,4 @@
-#include "backends/xla/xla_program.h"
+#include "engines/xla/execution/xla_program.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "backends/xla/module_attributes.h"
+#include "engines/xla/execution/module_attributes.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,9 +1,10 @@
-// The PJRT plugins of this machine: found by the order of engines/xla/pjrt/plugin_search.h, each asked in a child
-// process.
+// The PJRT plugins of this machine: found by the order of plugin_search.h, each asked in a child process.
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "device/detection_context.h"
@@ -20,7 +21,14 @@ using PluginProbe = std::function<Result<std::string>(const std::string& path)>;
 // Finding (kBroken). `finding.reason` of a present plugin says which other path for its name was passed over.
 std::vector<PjrtPlugin> detect_plugins(const DetectionContext& context);
 
-// The same with another way of asking, for tests.
+// The same with another way of asking.
 std::vector<PjrtPlugin> detect_plugins(const DetectionContext& context, const PluginProbe& probe);
+
+// The one of that name alone; nothing when the search finds none.
+std::optional<PjrtPlugin> detect_plugin(const DetectionContext& context, std::string_view name,
+                                        const PluginProbe& probe);
+
+// For those who will open plugins: a child process as above, but one that this process has open has answered already.
+PluginProbe make_plugin_probe(const DetectionContext& context);
 
 }  // namespace kpt

@@ -1,4 +1,4 @@
-#include "backends/xla/find_plugins.h"
+#include "engines/xla/pjrt/detect_plugins.h"
 
 #include <atomic>
 #include <thread>

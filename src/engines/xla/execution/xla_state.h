@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "backends/xla/device_parts.h"
 #include "device/execution.h"
+#include "engines/xla/execution/device_parts.h"
 #include "engines/xla/pjrt/client.h"
 
 namespace kpt {
@@ -16,8 +16,8 @@ namespace kpt {
 class XlaState final : public State {
  public:
   // `owner` tells states of different executables apart. `originals`: what the file holds, whole on each device, shared
-  // with all states.
-  XlaState(const void* owner, std::shared_ptr<const pjrt::Client> client,
+  // with all states; `devices`: where they are.
+  XlaState(const void* owner, std::shared_ptr<const pjrt::Client> client, DeviceRange devices,
            const std::map<std::string, DeviceParts, std::less<>>& originals);
 
   Status reset() override;
@@ -42,6 +42,7 @@ class XlaState final : public State {
   };
   const void* owner_;
   std::shared_ptr<const pjrt::Client> client_;
+  DeviceRange devices_;
   std::map<std::string, Entry, std::less<>> entries_;
   bool lost_ = false;
 };

@@ -1,4 +1,4 @@
-#include "backends/xla/xla_tensor.h"
+#include "engines/xla/execution/xla_tensor.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "backends/xla/find_plugins.h"
+#include "engines/xla/pjrt/detect_plugins.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -10,6 +10,7 @@
 #include "device/hardware_json.h"
 #include "device/machine_architecture.h"
 #include "device/probe_process.h"
+#include "engines/xla/pjrt/plugin.h"
 #include "engines/xla/pjrt/plugin_search.h"
 
 namespace kpt {
@@ -77,6 +78,26 @@ std::vector<PjrtPlugin> detect_plugins(const DetectionContext& context, const Pl
   plugins.reserve(answers.size());
   for (auto& answer : answers) plugins.push_back(answer.get());
   return plugins;
+}
+
+std::optional<PjrtPlugin> detect_plugin(const DetectionContext& context, std::string_view name,
+                                        const PluginProbe& probe) {
+  const std::vector<PluginCandidate> candidates = find_plugins(context);
+  const auto found = std::ranges::find(candidates, name, &PluginCandidate::name);
+  if (found == candidates.end()) return std::nullopt;
+  return ask(*found, find_host_architecture(context.files), probe);
+}
+
+PluginProbe make_plugin_probe(const DetectionContext& context) {
+  return [options = context.probe_options()](const std::string& path) -> Result<std::string> {
+    if (!pjrt::Plugin::is_open(path)) return run_probe(options, {"pjrt", path});
+    KPT_ASSIGN_OR_RETURN(const auto plugin, pjrt::Plugin::open(path, path));
+    PjrtPlugin report;
+    report.finding.presence = Presence::kPresent;
+    report.api_major = plugin->api_major();
+    report.api_minor = plugin->api_minor();
+    return dump_json(nlohmann::ordered_json(report));
+  };
 }
 
 std::vector<PjrtPlugin> detect_plugins(const DetectionContext& context) {

@@ -1,0 +1,17 @@
+#include "engines/xla/execution/matrix_precision.h"
+
+#include <fmt/format.h>
+
+namespace kpt {
+
+std::string set_matrix_precision(std::string text, std::string_view wanted) {
+  if (wanted == kHighestPrecision) return text;
+  const std::string highest = fmt::format("#stablehlo<precision {}>", kHighestPrecision);
+  const std::string other = fmt::format("#stablehlo<precision {}>", wanted);
+  for (auto at = text.find(highest); at != std::string::npos; at = text.find(highest, at + other.size())) {
+    text.replace(at, highest.size(), other);
+  }
+  return text;
+}
+
+}  // namespace kpt
