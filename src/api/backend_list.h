@@ -12,8 +12,6 @@
 namespace kpt {
 
 std::vector<std::unique_ptr<Backend>> make_backends(const BackendContext& context);
-// Whether one of them has that name ("nvidia").
-bool runs_models(std::string_view name);
 
 // A device and the backend that it belongs to.
 struct PlacedDevice {

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "api/backend_list.h"
 #include "api/detection.h"
 #include "backends/amd/architecture.h"
 #include "backends/amd/detect_amd.h"
@@ -11,7 +10,7 @@
 #include "backends/nvidia/detect_nvidia.h"
 #include "backends/nvidia/nvidia_backend.h"
 #include "backends/tpu/detect_tpu.h"
-#include "backends/tpu/tpu_backend.h"
+#include "backends/tpu/tpu_device_target.h"
 #include "backends/xla/plugin_names.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -98,11 +97,7 @@ VendorDevices amd_devices(const Setting& setting) {
 VendorDevices tpu_devices(const Setting& setting) {
   const TpuReport report = detect_tpu(setting.context);
   VendorDevices found{{}, reason_of(report.finding)};
-  if (found.reason.empty() && !runs_models("tpu")) found.reason = kTpusAreNotRun;
-  for (int chip = 0; chip < report.chips; ++chip) {
-    found.devices.push_back(make_info(fmt::format("tpu:{}", chip), "Google TPU " + report.generation, report.generation,
-                                      report.hbm_bytes_per_chip, found.reason));
-  }
+  found.devices = describe_tpu_devices(report, found.reason);
   return found;
 }
 

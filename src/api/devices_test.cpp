@@ -138,13 +138,14 @@ TEST(Devices, WithoutTheEngineTheCpuSaysSo) {
   EXPECT_THROW((void)require_device("cpu"), DeviceNotAvailableError);
 }
 
-TEST(Devices, ATpuThatIsHereIsNotUsableAndSaysWhy) {
+TEST(Devices, TpusThatAreHereAreUsable) {
   const RecordedMachine machine("tpu", "v5e", "tpu");
   const DeviceInfo device = second_device();
   EXPECT_EQ(device.name, "tpu:0");
-  EXPECT_FALSE(device.usable);
-  EXPECT_EQ(device.reason, "this version compiles programs for TPUs but does not run them");
-  EXPECT_THROW((void)require_device("tpu:0"), TpuNotAvailableError);
+  EXPECT_TRUE(device.usable) << device.reason;
+  EXPECT_EQ(device.memory_bytes, std::uint64_t{16} << 30U);
+  EXPECT_EQ(require_device("tpu:3").name, "tpu:3");
+  EXPECT_THROW((void)require_device("tpu:4"), TpuNotAvailableError);
 }
 
 // Files that only look like libtorch and our modules: nothing here opens them.

@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "api/backend_list.h"
 #include "backends/amd/architecture.h"
 #include "backends/amd/detect_amd.h"
 #include "backends/amd/engine_choice.h"
@@ -14,7 +13,6 @@
 #include "backends/nvidia/detect_nvidia.h"
 #include "backends/nvidia/nvidia_backend.h"
 #include "backends/tpu/detect_tpu.h"
-#include "backends/tpu/tpu_backend.h"
 #include "base/text.h"
 #include "config/automatic.h"
 #include "device/hardware_json.h"
@@ -249,12 +247,7 @@ std::vector<Check> check_tpu_and_pjrt(const SectionInput& input) {
                                   report.topology.empty() ? "" : ", topology " + report.topology,
                                   report.libtpu_version.empty() ? "" : ", libtpu " + report.libtpu_version);
     }
-    const bool here = report.finding.presence == Presence::kPresent;
     checks.push_back(std::move(chips));
-    if (here && !runs_models("tpu")) {
-      checks.push_back(
-          Check{.category = "tpu", .name = "engine", .message = std::string(kTpusAreNotRun), .present = false});
-    }
     for (const std::string& note : report.notes) {
       checks.push_back(Check{.category = "tpu", .name = "note", .message = note, .present = false});
     }

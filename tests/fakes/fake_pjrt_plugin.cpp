@@ -4,6 +4,7 @@
 //   "null"                     no table
 //   "crash", "abort", "hang"   in GetPjrtApi; with the name of a call ("hang PJRT_Client_Compile") in that call
 //   "needs_skip_mds"           hangs unless TPU_SKIP_MDS_QUERY is set, as libtpu does away from Google's cloud
+//   "locked"                   aborts unless ALLOW_MULTIPLE_LIBTPU_LOAD is set, as libtpu does beside another process
 //   "lack NAME"                the table has no entry of that name
 //   "fail NAME CODE TEXT…"     that call gives this error
 //   "platform_version TEXT"    instead of "fake 1"
@@ -458,6 +459,7 @@ const Table* answer() {
   if (const auto bytes = rest_of_order("struct_size")) table.struct_size = std::stoull(*bytes);
   if (find_order("null", "")) return nullptr;
   end_if_ordered("");
+  if (find_order("locked", "") && std::getenv("ALLOW_MULTIPLE_LIBTPU_LOAD") == nullptr) std::abort();
   if (find_order("needs_skip_mds", "") && std::getenv("TPU_SKIP_MDS_QUERY") == nullptr) hang();
   return &table;
 }

@@ -1,16 +1,25 @@
 #include "backends/tpu/tpu_backend.h"
 
 #include <deque>
+#include <mutex>
+#include <optional>
 
 #include <fmt/format.h>
 
 #include "backends/tpu/detect_tpu.h"
 #include "backends/tpu/examine_model.h"
+#include "backends/tpu/load_program.h"
 #include "backends/tpu/topology.h"
 #include "backends/tpu/tpu_compiler.h"
+#include "backends/tpu/tpu_device_target.h"
+#include "backends/tpu/tpu_memory.h"
 #include "backends/tpu/tpu_program.h"
 #include "base/text.h"
+#include "engines/xla/execution/matrix_precision.h"
+#include "engines/xla/execution/xla_device.h"
 #include "engines/xla/pjrt/client.h"
+#include "engines/xla/pjrt/detect_plugins.h"
+#include "engines/xla/pjrt/plugin_search.h"
 #include "engines/xla/stablehlo/lower.h"
 
 namespace kpt {
@@ -36,17 +45,6 @@ std::optional<std::uint64_t> count_bytes(const std::vector<xla::ModulePlace>& pl
   return total;
 }
 
-// Products of float32 are lowered with the highest precision; the user may want fewer passes of the matrix unit.
-std::string set_precision(std::string text, std::string_view wanted) {
-  constexpr std::string_view kHighest = "#stablehlo<precision HIGHEST>";
-  if (wanted == "HIGHEST") return text;
-  const std::string other = fmt::format("#stablehlo<precision {}>", wanted);
-  for (auto at = text.find(kHighest); at != std::string::npos; at = text.find(kHighest, at + other.size())) {
-    text.replace(at, kHighest.size(), other);
-  }
-  return text;
-}
-
 class TpuTarget final : public Target, public ModelExaminer {
  public:
   TpuTarget(TpuTopology topology, const TpuCompiler& compiler, const BackendContext& context)
@@ -54,8 +52,7 @@ class TpuTarget final : public Target, public ModelExaminer {
         compiler_(compiler),
         name_(topology_.target_name()),
         rates_(rates_of(*topology_.generation)),
-        memory_bytes_(rates_.memory_bytes -
-                      rates_.memory_bytes / 100 * static_cast<std::uint64_t>(100 - context.tpu_memory_percent)),
+        memory_(name_, rates_.memory_bytes, context.tpu_memory_percent),
         precision_(context.tpu_precision) {
     capabilities_.whole_graph_only = true;
     capabilities_.matrix_dtypes = {DType::kBFloat16};
@@ -72,7 +69,7 @@ class TpuTarget final : public Target, public ModelExaminer {
   Result<std::vector<Support>> supports(const ir::Graph& graph) const override { return xla::check_lowering(graph); }
 
   std::vector<ModelFinding> examine(const ir::Graph& graph, const ir::Bindings& sizes) const override {
-    return examine_model(graph, sizes, *topology_.generation, memory_bytes_);
+    return examine_model(graph, sizes, *topology_.generation, memory_.usable_bytes);
   }
 
   Result<std::unique_ptr<Program>> compile(ir::Graph graph) const override {
@@ -84,14 +81,14 @@ class TpuTarget final : public Target, public ModelExaminer {
     KPT_ASSIGN_OR_RETURN(const xla::LoweredModule module, xla::lower(graph, sizes));
     KPT_RETURN_IF_ERROR(check_tensors(module));
     KPT_ASSIGN_OR_RETURN(pjrt::TopologyProgram compiled,
-                         compiler_.compile(topology_, set_precision(module.text, precision_)));
+                         compiler_.compile(topology_, set_matrix_precision(module.text, precision_)));
     KPT_RETURN_IF_ERROR(check_figures(compiled.figures));
     return std::unique_ptr<Program>(
-        std::make_unique<TpuProgram>(name_, std::move(graph), to_text(sizes), std::move(compiled)));
+        std::make_unique<TpuProgram>(name_, std::move(graph), to_text(sizes), precision_, std::move(compiled)));
   }
 
   Result<std::unique_ptr<Program>> deserialize(std::string_view bytes) const override {
-    return TpuProgram::deserialize(name_, bytes);
+    return deserialize_tpu_program(name_, bytes);
   }
   std::optional<CompileStatistics> compile_statistics() const override { return compiler_.statistics(topology_); }
 
@@ -113,46 +110,42 @@ class TpuTarget final : public Target, public ModelExaminer {
             fmt::format("a program for a TPU has fixed sizes, and the model leaves {} free; give each a value", open)};
   }
 
-  Status too_large(const std::string& figures) const {
-    return {StatusCode::kOutOfMemory,
-            fmt::format("the model does not fit one device of {}, which has {}{}: {}; use smaller sizes, a smaller "
-                        "element type or a generation with more memory",
-                        name_, format_bytes(rates_.memory_bytes),
-                        memory_bytes_ < rates_.memory_bytes
-                            ? fmt::format(" ({} by tpu.memory_percent)", format_bytes(memory_bytes_))
-                            : "",
-                        figures),
-            Vendor::kTpu};
-  }
-
   // Before the compiler is asked: it takes minutes.
   Status check_tensors(const xla::LoweredModule& module) const {
     const auto arguments = count_bytes(module.arguments, module.arguments.size());
     const auto outputs = count_bytes(module.results, module.output_count);
     std::uint64_t total = 0;
-    if (arguments && outputs && !__builtin_add_overflow(*arguments, *outputs, &total) && total <= memory_bytes_) {
+    if (arguments && outputs && !__builtin_add_overflow(*arguments, *outputs, &total) &&
+        total <= memory_.usable_bytes) {
       return {};
     }
-    return too_large(fmt::format("weights and inputs take {}, outputs {}",
-                                 arguments ? format_bytes(*arguments) : "more than can be counted",
-                                 outputs ? format_bytes(*outputs) : "more than can be counted"));
+    return memory_.too_large(fmt::format("weights and inputs take {}, outputs {}",
+                                         arguments ? format_bytes(*arguments) : "more than can be counted",
+                                         outputs ? format_bytes(*outputs) : "more than can be counted"));
   }
 
   Status check_figures(const CompileFigures& figures) const {
     const auto total = figures.total_bytes();
-    if (!total || *total <= memory_bytes_) return {};
-    return too_large(fmt::format("arguments take {}, outputs {}, temporaries {}", format_bytes(*figures.argument_bytes),
-                                 format_bytes(*figures.output_bytes), format_bytes(*figures.temporary_bytes)));
+    if (!total || *total <= memory_.usable_bytes) return {};
+    return memory_.too_large(fmt::format("arguments take {}, outputs {}, temporaries {}",
+                                         format_bytes(*figures.argument_bytes), format_bytes(*figures.output_bytes),
+                                         format_bytes(*figures.temporary_bytes)));
   }
 
   TpuTopology topology_;
   const TpuCompiler& compiler_;
   std::string name_;
   HardwareRates rates_;
-  std::uint64_t memory_bytes_;  // that a program may take of a device
-  std::string precision_;       // as XLA calls it
+  TpuMemory memory_;
+  std::string precision_;  // as XLA calls it
   Capabilities capabilities_;
 };
+
+Status cannot_be_used(const Finding& finding) {
+  return {StatusCode::kDeviceNotAvailable,
+          fmt::format("no TPU can be used: {}{}{}", finding.reason, finding.remedy.empty() ? "" : "; ", finding.remedy),
+          Vendor::kTpu};
+}
 
 class TpuBackend final : public Backend {
  public:
@@ -171,21 +164,47 @@ class TpuBackend final : public Backend {
   }
 
   Result<std::vector<Device*>> devices() override {
-    const TpuReport report = detect_tpu(context_.detection);
-    const std::string reason =
-        report.finding.presence == Presence::kPresent ? std::string(kTpusAreNotRun) : report.finding.reason;
-    return Status(StatusCode::kDeviceNotAvailable, fmt::format("no TPU can be used: {}", reason), Vendor::kTpu);
+    const std::lock_guard lock(mutex_);
+    if (devices_.empty()) {
+      KPT_RETURN_IF_ERROR(detect());
+    }
+    std::vector<Device*> all;
+    for (XlaDevice& device : devices_) all.push_back(&device);
+    return all;
   }
 
-  Result<std::unique_ptr<Executable>> load(std::shared_ptr<const Program> /*program*/, const Weights& /*weights*/,
-                                           std::span<Device* const> /*devices*/) override {
-    return devices().status();
+  Result<std::unique_ptr<Executable>> load(std::shared_ptr<const Program> program, const Weights& weights,
+                                           std::span<Device* const> devices) override {
+    auto* const device = devices.size() == 1 ? dynamic_cast<XlaDevice*>(devices[0]) : nullptr;
+    if (device == nullptr) {
+      return Status(StatusCode::kInvalidArgument, "the tpu backend loads a program on one of its own devices",
+                    Vendor::kTpu);
+    }
+    return load_tpu_program(program, weights, *device, compiler_, context_);
   }
 
  private:
+  // Chips, libtpu, and an answer of libtpu in a child process; the devices themselves are opened when they are used.
+  Status detect() {
+    const TpuReport report = detect_tpu(context_.detection);
+    if (report.finding.presence != Presence::kPresent) return cannot_be_used(report.finding);
+    const auto plugin = detect_plugin(context_.detection, kTpuPluginName, make_plugin_probe(context_.detection));
+    if (!plugin) return cannot_be_used({Presence::kAbsent, "libtpu is not installed", "pip install libtpu"});
+    if (plugin->finding.presence != Presence::kPresent) return cannot_be_used(plugin->finding);
+    target_.emplace(report, context_);
+    std::size_t place = 0;
+    for (DeviceInfo& info : describe_tpu_devices(report, "")) {
+      devices_.emplace_back(*target_, XlaDeviceSetup{std::move(info), *plugin, {}, {place++, context_.pjrt_devices}});
+    }
+    return {};
+  }
+
   BackendContext context_;
   TpuCompiler compiler_;
   std::deque<TpuTarget> targets_;  // they refer to the compiler
+  std::mutex mutex_;
+  std::optional<TpuDeviceTarget> target_;  // of the devices
+  std::deque<XlaDevice> devices_;
 };
 
 }  // namespace

@@ -256,13 +256,5 @@ TEST_F(TpuBackendTest, WithoutLibtpuTheSentenceSaysHowToGetIt) {
   EXPECT_EQ(compile().status().code(), StatusCode::kVendorLibrary);
 }
 
-TEST_F(TpuBackendTest, NothingRunsHere) {
-  const auto backend = make_tpu_backend(context_);
-  const Status status = backend->devices().status();
-  EXPECT_EQ(status.code(), StatusCode::kDeviceNotAvailable);
-  EXPECT_THAT(status.message(), HasSubstr("no TPU can be used: "));
-  EXPECT_FALSE(backend->load(nullptr, {}, {}).ok());
-}
-
 }  // namespace
 }  // namespace kpt

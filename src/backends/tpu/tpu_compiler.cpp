@@ -49,6 +49,18 @@ std::string describe_file(const std::string& path) {
   return error ? "" : fmt::format("{} bytes of {}", bytes, time.time_since_epoch().count());
 }
 
+pjrt::TopologyRequest make_request(const TpuTopology& topology, const Libtpu& libtpu, const std::string& module_text,
+                                   const std::string& compile_options) {
+  pjrt::TopologyRequest request;
+  request.library = libtpu.path;
+  request.topology = topology.compiler_name;
+  request.chips_per_host = topology.chips_per_host;
+  request.chip_config = topology.generation->chip_config;
+  request.module_text = module_text;
+  request.compile_options = compile_options;
+  return request;
+}
+
 }  // namespace
 
 CacheKey TpuCompiler::make_key(const pjrt::TopologyRequest& request, const Libtpu& libtpu) const {
@@ -66,8 +78,8 @@ CacheKey TpuCompiler::make_key(const pjrt::TopologyRequest& request, const Libtp
   return key;
 }
 
-Result<pjrt::TopologyProgram> TpuCompiler::compile(const TpuTopology& topology, const std::string& module_text) const {
-  const Libtpu libtpu = find_libtpu(context_.detection);
+Result<Libtpu> TpuCompiler::find_usable_libtpu() const {
+  Libtpu libtpu = find_libtpu(context_.detection);
   if (libtpu.path.empty()) return no_libtpu(context_.detection.files);
   if (!libtpu.problem.empty()) {
     return Status(
@@ -75,13 +87,12 @@ Result<pjrt::TopologyProgram> TpuCompiler::compile(const TpuTopology& topology, 
         fmt::format("libtpu cannot be used: {}; install it again, or correct TPU_LIBRARY_PATH", libtpu.problem),
         Vendor::kTpu);
   }
-  pjrt::TopologyRequest request;
-  request.library = libtpu.path;
-  request.topology = topology.compiler_name;
-  request.chips_per_host = topology.chips_per_host;
-  request.chip_config = topology.generation->chip_config;
-  request.module_text = module_text;
-  request.compile_options = pjrt::encode_compile_options({});
+  return libtpu;
+}
+
+Result<pjrt::TopologyProgram> TpuCompiler::compile(const TpuTopology& topology, const std::string& module_text) const {
+  KPT_ASSIGN_OR_RETURN(const Libtpu libtpu, find_usable_libtpu());
+  const pjrt::TopologyRequest request = make_request(topology, libtpu, module_text, pjrt::encode_compile_options({}));
   const CacheKey key = make_key(request, libtpu);
   std::optional<CompileCache> cache = open_cache(context_);
   std::optional<pjrt::TopologyProgram> kept;
@@ -93,7 +104,8 @@ Result<pjrt::TopologyProgram> TpuCompiler::compile(const TpuTopology& topology, 
     if (!kept) ++counts.compilations;
   }
   if (kept) return std::move(*kept);
-  auto program = compile_in_child(topology, libtpu, request);
+  auto program =
+      compile_in_child(topology, libtpu, request, {context_.tpu_compile_time_limit, context_.tpu_compile_memory_bytes});
   if (!program.ok()) {
     const std::lock_guard lock(mutex_);
     ++statistics_[topology.target_name()].errors;
@@ -107,11 +119,11 @@ Result<pjrt::TopologyProgram> TpuCompiler::compile(const TpuTopology& topology, 
 }
 
 Result<pjrt::TopologyProgram> TpuCompiler::compile_in_child(const TpuTopology& topology, const Libtpu& libtpu,
-                                                            const pjrt::TopologyRequest& request) const {
+                                                            const pjrt::TopologyRequest& request,
+                                                            const pjrt::TopologyLimits& limits) const {
   KPT_ASSIGN_OR_RETURN(
       pjrt::TopologyProgram program,
-      pjrt::compile_topology_in_child(request, {context_.tpu_compile_time_limit, context_.tpu_compile_memory_bytes},
-                                      context_.detection.environment, context_.detection.files));
+      pjrt::compile_topology_in_child(request, limits, context_.detection.environment, context_.detection.files));
   if (const std::int64_t expected = topology.chips * topology.generation->devices_per_chip;
       program.devices != expected) {
     return Status(StatusCode::kVersionMismatch,
@@ -124,6 +136,18 @@ Result<pjrt::TopologyProgram> TpuCompiler::compile_in_child(const TpuTopology& t
     program.figures.compiler = fmt::format("libtpu {}; {}", libtpu.version, program.figures.compiler);
   }
   return program;
+}
+
+Result<std::string> TpuCompiler::compile_beside_client(const TpuTopology& topology, const std::string& module_text,
+                                                       const std::string& compile_options) const {
+  KPT_ASSIGN_OR_RETURN(const Libtpu libtpu, find_usable_libtpu());
+  pjrt::TopologyLimits limits{context_.compile_time_limit, context_.tpu_compile_memory_bytes};
+  limits.time_option = "pjrt.compile_timeout_ms";
+  limits.beside_client = true;
+  KPT_ASSIGN_OR_RETURN(
+      pjrt::TopologyProgram program,
+      compile_in_child(topology, libtpu, make_request(topology, libtpu, module_text, compile_options), limits));
+  return std::move(program.executable);
 }
 
 CompileStatistics TpuCompiler::statistics(const TpuTopology& topology) const {

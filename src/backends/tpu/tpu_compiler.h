@@ -26,12 +26,19 @@ class TpuCompiler {
   // Fails with kNotFound when libtpu is not installed, and as pjrt::compile_topology_in_child() does.
   Result<pjrt::TopologyProgram> compile(const TpuTopology& topology, const std::string& module_text) const;
 
+  // For a TPU that is here and that this process holds: with these options of encode_compile_options(), under the time
+  // limit pjrt.compile_timeout_ms, and without the cache, which the caller has. Gives what Client::deserialize() takes.
+  Result<std::string> compile_beside_client(const TpuTopology& topology, const std::string& module_text,
+                                            const std::string& compile_options) const;
+
   // What programs for that topology took since this was made.
   CompileStatistics statistics(const TpuTopology& topology) const;
 
  private:
+  Result<Libtpu> find_usable_libtpu() const;
   Result<pjrt::TopologyProgram> compile_in_child(const TpuTopology& topology, const Libtpu& libtpu,
-                                                 const pjrt::TopologyRequest& request) const;
+                                                 const pjrt::TopologyRequest& request,
+                                                 const pjrt::TopologyLimits& limits) const;
   CacheKey make_key(const pjrt::TopologyRequest& request, const Libtpu& libtpu) const;
 
   BackendContext context_;

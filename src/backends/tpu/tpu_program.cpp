@@ -1,5 +1,8 @@
 #include "backends/tpu/tpu_program.h"
 
+#include <algorithm>
+#include <optional>
+
 #include <fmt/format.h>
 
 #include "base/text.h"
@@ -12,7 +15,8 @@ namespace {
 
 constexpr std::string_view kProgramWord = "kpt-tpu-program";
 constexpr std::string_view kModuleWord = "kpt-tpu-module";
-constexpr int kVersion = 1;
+constexpr int kProgramVersion = 2;
+constexpr int kModuleVersion = 1;
 
 Status corrupt(std::string_view what) {
   return {StatusCode::kCorruptData, fmt::format("a stored TPU program cannot be read: {}", what)};
@@ -31,12 +35,12 @@ Result<std::string_view> take_line(std::string_view& rest) {
 
 std::string pack_topology_program(const pjrt::TopologyProgram& program) {
   const std::string figures = to_json(program.figures).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  return fmt::format("{} {}\n{}\n{}", kModuleWord, kVersion, figures, program.executable);
+  return fmt::format("{} {}\n{}\n{}", kModuleWord, kModuleVersion, figures, program.executable);
 }
 
 Result<pjrt::TopologyProgram> unpack_topology_program(std::string_view bytes) {
   KPT_ASSIGN_OR_RETURN(const std::string_view head, take_line(bytes));
-  if (head != fmt::format("{} {}", kModuleWord, kVersion)) return corrupt("it is of another version");
+  if (head != fmt::format("{} {}", kModuleWord, kModuleVersion)) return corrupt("it is of another version");
   KPT_ASSIGN_OR_RETURN(const std::string_view figures, take_line(bytes));
   const auto json = nlohmann::ordered_json::parse(figures, nullptr, false);
   pjrt::TopologyProgram program;
@@ -46,22 +50,44 @@ Result<pjrt::TopologyProgram> unpack_topology_program(std::string_view bytes) {
   return program;
 }
 
-// Head, target, sizes, number of bytes of the graph; the graph; the compiled module.
+bool is_tpu_program(std::string_view bytes) { return bytes.starts_with(fmt::format("{} ", kProgramWord)); }
+
+Result<ir::Bindings> read_sizes(const ir::Graph& graph, std::string_view sizes) {
+  ir::Bindings bindings;
+  for (const ir::SymbolRange& symbol : graph.symbols) {
+    std::optional<std::int64_t> value;
+    for (const std::string_view entry : split(sizes, ',')) {
+      const auto equal = entry.find('=');
+      if (equal != std::string_view::npos && entry.substr(0, equal) == symbol.name) {
+        value = parse_int(entry.substr(equal + 1));
+      }
+    }
+    const std::int64_t least = std::max<std::int64_t>(symbol.min.value_or(0), 0);
+    if (!value || *value < least || (symbol.max && *value > *symbol.max)) {
+      return corrupt(fmt::format("it has no size for {} that the model allows", symbol.name));
+    }
+    bindings.set(symbol.name, *value);
+  }
+  return bindings;
+}
+
+// Head, target, sizes, precision, number of bytes of the graph; the graph; the compiled module.
 Result<std::string> TpuProgram::serialize() const {
   const std::string graph = ir::print_graph(graph_);
-  return fmt::format("{} {}\n{}\n{}\n{}\n{}{}", kProgramWord, kVersion, target_, sizes_, graph.size(), graph,
-                     pack_topology_program(compiled_));
+  return fmt::format("{} {}\n{}\n{}\n{}\n{}\n{}{}", kProgramWord, kProgramVersion, target_, sizes_, precision_,
+                     graph.size(), graph, pack_topology_program(compiled_));
 }
 
 Result<std::unique_ptr<Program>> TpuProgram::deserialize(std::string_view target, std::string_view bytes) {
   KPT_ASSIGN_OR_RETURN(const std::string_view head, take_line(bytes));
-  if (!head.starts_with(fmt::format("{} ", kProgramWord))) return corrupt("it is no TPU program");
+  if (!is_tpu_program(head)) return corrupt("it is no TPU program");
   KPT_ASSIGN_OR_RETURN(const std::string_view made_for, take_line(bytes));
-  if (head != fmt::format("{} {}", kProgramWord, kVersion) || made_for != target) {
+  if (head != fmt::format("{} {}", kProgramWord, kProgramVersion) || made_for != target) {
     return Status(StatusCode::kVersionMismatch,
                   fmt::format("the stored program is of another version or for another target than {}", target));
   }
   KPT_ASSIGN_OR_RETURN(const std::string_view sizes, take_line(bytes));
+  KPT_ASSIGN_OR_RETURN(const std::string_view precision, take_line(bytes));
   KPT_ASSIGN_OR_RETURN(const std::string_view count, take_line(bytes));
   const auto graph_bytes = parse_uint(count);
   if (!graph_bytes || *graph_bytes > bytes.size()) return corrupt("its graph does not fit into it");
@@ -69,8 +95,8 @@ Result<std::unique_ptr<Program>> TpuProgram::deserialize(std::string_view target
   if (!graph.ok()) return corrupt(graph.status().message());
   if (const Status status = ir::verify(*graph); !status.ok()) return corrupt(status.message());
   KPT_ASSIGN_OR_RETURN(pjrt::TopologyProgram compiled, unpack_topology_program(bytes.substr(*graph_bytes)));
-  return std::unique_ptr<Program>(
-      std::make_unique<TpuProgram>(std::string(target), std::move(*graph), std::string(sizes), std::move(compiled)));
+  return std::unique_ptr<Program>(std::make_unique<TpuProgram>(
+      std::string(target), std::move(*graph), std::string(sizes), std::string(precision), std::move(compiled)));
 }
 
 }  // namespace kpt

@@ -28,7 +28,7 @@ class TpuProgramTest : public ::testing::Test {
     compiled_.executable.resize(1 + random_() % 5000);
     for (char& byte : compiled_.executable) byte = static_cast<char>(random_());
   }
-  TpuProgram make() const { return {"tpu:v5e:2x2", ir::read_graph(kGraph).value(), "s0=4", compiled_}; }
+  TpuProgram make() const { return {"tpu:v5e:2x2", ir::read_graph(kGraph).value(), "s0=4", "HIGH", compiled_}; }
 
   unsigned seed_ = std::random_device()();
   std::mt19937 random_{seed_};
@@ -44,6 +44,7 @@ TEST_F(TpuProgramTest, WhatIsStoredIsReadBack) {
   const auto& program = dynamic_cast<const TpuProgram&>(**read);
   EXPECT_EQ(program.target(), "tpu:v5e:2x2");
   EXPECT_EQ(program.sizes(), "s0=4");
+  EXPECT_EQ(program.precision(), "HIGH");
   EXPECT_EQ(program.executable(), compiled_.executable);
   EXPECT_EQ(*program.figures(), compiled_.figures);
   EXPECT_EQ(program.graph(), written.graph());
@@ -52,8 +53,10 @@ TEST_F(TpuProgramTest, WhatIsStoredIsReadBack) {
 TEST_F(TpuProgramTest, AnotherTargetOrVersionIsRefused) {
   std::string bytes = make().serialize().value();
   EXPECT_EQ(TpuProgram::deserialize("tpu:v6e:2x2", bytes).status().code(), StatusCode::kVersionMismatch);
-  bytes.replace(0, bytes.find('\n'), "kpt-tpu-program 2");
-  EXPECT_EQ(TpuProgram::deserialize("tpu:v5e:2x2", bytes).status().code(), StatusCode::kVersionMismatch);
+  for (const char* head : {"kpt-tpu-program 1", "kpt-tpu-program 3"}) {
+    bytes.replace(0, bytes.find('\n'), head);
+    EXPECT_EQ(TpuProgram::deserialize("tpu:v5e:2x2", bytes).status().code(), StatusCode::kVersionMismatch) << head;
+  }
 }
 
 TEST_F(TpuProgramTest, EveryTruncationOfTheHeadIsAnError) {
@@ -65,15 +68,33 @@ TEST_F(TpuProgramTest, EveryTruncationOfTheHeadIsAnError) {
 }
 
 TEST_F(TpuProgramTest, NonsenseIsCorrupt) {
-  for (const char* bytes : {"", "hello", "kpt-xla-program 1 cpu\n", "kpt-tpu-program 1\ntpu:v5e:2x2\n\n-1\n",
-                            "kpt-tpu-program 1\ntpu:v5e:2x2\n\n99999999999999999999\nx",
-                            "kpt-tpu-program 1\ntpu:v5e:2x2\n\n1000\nkpt_graph 1\n",
-                            "kpt-tpu-program 1\ntpu:v5e:2x2\n\n3\nabckpt-tpu-module 1\n{}\nx"}) {
+  for (const char* bytes : {"", "hello", "kpt-xla-program 1 cpu\n", "kpt-tpu-program 2\ntpu:v5e:2x2\n\n\n-1\n",
+                            "kpt-tpu-program 2\ntpu:v5e:2x2\n\n\n99999999999999999999\nx",
+                            "kpt-tpu-program 2\ntpu:v5e:2x2\n\n\n1000\nkpt_graph 1\n",
+                            "kpt-tpu-program 2\ntpu:v5e:2x2\n\n\n3\nabckpt-tpu-module 1\n{}\nx"}) {
     EXPECT_EQ(TpuProgram::deserialize("tpu:v5e:2x2", bytes).status().code(), StatusCode::kCorruptData) << bytes;
   }
   for (const char* bytes : {"", "kpt-tpu-module 1", "kpt-tpu-module 2\n{}\nx", "kpt-tpu-module 1\n{\nx",
                             "kpt-tpu-module 1\n{\"compiler\":\"a\",\"device_kind\":\"b\"}\n"}) {
     EXPECT_EQ(unpack_topology_program(bytes).status().code(), StatusCode::kCorruptData) << bytes;
+  }
+}
+
+TEST_F(TpuProgramTest, SizesAreReadForEverySymbolOfTheGraph) {
+  const ir::Graph graph = ir::read_graph(R"(kpt_graph 1
+symbol s0 in 2..100
+symbol s1 in 1..8
+input x: float32[s0, s1]
+sum: float32[s0, s1] = aten.add.Tensor(self=%x, other=%x)
+output %sum "y"
+)")
+                              .value();
+  const auto sizes = read_sizes(graph, "s1=3,s0=40");
+  ASSERT_TRUE(sizes.ok()) << sizes.status().message();
+  EXPECT_EQ(sizes->find("s0"), 40);
+  EXPECT_EQ(sizes->find("s1"), 3);
+  for (const char* text : {"", "s0=40", "s0=1,s1=3", "s0=40,s1=9", "s0=x,s1=3", "s0,s1"}) {
+    EXPECT_EQ(read_sizes(graph, text).status().code(), StatusCode::kCorruptData) << text;
   }
 }
 
