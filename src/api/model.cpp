@@ -7,6 +7,7 @@
 #include "api/detection.h"
 #include "api/model_loading.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "compile_cache/configured_cache.h"
 #include "config/automatic.h"
 #include "config/config.h"
@@ -42,6 +43,11 @@ std::string xla_precision(TpuPrecision precision) {
     case TpuPrecision::kBFloat16: return "DEFAULT";
   }
   return "HIGHEST";
+}
+
+std::string amd_architecture(const Config& config) {
+  const std::string wanted = to_lower(config.get(options::kAmdArchitecture));
+  return wanted == "auto" ? "" : wanted;
 }
 
 Fp8Scaling fp8_scaling(NvidiaFp8Scaling scaling) {
@@ -86,6 +92,8 @@ Result<BackendContext> make_backend_context(const Config& config, const Environm
   context.amd_kept_bytes = static_cast<std::uint64_t>(config.get(options::kAmdMemoryKeptBytes));
   context.amd_memory_percent = static_cast<int>(config.get(options::kAmdMemoryPercent));
   context.amd_engine = amd_engine(config);
+  context.amd_architecture = amd_architecture(config);
+  context.amd_compile_options = config.get(options::kAmdCompileOptions);
   context.amd_matrix_cores = config.get(options::kAmdMatrixCores);
   context.split_batches = config.get(options::kMemorySplitBatches);
   context.batch_buckets = config.get(options::kMemoryBatchBuckets);

@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 
 #include "backends/amd/amd_backend.h"
+#include "backends/amd/architecture_choice.h"
+#include "backends/amd/detect_amd.h"
 #include "backends/nvidia/nvidia_backend.h"
 #include "backends/tpu/topology.h"
 #include "backends/tpu/tpu_backend.h"
@@ -20,19 +22,31 @@ struct CompilingVendor {
   std::string_view name;
   std::string_view example;
   std::unique_ptr<Backend> (*make)(const BackendContext& context);
-  Result<std::string> (*find_name)(std::string_view wanted);  // as the backend's targets have it
+  // As the backend's targets have it.
+  Result<std::string> (*find_name)(std::string_view wanted, const BackendContext& context);
 };
 
-Result<std::string> find_plain_name(std::string_view wanted) { return to_lower(trim(wanted)); }
+Result<std::string> find_nvidia_name(std::string_view wanted, const BackendContext& /*context*/) {
+  return to_lower(trim(wanted));
+}
 
-Result<std::string> find_tpu_name(std::string_view wanted) {
+Result<std::string> find_amd_name(std::string_view wanted, const BackendContext& context) {
+  const std::string name = to_lower(trim(wanted));
+  if (name != "amd") return name;
+  KPT_ASSIGN_OR_RETURN(const std::string target, choose_amd_target(context.amd_architecture, [&context] {
+                         return detect_amd(context.detection);
+                       }));
+  return "amd:" + target;
+}
+
+Result<std::string> find_tpu_name(std::string_view wanted, const BackendContext& /*context*/) {
   KPT_ASSIGN_OR_RETURN(const TpuTopology topology, parse_tpu_target(wanted));
   return topology.target_name();
 }
 
 constexpr CompilingVendor kCompilingVendors[] = {{"tpu", "tpu:v5e", make_tpu_backend, find_tpu_name},
-                                                 {"amd", "amd:gfx942", make_amd_backend, find_plain_name},
-                                                 {"nvidia", "nvidia:sm_90", make_nvidia_backend, find_plain_name}};
+                                                 {"amd", "amd:gfx942", make_amd_backend, find_amd_name},
+                                                 {"nvidia", "nvidia:sm_90", make_nvidia_backend, find_nvidia_name}};
 
 // Backends that were made, by vendor: they compile together and share what they keep.
 using Backends = std::map<std::string, std::shared_ptr<Backend>, std::less<>>;
@@ -58,7 +72,7 @@ Result<PlacedTarget> find_target(std::string_view name, const BackendContext& co
   const auto* const vendor =
       std::ranges::find(kCompilingVendors, given.substr(0, given.find(':')), &CompilingVendor::name);
   if (vendor == std::end(kCompilingVendors)) return unknown_vendor(name);
-  KPT_ASSIGN_OR_RETURN(const std::string wanted, vendor->find_name(name));
+  KPT_ASSIGN_OR_RETURN(const std::string wanted, vendor->find_name(name, context));
   PlacedTarget placed{get_backend(*vendor, context, backends), nullptr};
   std::vector<std::string> valid;
   for (const Target* target : placed.backend->targets()) {

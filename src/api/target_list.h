@@ -17,8 +17,9 @@ struct PlacedTarget {
   const Target* target = nullptr;
 };
 
-// The target of that name: "tpu:v5e:2x2", or "tpu:v5e" for the generation's default slice; "amd:gfx942". Fails with
-// kInvalidArgument, naming what is valid.
+// The target of that name: "tpu:v5e:2x2", or "tpu:v5e" for the generation's default slice; "amd:gfx942", or "amd" for
+// what the option amd.architecture or the GPU at hand says. Fails with kInvalidArgument, naming what is valid, and as
+// choose_amd_target() does.
 Result<PlacedTarget> find_absent_target(std::string_view name, const BackendContext& context);
 
 // Several, each once, separated by commas; one without a vendor has that of the one before it: "amd:gfx942,gfx1100".

@@ -17,6 +17,8 @@ constexpr std::array kTable = {
     EnvironmentVariable{"CUDA_VISIBLE_DEVICES", "nvidia", "GPUs that the driver shows to this process"},
     EnvironmentVariable{"HIP_VISIBLE_DEVICES", "amd", "GPUs that the HIP runtime shows to this process"},
     EnvironmentVariable{"HOME", "system", "home of the default cache and configuration folders"},
+    EnvironmentVariable{"KPT_AMD_ARCHITECTURE", "kpt", "option amd.architecture"},
+    EnvironmentVariable{"KPT_AMD_COMPILE_OPTIONS", "kpt", "option amd.compile_options"},
     EnvironmentVariable{"KPT_AMD_ENGINE", "kpt", "option amd.engine"},
     EnvironmentVariable{"KPT_AMD_MATRIX_CORES", "kpt", "option amd.matrix_cores"},
     EnvironmentVariable{"KPT_AMD_MEMORY_KEPT_BYTES", "kpt", "option amd.memory_kept_bytes"},

@@ -148,7 +148,8 @@ class FileReader {
       return parse_option_list(option, std::move(items));
     }
     if (node.kind != YamlNode::Kind::kScalar) return wrong(describe(node));
-    const bool is_text = row.domain.kind == OptionKind::kChoice || row.domain.kind == OptionKind::kPath;
+    const OptionKind kind = row.domain.kind;
+    const bool is_text = kind == OptionKind::kChoice || kind == OptionKind::kName || kind == OptionKind::kPath;
     if (node.quoted && !is_text) return wrong(fmt::format("the text {}", quoted_excerpt(node.text)));
     return parse_option_scalar(option, node.text);
   }

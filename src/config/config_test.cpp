@@ -81,6 +81,8 @@ TEST_F(ConfigLoading, EveryOptionListensToItsVariable) {
                                   {"KPT_PROBE_TIMEOUT_MS", "200"},
                                   {"KPT_PROBE_BACKENDS", "amd"},
                                   {"KPT_PJRT_PLUGINS", "x=/x"},
+                                  {"KPT_AMD_ARCHITECTURE", "gfx942"},
+                                  {"KPT_AMD_COMPILE_OPTIONS", "-O2,-ffp-contract=off"},
                                   {"KPT_AMD_ENGINE", "native"},
                                   {"KPT_AMD_MATRIX_CORES", "false"},
                                   {"KPT_AMD_MEMORY_KEPT_BYTES", "1000000"},

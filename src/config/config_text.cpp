@@ -32,6 +32,7 @@ std::string describe_values(const OptionDomain& domain) {
   switch (domain.kind) {
     case OptionKind::kBool: return "`true`, `false`";
     case OptionKind::kInt: return fmt::format("whole number, {} to {}", domain.least, domain.most);
+    case OptionKind::kName: return "name";
     case OptionKind::kPath: return "path";
     case OptionKind::kNamedPaths: return "list of `name=path`";
     case OptionKind::kWordList: out = "list of "; break;
@@ -74,6 +75,7 @@ std::string_view type_name(OptionKind kind) {
     case OptionKind::kBool: return "bool";
     case OptionKind::kInt: return "integer";
     case OptionKind::kChoice: return "word";
+    case OptionKind::kName: return "name";
     case OptionKind::kPath: return "path";
     case OptionKind::kWordList: return "words";
     case OptionKind::kNamedPaths: return "named_paths";

@@ -65,6 +65,15 @@ Status check_items(OptionId id, const std::vector<std::string>& items) {
   return {};
 }
 
+bool is_name(std::string_view text) {
+  constexpr std::size_t kMostCharacters = 64;
+  const auto fits = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-' ||
+           c == '_';
+  };
+  return !text.empty() && text.size() <= kMostCharacters && std::ranges::all_of(text, fits);
+}
+
 // Words that need no quotes, in our parser or in any other. YAML 1.1 reads off, no and their like as truth values.
 bool is_plain_word(std::string_view text) {
   const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
@@ -97,6 +106,9 @@ Result<OptionValue> parse_option_scalar(OptionId id, std::string_view text) {
     case OptionKind::kChoice:
       if (std::ranges::find(domain.words, text) == domain.words.end()) return wrong_word(id, text);
       return OptionValue(std::string(text));
+    case OptionKind::kName:
+      if (!is_name(text)) return wrong(id, quoted_excerpt(text));
+      return OptionValue(std::string(text));
     case OptionKind::kPath: KPT_RETURN_IF_ERROR(check_text(id, text)); return OptionValue(std::string(text));
     case OptionKind::kWordList:
     case OptionKind::kNamedPaths: break;
@@ -123,6 +135,7 @@ std::string describe_expected(const OptionDomain& domain) {
     case OptionKind::kBool: return "true or false";
     case OptionKind::kInt: return fmt::format("a whole number from {} to {}", domain.least, domain.most);
     case OptionKind::kChoice: return fmt::format("one of {}", join(words, ", "));
+    case OptionKind::kName: return "a name of at most 64 letters, digits, '.', '-' and '_'";
     case OptionKind::kPath: return "a path";
     case OptionKind::kWordList: return fmt::format("a list of {}, each at most once", join(words, ", "));
     case OptionKind::kNamedPaths: return "a list of name=path, each name at most once";

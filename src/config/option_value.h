@@ -12,7 +12,7 @@
 
 namespace kpt {
 
-// kChoice and kPath are text, both list kinds are lists.
+// kChoice, kName and kPath are text, both list kinds are lists.
 using OptionValue = std::variant<bool, std::int64_t, std::string, std::vector<std::string>>;
 
 // All three fail with kConfiguration. The sentence names the option, what was found, what was expected and the nearest

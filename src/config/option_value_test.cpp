@@ -107,6 +107,27 @@ TEST(OptionValues, NamedPathsNeedBothParts) {
   }
 }
 
+TEST(OptionValues, NamesAreShortAndPlain) {
+  for (const char* text : {"auto", "gfx942", "gfx10-3-generic"}) {
+    EXPECT_EQ(parse_option(OptionId::kAmdArchitecture, text).value(), OptionValue(std::string(text)));
+  }
+  for (const std::string& text :
+       {std::string(), std::string("gfx942 gfx950"), std::string("../a"), std::string(65, 'a')}) {
+    EXPECT_THAT(failure_of(parse_option(OptionId::kAmdArchitecture, text)), HasSubstr("expected a name of at most 64"));
+  }
+}
+
+// Nothing that runs a program, reads or writes a file, or takes NaN away.
+TEST(OptionValues, CompileOptionsAreThoseThatCannotDoHarm) {
+  EXPECT_TRUE(parse_option(OptionId::kAmdCompileOptions, "-O2,-ffp-contract=off").ok());
+  for (const char* text : {"-ffast-math", "-fplugin=/tmp/x.so", "-o/tmp/x", "-include/etc/passwd", "-O3 -o x",
+                           "-Xclang", "-mllvm", "@/tmp/options", "-O2,-O2"}) {
+    EXPECT_THAT(failure_of(parse_option(OptionId::kAmdCompileOptions, text)),
+                HasSubstr("expected a list of -O1, -O2, -O3"))
+        << text;
+  }
+}
+
 TEST(OptionValues, PathsThatCannotBeWrittenBackAreRefused) {
   EXPECT_THAT(failure_of(parse_option(OptionId::kCacheDir, std::string_view("a\0b", 3))), HasSubstr("NUL"));
   EXPECT_THAT(failure_of(parse_option(OptionId::kCacheDir, "a\xff")), HasSubstr("not UTF-8"));

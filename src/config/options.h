@@ -41,12 +41,19 @@ inline constexpr std::array<std::string_view, 5> kProbeBackendWords = {"nvidia",
 inline constexpr std::array<std::string_view, 8> kCpuIsaWords = {"no-dotprod", "no-i8mm",   "no-bf16", "no-sme",
                                                                  "no-avx2",    "no-avx512", "no-vnni", "no-amx"};
 
+// What amd.compile_options may hold: nothing that names a file, starts a program or lets the compiler assume that there
+// is no NaN and no infinity, which masks and checks of results rest on.
+inline constexpr std::array<std::string_view, 8> kAmdCompileOptionWords = {
+    "-O1",        "-O2", "-O3", "-ffp-contract=off", "-ffp-contract=on", "-fno-unroll-loops", "-gline-tables-only",
+    "-mno-cumode"};
+
 inline constexpr std::int64_t kMaxCacheBudgetBytes = std::int64_t{1} << 50;
 
 enum class OptionKind : std::uint8_t {
   kBool,
   kInt,         // between `least` and `most`
   kChoice,      // one of `words`
+  kName,        // letters, digits, '.', '-' and '_', at most 64
   kPath,        // any text without NUL; a leading "~/" means the home folder
   kWordList,    // any of `words`, each at most once
   kNamedPaths,  // items "name=path", each name at most once
@@ -69,6 +76,7 @@ inline constexpr OptionDomain one_of(std::span<const std::string_view> words) {
 inline constexpr OptionDomain any_of(std::span<const std::string_view> words) {
   return {OptionKind::kWordList, 0, 0, words};
 }
+inline constexpr OptionDomain name() { return {OptionKind::kName}; }
 inline constexpr OptionDomain path() { return {OptionKind::kPath}; }
 inline constexpr OptionDomain named_paths() { return {OptionKind::kNamedPaths}; }
 }  // namespace domain
@@ -112,6 +120,13 @@ inline constexpr OptionDomain named_paths() { return {OptionKind::kNamedPaths}; 
     "the same for the length of sequences, where the model's positions are known not to see those behind the end")    \
   X(kPlacementSplit, bool, "placement.split", "false", domain::truth(), "KPT_PLACEMENT_SPLIT",                        \
     "nodes that the chosen device cannot run go to the CPU; what lies between travels over the host's memory")        \
+  X(kAmdArchitecture, std::string, "amd.architecture", "auto", domain::name(), "KPT_AMD_ARCHITECTURE",                \
+    "gfx target of the AMD GPUs that models run on and that --target amd means, such as gfx942; a GPU of "            \
+    "another is refused; auto means that of the GPU at hand")                                                         \
+  X(kAmdCompileOptions, std::vector<std::string>, "amd.compile_options", "", domain::any_of(kAmdCompileOptionWords),  \
+    "KPT_AMD_COMPILE_OPTIONS",                                                                                        \
+    "options for the compiler of our kernels for AMD GPUs, after its own; code in a file that was made with "         \
+    "others is made anew")                                                                                            \
   X(kAmdEngine, AmdEngineWord, "amd.engine", "auto", domain::one_of(kAmdEngineWords), "KPT_AMD_ENGINE",               \
     "what runs models on AMD GPUs: libtorch's ROCm build or our own kernels (native); auto means the first where it " \
     "is the libtorch at hand")                                                                                        \
@@ -197,6 +212,7 @@ constexpr bool fits(const OptionDomain& domain) {
     case OptionKind::kBool: return std::is_same_v<T, bool>;
     case OptionKind::kInt: return std::is_same_v<T, std::int64_t> && domain.least <= domain.most;
     case OptionKind::kChoice: return std::is_enum_v<T> && !domain.words.empty();
+    case OptionKind::kName:
     case OptionKind::kPath: return std::is_same_v<T, std::string>;
     case OptionKind::kWordList:
     case OptionKind::kNamedPaths: return std::is_same_v<T, std::vector<std::string>>;

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "device/detection_context.h"
 #include "device/nvidia_policy.h"
@@ -43,7 +44,10 @@ struct BackendContext {
   std::uint64_t amd_margin_bytes = 0;
   std::uint64_t amd_kept_bytes = std::numeric_limits<std::uint64_t>::max();
   int amd_memory_percent = 100;
-  bool amd_matrix_cores = true;             // option amd.matrix_cores
+  bool amd_matrix_cores = true;  // option amd.matrix_cores
+  std::string amd_architecture;  // option amd.architecture; empty: auto
+  // Option amd.compile_options: for the compiler of our kernels.
+  std::vector<std::string> amd_compile_options;
   AmdEngine amd_engine = AmdEngine::kAuto;  // option amd.engine
   bool split_batches = false;               // option memory.split_batches
   bool batch_buckets = true;                // option memory.batch_buckets

@@ -180,6 +180,70 @@ TEST_F(CompileForAmd, MatrixCoresAreAnOption) {
   EXPECT_EQ(own.exit_code, 0) << own.err;
 }
 
+// The target of `--target amd` and of the GPU that models run on.
+TEST_F(CompileForAmd, TheArchitectureIsAnOption) {
+  const auto target_of = [&](const std::string& setting, const std::vector<std::string>& machine) {
+    const ProgramRun compiled =
+        run({"explain", golden("tied"), "--target", "amd", "--json", "--set", setting}, machine);
+    EXPECT_EQ(compiled.exit_code, 0) << compiled.err << compiled.out;
+    return compiled.json().value("target", "none");
+  };
+  const std::string search = std::filesystem::path(compiler_).parent_path().string();
+  EXPECT_EQ(target_of("amd.architecture=gfx1100", {}), "amd:gfx1100");
+  EXPECT_EQ(target_of("amd.architecture=gfx942", machine_with("gfx1100", search)), "amd:gfx942")
+      << "what is detected does not change what the user chose";
+  EXPECT_EQ(target_of("amd.architecture=auto", machine_with("gfx1100", search)), "amd:gfx1100");
+  EXPECT_THAT(run({"compile", golden("tied"), "--target", "amd"}).err, HasSubstr("no AMD GPU here to take the target"));
+  EXPECT_THAT(run({"compile", golden("tied"), "--target", "amd", "--set", "amd.architecture=gfx943"}).err,
+              HasSubstr("amd.architecture is 'gfx943'; valid are auto, "));
+
+  const std::vector<std::string> start = {"run", golden("tied"), "--device", "amd:0", "--json", "--set"};
+  const auto with = [&](const char* setting) {
+    std::vector<std::string> arguments = start;
+    arguments.emplace_back(setting);
+    return run(arguments, machine_with("gfx1100", search));
+  };
+  EXPECT_EQ(with("amd.architecture=gfx1100").exit_code, 0);
+  const ProgramRun other = with("amd.architecture=gfx942");
+  EXPECT_EQ(other.exit_code, 1);
+  EXPECT_EQ(other.json().at("error").at("code"), "invalid_architecture");
+  EXPECT_EQ(other.json().at("error").at("vendor"), "amd");
+  EXPECT_THAT(other.json().at("error").at("message").get<std::string>(),
+              HasSubstr("amd:0 is gfx1100, and amd.architecture is gfx942"));
+}
+
+TEST_F(CompileForAmd, CompileOptionsReachTheCompilerAndTheCache) {
+  const auto compile = [&](const std::string& options) {
+    return run({"compile", golden("tied"), "--target", "amd:gfx942", "--json", "-o", path("m.kpt"), "--set",
+                "amd.compile_options=" + options});
+  };
+  const auto compilations = [&](const std::string& options) {
+    return compile(options).json().at("targets").at(0).at("statistics").at("compilations").get<int>();
+  };
+  EXPECT_GT(compilations(""), 0);
+  EXPECT_EQ(compilations(""), 0);
+  EXPECT_GT(compilations("-O1"), 0);
+  EXPECT_EQ(compilations("-O1"), 0);
+  EXPECT_EQ(compilations(""), 0);
+  const auto target = compile("-O1").json().at("targets").at(0);
+  EXPECT_THAT(target.at("figures").at("compiler").get<std::string>(), HasSubstr(" -O1"));
+  EXPECT_NE(target.at("figures").at("kernels"), compile("").json().at("targets").at(0).at("figures").at("kernels"))
+      << "registers are those of other code";
+  ASSERT_EQ(compile("-O1").exit_code, 0);
+  // The file's code serves who asks for nothing else; otherwise a compiler is needed.
+  std::filesystem::remove_all(path("cache"));
+  const std::vector<std::string> start = {"run", path("m.kpt"), "--device", "amd:0"};
+  const ProgramRun plain = run(start, machine_with("gfx942", "/nowhere"));
+  EXPECT_EQ(plain.exit_code, 0) << plain.err;
+  std::vector<std::string> other = start;
+  other.insert(other.end(), {"--set", "amd.compile_options=-O2"});
+  const ProgramRun lacking = run(other, machine_with("gfx942", "/nowhere"));
+  EXPECT_EQ(lacking.exit_code, 1);
+  EXPECT_THAT(lacking.err, HasSubstr("no compiler for gfx942"));
+  EXPECT_THAT(compile("-ffast-math").json().at("error").at("message").get<std::string>(),
+              HasSubstr("amd.compile_options is \"-ffast-math\", expected a list of -O1"));
+}
+
 TEST_F(CompileForAmd, NodesWithoutAKernelAreListed) {
   const ProgramRun refused = run({"compile", golden("cond"), "--target", "amd:gfx942", "-o", path("m.kpt")});
   EXPECT_EQ(refused.exit_code, 1);

@@ -1,7 +1,7 @@
 // Every option must have an effect that a user can see. Those of NVIDIA GPUs need one and are tested beside what they
-// bound (tests/execution); cache.budget_bytes is in cache_test.cpp, amd.matrix_cores, amd.memory_percent and
-// amd.memory_margin_bytes in compile_amd_test.cpp (amd.memory_kept_bytes beside the backend), the rest of tpu.* in
-// compile_command_test.cpp.
+// bound (tests/execution); cache.budget_bytes is in cache_test.cpp, amd.architecture, amd.compile_options,
+// amd.matrix_cores, amd.memory_percent and amd.memory_margin_bytes in compile_amd_test.cpp (amd.memory_kept_bytes
+// beside the backend), the rest of tpu.* in compile_command_test.cpp.
 #include <filesystem>
 #include <fstream>
 

@@ -9,6 +9,7 @@
 #include "backends/amd/amd_program.h"
 #include "backends/amd/amd_torch_backend.h"
 #include "backends/amd/architecture.h"
+#include "backends/amd/architecture_choice.h"
 #include "backends/amd/detect_amd.h"
 #include "backends/amd/engine_choice.h"
 #include "backends/amd/hip_machine.h"
@@ -33,6 +34,7 @@ struct KernelSupply {
   KernelSource kernels;
   std::shared_ptr<const KernelStore> store;  // behind it; null when a test gives the kernels
   int threads = 1;                           // for compiling
+  std::vector<std::string> options = {};     // of the compiler, beside its own
 };
 
 class AmdTarget final : public Target {
@@ -67,6 +69,7 @@ class AmdTarget final : public Target {
     capabilities_.features = {std::string(architecture.gfx_target), to_lower(architecture.name)};
     // What was measured or optimized with them does not hold without.
     if (traits().shape.matrix != gpu::MatrixUnit::kNone) capabilities_.features.emplace_back("matrix-cores");
+    capabilities_.features.insert(capabilities_.features.end(), supply.options.begin(), supply.options.end());
   }
 
   std::string_view name() const override { return name_; }
@@ -83,7 +86,7 @@ class AmdTarget final : public Target {
   Result<std::unique_ptr<Program>> compile(ir::Graph graph) const override {
     KPT_ASSIGN_OR_RETURN(auto program, AmdProgram::make(architecture_, std::move(graph), supply_.kernels,
                                                         supply_.threads, matrix_cores_));
-    if (supply_.store) program->set_compiler(supply_.store->compiler(gfx_target()));
+    program->set_compiler(supply_.store ? supply_.store->compiler(gfx_target()) : "", supply_.options);
     return std::unique_ptr<Program>(std::move(program));
   }
   Result<std::unique_ptr<Program>> deserialize(std::string_view bytes) const override {
@@ -117,6 +120,7 @@ class AmdDevice final : public Device {
 
   const DeviceInfo& info() const override { return info_; }
   const Target& target() const override { return target_; }
+  std::string_view gfx_target() const { return target_.gfx_target(); }
   const std::shared_ptr<HipMachine>& machine() const { return machine_; }
 
   Result<Tensor> allocate(DType dtype, std::span<const std::int64_t> dims) override {
@@ -181,7 +185,7 @@ class AmdDevice final : public Device {
   const HardwareRates* rates() const override { return rates_; }
 
  private:
-  const Target& target_;
+  const AmdTarget& target_;
   DeviceInfo info_;
   const HardwareRates* rates_;
   std::shared_ptr<HipMachine> machine_;
@@ -194,10 +198,11 @@ class AmdBackend final : public Backend {
         parts_(std::move(parts)),
         margin_bytes_(context.amd_margin_bytes),
         kept_bytes_(context.amd_kept_bytes),
-        memory_percent_(context.amd_memory_percent) {
+        memory_percent_(context.amd_memory_percent),
+        chosen_target_(context.amd_architecture) {
     if (!parts_.detect) parts_.detect = detect_amd;
     if (!parts_.pools) parts_.pools = DevicePools::of_process();
-    supply_ = {parts_.kernels, nullptr, context.threads};
+    supply_ = {parts_.kernels, nullptr, context.threads, context.amd_compile_options};
     if (!supply_.kernels) {
       const auto store = std::make_shared<KernelStore>(context);
       supply_.kernels = [store](std::string_view family, std::string_view gfx_target) {
@@ -238,9 +243,11 @@ class AmdBackend final : public Backend {
                     fmt::format("a program for {} cannot be loaded on {}, which is {}", program->target(),
                                 device->info().name, device->target().name()));
     }
+    KPT_RETURN_IF_ERROR(check_chosen_target(chosen_target_, device->info().name, device->gfx_target()));
     const auto own = std::static_pointer_cast<const AmdProgram>(std::move(program));
     std::shared_ptr<native::Machine> machine = device->machine();
-    if (own->is_stored()) machine = std::make_shared<ProgramMachine>(device->machine(), own);
+    if (own->is_stored() && own->has_options(supply_.options))
+      machine = std::make_shared<ProgramMachine>(device->machine(), own);
     return native::NativeExecutable::load(own->shared_graph(), weights, std::move(machine));
   }
 
@@ -305,6 +312,7 @@ class AmdBackend final : public Backend {
   std::uint64_t margin_bytes_;
   std::uint64_t kept_bytes_;
   int memory_percent_;
+  std::string chosen_target_;  // empty: any
   KernelSupply supply_;
   std::deque<AmdTarget> targets_;  // a deque, because targets and devices do not move
   std::mutex mutex_;

@@ -18,7 +18,8 @@ namespace kpt {
 namespace {
 
 constexpr std::string_view kWord = "kpt-amd-program";
-constexpr int kVersion = 1;
+constexpr int kPlain = 1;                 // version of the form
+constexpr int kWithOptions = 2;           // a line of compile options follows the compiler
 constexpr std::size_t kMostObjects = 64;  // far more families than there are
 
 Status corrupt_program(std::string_view what) {
@@ -155,11 +156,20 @@ const KernelObject* AmdProgram::find_current(std::string_view family) const {
   return source.ok() && source_digest(*source) == found->second.source_digest ? &found->second : nullptr;
 }
 
-// Head, target, compiler, bytes of the graph, number of families; a line for each; the graph; their code.
+void AmdProgram::set_compiler(std::string compiler, std::vector<std::string> options) {
+  figures_.compiler = std::move(compiler);
+  for (const std::string& option : options) figures_.compiler += (figures_.compiler.empty() ? "" : " ") + option;
+  options_ = std::move(options);
+}
+
+// Head, target, compiler, compile options if there are any, bytes of the graph, number of families; a line for each;
+// the graph; their code.
 Result<std::string> AmdProgram::serialize() const {
   const std::string graph = ir::print_graph(*graph_);
-  std::string bytes = fmt::format("{} {}\n{}\n{}\n{}\n{}\n", kWord, kVersion, target_,
-                                  printable(figures_.compiler, 200), graph.size(), objects_.size());
+  std::string bytes = fmt::format("{} {}\n{}\n{}\n", kWord, options_.empty() ? kPlain : kWithOptions, target_,
+                                  printable(figures_.compiler, 200));
+  if (!options_.empty()) bytes += join(options_, " ") + "\n";
+  bytes += fmt::format("{}\n{}\n", graph.size(), objects_.size());
   for (const auto& [family, object] : objects_) {
     bytes += fmt::format("{} {} {}\n", family, object.source_digest, object.code.size());
   }
@@ -174,11 +184,16 @@ Result<std::unique_ptr<Program>> AmdProgram::deserialize(const AmdArchitecture& 
   if (!head.starts_with(fmt::format("{} ", kWord))) return corrupt_program("it is no AMD program");
   KPT_ASSIGN_OR_RETURN(const std::string_view made_for, take_program_line(bytes));
   const std::string target = fmt::format("amd:{}", architecture.gfx_target);
-  if (head != fmt::format("{} {}", kWord, kVersion) || made_for != target) {
+  const bool with_options = head == fmt::format("{} {}", kWord, kWithOptions);
+  if ((!with_options && head != fmt::format("{} {}", kWord, kPlain)) || made_for != target) {
     return Status(StatusCode::kVersionMismatch,
                   fmt::format("the stored program is of another version or for another target than {}", target));
   }
   KPT_ASSIGN_OR_RETURN(const std::string_view compiler, take_program_line(bytes));
+  std::string_view options;
+  if (with_options) {
+    KPT_ASSIGN_OR_RETURN(options, take_program_line(bytes));
+  }
   KPT_ASSIGN_OR_RETURN(const std::uint64_t graph_bytes, take_number(bytes));
   KPT_ASSIGN_OR_RETURN(const std::uint64_t count, take_number(bytes));
   if (count > kMostObjects) return corrupt_program("it has more families of kernels than there are");
@@ -195,6 +210,7 @@ Result<std::unique_ptr<Program>> AmdProgram::deserialize(const AmdArchitecture& 
   std::unique_ptr<AmdProgram> program(new AmdProgram(architecture, std::move(graph).value()));
   program->stored_ = true;
   program->figures_.compiler = printable(compiler, 200);
+  for (const std::string_view option : split(options, ' ')) program->options_.push_back(printable(option, 100));
   for (const auto& row : rows) {
     KPT_ASSIGN_OR_RETURN(const std::string_view code, take_bytes(bytes, *parse_uint(row[2])));
     program->objects_.emplace(std::string(row[0]), KernelObject{std::string(row[1]), std::string(code)});

@@ -45,8 +45,10 @@ class AmdProgram final : public Program {
   // Code of a family that was made of the source in this build; null when there is none. Other code may take other
   // arguments.
   const KernelObject* find_current(std::string_view family) const;
-  // For people; not known to whoever gives the kernels.
-  void set_compiler(std::string compiler) { figures_.compiler = std::move(compiler); }
+  // Whether its code was made with these options beside the compiler's own, or none are asked for.
+  bool has_options(const std::vector<std::string>& wanted) const { return wanted.empty() || wanted == options_; }
+  // The compiler is for people; empty where it is not known.
+  void set_compiler(std::string compiler, std::vector<std::string> options);
 
  private:
   AmdProgram(const AmdArchitecture& architecture, ir::Graph graph);
@@ -58,6 +60,7 @@ class AmdProgram final : public Program {
   std::map<std::string, KernelObject, std::less<>> objects_;  // by family
   CompileFigures figures_;
   std::vector<NodePlan> nodes_;
+  std::vector<std::string> options_;  // of the compiler, beside its own
   bool stored_ = false;
 };
 

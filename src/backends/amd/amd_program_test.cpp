@@ -87,6 +87,28 @@ TEST(AmdProgram, ComesBackFromItsBytes) {
   EXPECT_EQ(AmdProgram::deserialize(architecture("gfx90a"), bytes).status().code(), StatusCode::kVersionMismatch);
 }
 
+TEST(AmdProgram, RemembersTheCompileOptions) {
+  const auto made = AmdProgram::make(architecture("gfx942"), small_graph(), testing::forge_family, 1).value();
+  made->set_compiler("clang 22", {"-O1", "-ffp-contract=off"});
+  const std::string bytes = made->serialize().value();
+  const auto program = AmdProgram::deserialize(architecture("gfx942"), bytes);
+  ASSERT_TRUE(program.ok()) << program.status().to_string();
+  const auto& stored = static_cast<const AmdProgram&>(**program);
+  EXPECT_EQ(stored.figures()->compiler, "clang 22 -O1 -ffp-contract=off");
+  EXPECT_TRUE(stored.has_options({"-O1", "-ffp-contract=off"}));
+  EXPECT_TRUE(stored.has_options({})) << "nobody asked for others";
+  EXPECT_FALSE(stored.has_options({"-O1"}));
+  EXPECT_EQ(stored.serialize().value(), bytes);
+  for (std::size_t size = 0; size < 120; ++size) {
+    ASSERT_EQ(AmdProgram::deserialize(architecture("gfx942"), std::string_view(bytes).substr(0, size)).status().code(),
+              StatusCode::kCorruptData)
+        << size;
+  }
+  std::string newer = bytes;
+  newer.replace(newer.find(" 2\n"), 3, " 3\n");
+  EXPECT_EQ(AmdProgram::deserialize(architecture("gfx942"), newer).status().code(), StatusCode::kVersionMismatch);
+}
+
 // Code of another build may take other arguments: it is there and not used.
 TEST(AmdProgram, CodeOfOtherSourceIsNotCurrent) {
   std::string bytes = stored_program();

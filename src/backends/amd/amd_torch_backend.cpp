@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "backends/amd/architecture.h"
+#include "backends/amd/architecture_choice.h"
 #include "backends/amd/detect_amd.h"
 #include "backends/amd/torch_kernels.h"
 #include "base/log.h"
@@ -25,6 +26,7 @@ struct TorchSource {
   std::function<Result<const aten::CudaModuleTable*>()> table;
   std::shared_ptr<LazyAtenEngine> engine;
   std::unique_ptr<TorchKernels> kernels;
+  std::vector<std::string> compile_options = {};  // of our kernels
 };
 
 class AmdTorchTarget final : public Target {
@@ -58,6 +60,8 @@ class AmdTorchTarget final : public Target {
       capabilities_.weight_only_rows = 8;
       capabilities_.product_takes_residual = false;
       capabilities_.features.emplace_back("own-kernels");
+      const std::vector<std::string>& options = source_.compile_options;
+      capabilities_.features.insert(capabilities_.features.end(), options.begin(), options.end());
     });
     return capabilities_;
   }
@@ -130,11 +134,13 @@ class AmdTorchBackend final : public Backend {
       : detection_(context.detection),
         detect_(parts.detect ? std::move(parts.detect) : detect_amd),
         limits_{0, context.amd_margin_bytes},
-        memory_percent_(context.amd_memory_percent) {
+        memory_percent_(context.amd_memory_percent),
+        chosen_target_(context.amd_architecture) {
     source_.engine = std::make_shared<LazyAtenEngine>(
         TorchSearch{context.detection.environment, context.torch_dir.string(), context.detection.site_packages},
         context.threads, find_gpu_drivers(context.detection.files));
     source_.kernels = std::make_unique<TorchKernels>(context, std::move(parts.hip_library), std::move(parts.kernels));
+    source_.compile_options = context.amd_compile_options;
     source_.table = std::move(parts.table);
     if (!source_.table) {
       source_.table = [engine = source_.engine]() -> Result<const aten::CudaModuleTable*> {
@@ -168,6 +174,7 @@ class AmdTorchBackend final : public Backend {
     if (device == nullptr) {
       return Status(StatusCode::kInvalidArgument, "the amd backend loads a program on one device of its own");
     }
+    KPT_RETURN_IF_ERROR(check_chosen_target(chosen_target_, device->info().name, device->gpu().gfx_target));
     KPT_ASSIGN_OR_RETURN(const auto launcher, source_.kernels->make_launcher(device->gpu(), program->graph()));
     return device->load(*program, weights, limits_, {}, launcher);
   }
@@ -213,6 +220,7 @@ class AmdTorchBackend final : public Backend {
   std::function<AmdReport(const DetectionContext&)> detect_;
   aten::CudaMemoryLimits limits_;
   int memory_percent_;
+  std::string chosen_target_;  // empty: any
   TorchSource source_;
   std::deque<AmdTorchTarget> targets_;  // a deque, because targets and devices do not move
   std::mutex mutex_;

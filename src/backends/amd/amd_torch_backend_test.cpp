@@ -154,6 +154,18 @@ TEST_F(AmdTorchBackend, MemoryLimitsReachTheModuleAndItsFailuresComeBackTyped) {
   EXPECT_EQ(backend->load(program, {}, std::span(&device, 1)).status().code(), StatusCode::kInvalidArgument);
 }
 
+TEST_F(AmdTorchBackend, AnotherArchitectureThanTheUserChoseIsRefused) {
+  BackendContext context;
+  context.amd_architecture = "gfx1100";
+  const auto backend = make_backend(context);
+  const auto devices = backend->devices();
+  ASSERT_TRUE(devices.ok()) << devices.status().to_string();
+  const Status status = backend->load(program_of("aten.add.Tensor"), {}, std::span(*devices).first(1)).status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArchitecture);
+  EXPECT_EQ(status.message(),
+            "amd:0 is gfx942, and amd.architecture is gfx1100; take another device, or set it to auto");
+}
+
 TEST_F(AmdTorchBackend, OperatorsOfOursNeedOurKernels) {
   const auto backend = make_backend();
   const Target& target = backend->devices().value().front()->target();

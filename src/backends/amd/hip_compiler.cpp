@@ -302,8 +302,8 @@ Result<std::string> run_compiler(const HipCompiler& compiler, const HipSource& s
 }  // namespace
 
 Result<std::string> compile_hip(const HipCompiler& compiler, const HipSource& source, std::string_view gfx_target,
-                                std::chrono::milliseconds time_limit) {
-  KPT_ASSIGN_OR_RETURN(std::string object, run_compiler(compiler, source, gfx_target, time_limit, {}));
+                                std::chrono::milliseconds time_limit, const std::vector<std::string>& options) {
+  KPT_ASSIGN_OR_RETURN(std::string object, run_compiler(compiler, source, gfx_target, time_limit, options));
   if (const Status status = check_target(object, gfx_target); !status.ok()) {
     return Status(StatusCode::kKernelCompilation,
                   fmt::format("{} made of {} what cannot be used: {}", compiler.path, source.name, status.message()),
@@ -337,6 +337,7 @@ Result<std::string> HipCompileCache::compile(const HipSource& source, std::strin
   key.add("format", std::uint64_t{1}).add("compiler", compiler_.version).add("target", gfx_target);
   key.add("name", source.name).add("text", source.text);
   for (const HipFile& file : source.headers) key.add(file.path, file.text);
+  for (const std::string& option : options_) key.add("option", option);
   auto kept = find_kept(key, gfx_target);
   {
     const std::lock_guard lock(mutex_);
@@ -344,7 +345,7 @@ Result<std::string> HipCompileCache::compile(const HipSource& source, std::strin
     if (!kept) ++statistics_.compilations;
   }
   if (kept) return std::move(*kept);
-  auto object = compile_hip(compiler_, source, gfx_target, time_limit_);
+  auto object = compile_hip(compiler_, source, gfx_target, time_limit_, options_);
   if (!object.ok()) {
     const std::lock_guard lock(mutex_);
     ++statistics_.errors;

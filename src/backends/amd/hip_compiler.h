@@ -69,9 +69,10 @@ Result<HipCompiler> find_hip_compiler(const Environment& environment, std::strin
 //   kCompilationTimeout: killed at the limit;
 //   kInvalidArchitecture: no such target in the table;
 //   kIo, kNotFound: no place to write, no such compiler.
-// The kernel sees KPT_WAVE, the target's wavefront size. What comes back was read by read_code_object().
+// The kernel sees KPT_WAVE, the target's wavefront size. What comes back was read by read_code_object(). `options`: for
+// the compiler, after its own and trusted as they are (amd.compile_options takes known words only).
 Result<std::string> compile_hip(const HipCompiler& compiler, const HipSource& source, std::string_view gfx_target,
-                                std::chrono::milliseconds time_limit);
+                                std::chrono::milliseconds time_limit, const std::vector<std::string>& options = {});
 
 // The same as assembly text: what instructions a kernel became. Fails as compile_hip() does.
 Result<std::string> hip_assembly(const HipCompiler& compiler, const HipSource& source, std::string_view gfx_target,
@@ -81,9 +82,11 @@ Result<std::string> hip_assembly(const HipCompiler& compiler, const HipSource& s
 // at once compile it twice.
 class HipCompileCache {
  public:
-  // `cache` may be null (nothing is kept) and must outlive this object.
-  HipCompileCache(HipCompiler compiler, CompileCache* cache, std::chrono::milliseconds time_limit)
-      : compiler_(std::move(compiler)), cache_(cache), time_limit_(time_limit) {}
+  // `cache` may be null (nothing is kept) and must outlive this object. `options` as for compile_hip(); what was made
+  // with others is not taken.
+  HipCompileCache(HipCompiler compiler, CompileCache* cache, std::chrono::milliseconds time_limit,
+                  std::vector<std::string> options = {})
+      : compiler_(std::move(compiler)), cache_(cache), time_limit_(time_limit), options_(std::move(options)) {}
 
   // An entry that is not a sound code object for the target is compiled anew. Trouble with the cache is logged and
   // costs time only.
@@ -97,6 +100,7 @@ class HipCompileCache {
   HipCompiler compiler_;
   CompileCache* cache_;
   std::chrono::milliseconds time_limit_;
+  std::vector<std::string> options_;
   mutable std::mutex mutex_;
   CompileStatistics statistics_;
 };

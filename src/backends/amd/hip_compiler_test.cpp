@@ -159,6 +159,26 @@ TEST_F(HipCompilerTest, ResultsAreKeptAndDamagedOnesAreMadeAnew) {
   EXPECT_EQ(std::move(read_text_file(folder_ / "calls", 100)).value(), "x\nx\nx\n");
 }
 
+TEST_F(HipCompilerTest, FurtherOptionsFollowItsOwnAndArePartOfTheKey) {
+  const std::string good = testing::make_code_object(testing::make_metadata({{"kernel", {}}}));
+  ASSERT_TRUE(write_file_atomically(folder_ / "good", good).ok());
+  const HipCompiler compiler =
+      script("echo \"$*\" >>" + (folder_ / "calls").string() + "; cp " + (folder_ / "good").string() + " \"$out\"");
+  CompileCache kept = cache();
+  const std::vector<std::vector<std::string>> settings = {
+      {}, {"-O1"}, {"-O2"}, {"-O2", "-ffp-contract=off"}, {"-ffp-contract=off", "-O2"}, {"-O1"}, {}};
+  std::vector<std::uint64_t> compilations;
+  for (const auto& options : settings) {
+    HipCompileCache compile(compiler, &kept, kLimit, options);
+    ASSERT_EQ(compile.compile(source_, "gfx942").value_or(""), good);
+    compilations.push_back(compile.statistics().compilations);
+  }
+  EXPECT_THAT(compilations, ::testing::ElementsAre(1U, 1U, 1U, 1U, 1U, 0U, 0U)) << "each set of options once";
+  const std::string calls = std::move(read_text_file(folder_ / "calls", 100000)).value();
+  EXPECT_THAT(calls, ::testing::ContainsRegex("-O3 .*kernel.hip\n"));
+  EXPECT_THAT(calls, ::testing::ContainsRegex("-O3 .*kernel.hip -O2 -ffp-contract=off\n")) << "the last one counts";
+}
+
 TEST_F(HipCompilerTest, ErrorsAreCountedAndNotKept) {
   CompileCache kept = cache();
   HipCompileCache compiler(script("exit 1"), &kept, kLimit);

@@ -13,7 +13,8 @@ constexpr std::chrono::minutes kCompileLimit{5};
 KernelStore::KernelStore(const BackendContext& context)
     : environment_(context.detection.environment),
       cache_folder_(context.compile_cache_folder),
-      cache_bytes_(context.compile_cache_bytes) {}
+      cache_bytes_(context.compile_cache_bytes),
+      options_(context.amd_compile_options) {}
 
 Result<HipCompileCache*> KernelStore::open(std::string_view gfx_target) {
   const std::lock_guard lock(mutex_);
@@ -29,8 +30,8 @@ Result<HipCompileCache*> KernelStore::open(std::string_view gfx_target) {
     }
   }
   const auto made = compilers_.emplace(
-      gfx_target,
-      std::make_unique<HipCompileCache>(std::move(compiler).value(), cache_ ? &*cache_ : nullptr, kCompileLimit));
+      gfx_target, std::make_unique<HipCompileCache>(std::move(compiler).value(), cache_ ? &*cache_ : nullptr,
+                                                    kCompileLimit, options_));
   return made.first->second.get();
 }
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "backends/amd/hip_compiler.h"
 #include "base/shared_work.h"
@@ -44,6 +45,7 @@ class KernelStore {
   Environment environment_;
   std::filesystem::path cache_folder_;
   std::uint64_t cache_bytes_;
+  std::vector<std::string> options_;  // of the compiler
   mutable std::mutex mutex_;
   std::optional<CompileCache> cache_;
   std::map<std::string, std::unique_ptr<HipCompileCache>, std::less<>> compilers_;  // by target

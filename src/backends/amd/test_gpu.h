@@ -50,7 +50,8 @@ class TestGpu {
 
   // Backends of one TestGpu share its memory as those of a process do. `told_bytes`: how much of it detection sees.
   std::unique_ptr<Backend> make_backend(BackendContext context = BackendContext(),
-                                        std::uint64_t told_bytes = 64U << 20U) const {
+                                        std::uint64_t told_bytes = 64U << 20U,
+                                        KernelSource kernels = forge_family) const {
     AmdBackendParts parts;
     parts.libraries = {build_dir() + "/fakes/amd/libamdhip64.so.6"};
     parts.pools = pools_;
@@ -65,7 +66,7 @@ class TestGpu {
       report.gpus = {gpu};
       return report;
     };
-    parts.kernels = forge_family;
+    parts.kernels = std::move(kernels);
     context.detection.environment = Environment({});
     return make_amd_backend(context, std::move(parts));
   }

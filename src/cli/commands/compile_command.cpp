@@ -351,10 +351,9 @@ std::string render(const CompileOutcome& outcome) {
 void add_arguments(CLI::App& command, CompileArguments& arguments) {
   command.add_option("MODEL", arguments.model, "a .pt2 file")->required();
   command
-      .add_option(
-          "--target", arguments.target,
-          "what to compile for, several with commas: tpu:v4, v5e, v5p, v6e or v7, with a slice; amd:gfx942 and others; "
-          "nvidia:sm_90 and others")
+      .add_option("--target", arguments.target,
+                  "what to compile for, several with commas: tpu:v4, v5e, v5p, v6e or v7, with a slice; amd:gfx942 and "
+                  "others, or amd for the GPU at hand (amd.architecture); nvidia:sm_90 and others")
       ->type_name("TARGET")
       ->required();
   command.add_option("-o,--output", arguments.output, "a .kpt file to write, with weights and compiled program")
