@@ -93,8 +93,18 @@ class TraceWriter {
                        {"dur", static_cast<double>(duration_ns) / 1e3}});
   }
 
-  std::string text() && {
-    const Json trace = {{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events_)}};
+  std::string text(const std::vector<KernelTime>& kernels) && {
+    Json rows = Json::array();
+    for (const KernelTime& kernel : kernels) {
+      rows.push_back({{"name", printable(kernel.name, 200)},
+                      {"calls", kernel.calls},
+                      {"microseconds", kernel.microseconds},
+                      {"mean_microseconds", kernel.mean()},
+                      {"least_microseconds", kernel.least},
+                      {"greatest_microseconds", kernel.greatest}});
+    }
+    const Json trace = {
+        {"displayTimeUnit", "ms"}, {"traceEvents", std::move(events_)}, {"otherData", {{"kernels", std::move(rows)}}}};
     return trace.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   }
 
@@ -111,6 +121,9 @@ std::vector<KernelTime> sum_kernels(const Recording& recording) {
   for (const Activity& activity : recording.activities) {
     if (!on_device(activity) || !in_runs(activity, recording)) continue;
     KernelTime& sum = sums[activity.name];
+    const double taken = static_cast<double>(activity.duration_ns) / 1e3;
+    sum.least = sum.calls > 0 ? std::min(sum.least, taken) : taken;
+    sum.greatest = std::max(sum.greatest, taken);
     sum.copy = activity.kind == Activity::Kind::kCopy;
     sum.calls += 1.0 / static_cast<double>(runs);
     sum.microseconds += per_run(static_cast<double>(activity.duration_ns), runs);
@@ -204,7 +217,7 @@ std::string write_trace(const Recording& recording, std::span<const std::string>
   for (const std::int64_t stream : streams) {
     writer.name_row("thread_name", kDevice, stream, "stream " + std::to_string(stream));
   }
-  return std::move(writer).text();
+  return std::move(writer).text(sum_kernels(recording));
 }
 
 }  // namespace kpt

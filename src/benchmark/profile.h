@@ -38,6 +38,9 @@ struct KernelTime {
   bool copy = false;
   double calls = 0;         // in one run
   double microseconds = 0;  // likewise
+  double least = 0;         // microseconds of a single call, over all runs
+  double greatest = 0;
+  double mean() const { return calls > 0 ? microseconds / calls : 0; }
 };
 
 // On the device, longest first. Empty when everything ran on the host.
@@ -49,7 +52,8 @@ double busy_microseconds(const Recording& recording);
 // Microseconds of one observed run, by node: of what the node's calls started on the device, or else until it was done.
 std::vector<double> sum_nodes(const Recording& recording, std::size_t nodes, bool on_device);
 
-// The JSON of the trace event format. `names`: of the graph's nodes. `device`: how the row of the device is called.
+// The JSON of the trace event format, with sum_kernels() under "otherData". `names`: of the graph's nodes. `device`:
+// how the row of the device is called.
 std::string write_trace(const Recording& recording, std::span<const std::string> names, std::string_view device);
 
 }  // namespace kpt

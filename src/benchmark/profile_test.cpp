@@ -41,11 +41,27 @@ TEST(Profile, KernelsAreSummedOverTheRunsAsTheyAre) {
   EXPECT_EQ(kernels[0].name, "gemm");
   EXPECT_DOUBLE_EQ(kernels[0].calls, 1);
   EXPECT_DOUBLE_EQ(kernels[0].microseconds, 3);
+  EXPECT_DOUBLE_EQ(kernels[0].mean(), 3);
+  EXPECT_DOUBLE_EQ(kernels[0].least, 2);
+  EXPECT_DOUBLE_EQ(kernels[0].greatest, 4);
   EXPECT_FALSE(kernels[0].copy);
   EXPECT_EQ(kernels[1].name, "norm");
   EXPECT_DOUBLE_EQ(kernels[1].calls, 0.5);
+  EXPECT_DOUBLE_EQ(kernels[1].microseconds, 1);
+  EXPECT_DOUBLE_EQ(kernels[1].mean(), 2) << "of a call, not of a run";
+  EXPECT_DOUBLE_EQ(kernels[1].least, 2);
+  EXPECT_DOUBLE_EQ(kernels[1].greatest, 2);
   EXPECT_EQ(kernels[2].name, "Memcpy HtoD");
   EXPECT_TRUE(kernels[2].copy);
+}
+
+TEST(Profile, TheTraceCarriesTheSumsOfItsKernels) {
+  const auto kernels = nlohmann::json::parse(write_trace(two_runs(), {}, "amd:0")).at("otherData").at("kernels");
+  ASSERT_EQ(kernels.size(), 3U);
+  EXPECT_EQ(kernels.at(0).at("name"), "gemm");
+  EXPECT_EQ(kernels.at(0).at("mean_microseconds"), 3.0);
+  EXPECT_EQ(kernels.at(0).at("least_microseconds"), 2.0);
+  EXPECT_EQ(kernels.at(0).at("greatest_microseconds"), 4.0);
 }
 
 TEST(Profile, WorkSideBySideIsBusyOnce) {

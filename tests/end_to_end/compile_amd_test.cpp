@@ -38,7 +38,7 @@ class CompileForAmd : public ::testing::Test {
                                         std::size_t memory = 67108864) const {
     const std::string spec = path(gfx_target + ".json");
     std::ofstream(spec) << fmt::format(
-        R"({{"version": 60443482, "devices": [{{"name": "test", "gfx": "{}", "compute_units": 4, "memory_total": {}}}]}})",
+        R"({{"version": 60443482, "real_time": true, "devices": [{{"name": "test", "gfx": "{}", "compute_units": 4, "memory_total": {}}}]}})",
         gfx_target, memory);
     return {"LD_LIBRARY_PATH=" + build_dir() + "/fakes/amd", "KPT_FAKE_HIP=" + spec, "PATH=" + search, "ROCM_PATH="};
   }
@@ -152,6 +152,45 @@ TEST_F(CompileForAmd, ExplainShowsWhatTheKernelsTake) {
   const auto on_device =
       run({"explain", file, "--device", "amd:0", "--json"}, machine_with("gfx942", "/nowhere")).json();
   EXPECT_EQ(on_device.at("kernels"), json.at("figures").at("kernels"));
+}
+
+// Times are those of the host, which executes the kernels there.
+TEST_F(CompileForAmd, ProfileTellsWhatEachKernelTook) {
+  const std::string file = path("m.kpt");
+  const std::string trace = path("trace.json");
+  ASSERT_EQ(run({"compile", golden("tied"), "--target", "amd:gfx942", "-o", file}).exit_code, 0);
+  const std::vector<std::string> arguments = {"profile", file, "--device", "amd:0", "--runs", "4", "--warmup", "1"};
+  const ProgramRun shown = run(arguments, machine_with("gfx942", "/nowhere"));
+  ASSERT_EQ(shown.exit_code, 0) << shown.err;
+  EXPECT_THAT(shown.out, AllOf(HasSubstr("on amd:0: "), HasSubstr("on the device"), HasSubstr("a call"),
+                               HasSubstr("least"), HasSubstr("greatest"), HasSubstr("product_")));
+  std::vector<std::string> for_programs = arguments;
+  for_programs.insert(for_programs.end(), {"--json", "--trace", trace});
+  const auto json = run(for_programs, machine_with("gfx942", "/nowhere")).json();
+  EXPECT_EQ(json.at("device"), "amd:0");
+  EXPECT_GT(json.at("device_busy_microseconds").get<double>(), 0);
+  const auto& kernels = json.at("kernels");
+  EXPECT_TRUE(std::ranges::any_of(kernels, [](const auto& row) { return row.at("kind") == "kernel"; }));
+  EXPECT_TRUE(std::ranges::any_of(kernels, [](const auto& row) { return row.at("kind") == "copy"; }));
+  for (const auto& row : kernels) {
+    const double mean = row.at("mean_microseconds");
+    EXPECT_GT(row.at("calls").get<double>(), 0) << row;
+    EXPECT_NEAR(mean * row.at("calls").get<double>(), row.at("microseconds").get<double>(), 1e-6) << row;
+    EXPECT_GE(row.at("least_microseconds").get<double>(), 0) << row;
+    EXPECT_LE(row.at("least_microseconds").get<double>(), mean * (1 + 1e-9)) << row;
+    EXPECT_GE(row.at("greatest_microseconds").get<double>(), mean * (1 - 1e-9)) << row;
+  }
+  // The trace holds each call of the runs as always, from which the same figures follow.
+  std::ifstream stream(trace);
+  const auto timeline = nlohmann::json::parse(stream);
+  ASSERT_EQ(timeline.at("otherData").at("kernels").size(), kernels.size());
+  const std::string name = kernels.at(0).at("name");
+  EXPECT_EQ(timeline.at("otherData").at("kernels").at(0).at("name"), name);
+  double greatest = 0;
+  for (const auto& event : timeline.at("traceEvents")) {
+    if (event.at("ph") == "X" && event.at("name") == name) greatest = std::max(greatest, event.at("dur").get<double>());
+  }
+  EXPECT_GE(greatest, kernels.at(0).at("greatest_microseconds").get<double>()) << "with the runs node by node";
 }
 
 // A layer in bfloat16: the kernel that explain names, and what is compiled for it and runs.

@@ -1,5 +1,6 @@
 // libamdhip64 as a JSON file tells it (KPT_FAKE_HIP). Keys of a device: name, gfx ("gfx942:sramecc+:xnack-"), pci,
 // memory_total. "properties_offset" moves gcnArchName inside the property structure, which differs between versions.
+// "real_time": true makes events tell the host's clock instead of a quarter of a millisecond for each.
 // "calls" makes any function fail; two more orders are for kernels: "kernel_faults": true (it starts, and what waits
 // for it says it failed) and "kernel_hangs": true (its stream is never ready). fake_hip_calls() and fake_hip_live()
 // tell a test what was called and how many objects were not given back; fake_hip_reset() forgets all of it.
@@ -258,6 +259,7 @@ KPT_FAKE_EXPORT int hipEventRecord(void* event, void* stream) {
   if (!is_stream(stream) || !device().events.contains(known)) return fake::kInvalidHandle;
   known->recorded = true;
   known->tick = ++device().ticks;
+  known->at = std::chrono::steady_clock::now();
   return 0;
 }
 
@@ -273,6 +275,9 @@ KPT_FAKE_EXPORT int hipEventElapsedTime(float* milliseconds, void* begin, void* 
   if (!device().events.contains(first) || !device().events.contains(last)) return fake::kInvalidHandle;
   if (!first->recorded || !last->recorded) return fake::kInvalidHandle;
   *milliseconds = 0.25F * static_cast<float>(last->tick - first->tick);
+  if (spec().json().value("real_time", false)) {
+    *milliseconds = std::chrono::duration<float, std::milli>(last->at - first->at).count();
+  }
   return 0;
 }
 

@@ -6,6 +6,7 @@
 // out, or was given back, is refused with HIP's own code for it, and what is left at the end can be counted.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <map>
 #include <memory>
@@ -33,6 +34,7 @@ struct Stream {
 struct Event {
   bool recorded = false;
   int tick = 0;  // when: each event that is recorded takes one
+  std::chrono::steady_clock::time_point at;
 };
 struct Module;
 struct Function {

@@ -218,7 +218,10 @@ Json to_json(const Profile& profile) {
     json["kernels"].push_back({{"name", kernel.name},
                                {"kind", kernel.copy ? "copy" : "kernel"},
                                {"calls", kernel.calls},
-                               {"microseconds", kernel.microseconds}});
+                               {"microseconds", kernel.microseconds},
+                               {"mean_microseconds", kernel.mean()},
+                               {"least_microseconds", kernel.least},
+                               {"greatest_microseconds", kernel.greatest}});
   }
   for (const NodeRow& node : profile.nodes) {
     const double taken = time_of(node, profile.on_device);
@@ -238,11 +241,14 @@ Json to_json(const Profile& profile) {
 
 std::string render_kernels(const Profile& profile, std::size_t shown) {
   constexpr std::size_t kNameWidth = 72;
-  std::vector<std::vector<std::string>> rows = {{"on the device", "calls a run", "time", "of busy"}};
+  std::vector<std::vector<std::string>> rows = {
+      {"on the device", "calls a run", "time", "of busy", "a call", "least", "greatest"}};
+  const auto time = [](double microseconds) { return fmt::format("{:.1f} us", microseconds); };
   for (std::size_t index = 0; index < std::min(shown, profile.kernels.size()); ++index) {
     const KernelTime& kernel = profile.kernels[index];
-    rows.push_back({printable(kernel.name, kNameWidth), fmt::format("{:.4g}", kernel.calls),
-                    fmt::format("{:.1f} us", kernel.microseconds), percent_or_dash(kernel.microseconds, profile.busy)});
+    rows.push_back({printable(kernel.name, kNameWidth), fmt::format("{:.4g}", kernel.calls), time(kernel.microseconds),
+                    percent_or_dash(kernel.microseconds, profile.busy), time(kernel.mean()), time(kernel.least),
+                    time(kernel.greatest)});
   }
   std::string text = format_table(rows);
   if (profile.kernels.size() > shown) text += fmt::format("and {} more\n", profile.kernels.size() - shown);
