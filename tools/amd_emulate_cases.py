@@ -344,7 +344,7 @@ def operand(random, type, shape):
     return normal(random, SUFFIXES[type], shape)
 
 
-def matrix(device, random, type, rows, columns, depth, activation, bias):
+def matrix(device, random, type, unit, rows, columns, depth, activation, bias):
     dtype, narrow = SUFFIXES[type], type not in FLOATS
     weight_type = "e4m3" if type in FP8 else type  # weights are of one kind, whatever the instruction takes
     x = device.array(operand(random, type, (rows, depth)))
@@ -364,9 +364,9 @@ def matrix(device, random, type, rows, columns, depth, activation, bias):
                bias_dtype=bias_type, residual=added, output=output, output_dtype=output_type, rows=rows,
                columns=columns, depth=depth, input_stride=depth, weight_stride=depth, **scales)
     a, c = decode(dtype, x), decode(SUFFIXES[weight_type], w)
-    if type == "e4m3fnuz":
+    if unit == "cdna3" and type in FP8:
         # The emulator's instruction knows float8_e4m3fn alone, whose numbers are twice those of the same codes here.
-        a, c = decode("float8_e4m3fn", x), 2 * c
+        a, c = decode("float8_e4m3fn", x) * (2 if type == "e4m3" else 1), 2 * c
     wanted = (a @ c.T) * factor + (decode(bias_type, b) if bias else 0)
     wanted = activate(activation, wanted + (decode(output_type, added) if added is not None else 0))
     size = (np.abs(a) @ np.abs(c).T) * factor
@@ -482,7 +482,7 @@ def transpose_cases(_):
                        columns=columns)
 
 
-MATRIX_TYPES = {"cdna3": ("f16", "bf16", "i8", "e4m3fnuz"), "cdna4": ("f16", "bf16", "i8", "e4m3"),
+MATRIX_TYPES = {"cdna3": ("f16", "bf16", "i8", "e4m3fnuz", "e4m3"), "cdna4": ("f16", "bf16", "i8", "e4m3"),
                 "rdna3": ("f16", "bf16", "i8"), "rdna4": ("f16", "bf16", "i8", "e4m3")}
 
 
@@ -490,7 +490,9 @@ def matrix_cases(unit):
     for type in MATRIX_TYPES[unit]:
         for rows, columns, depth, activation, bias in ((17, 33, 40, "gelu", "float32"), (130, 129, 37, "none", "own"),
                                                        (1, 1, 1, "none", None), (64, 5, 192, "relu", "own")):
-            yield Case(f"matrix_{unit}_{type}", f"{rows} x {columns} x {depth}, {activation}", matrix, type=type,
+            # Inputs of the weights' kind go to the kernel of the unit's own.
+            kernel = f"matrix_{unit}_{'e4m3fnuz' if unit == 'cdna3' and type in FP8 else type}"
+            yield Case(kernel, f"{rows} x {columns} x {depth}, {activation}, {type}", matrix, type=type, unit=unit,
                        rows=rows, columns=columns, depth=depth, activation=activation, bias=bias)
 
 

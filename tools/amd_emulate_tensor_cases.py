@@ -3,7 +3,7 @@ product; and for rows of attention that may look nowhere. Convolutions, pools an
 
 import numpy as np
 
-from amd_emulate_cases import (ACTIVATIONS, FLOATS, SUFFIXES, Case, activate, decode, encode, error_of, normal,
+from amd_emulate_cases import (ACTIVATIONS, EDGES, FLOATS, SUFFIXES, Case, activate, decode, encode, error_of, normal,
                                poisoned)
 
 # In the order of ElementOp and ReduceOp.
@@ -136,6 +136,20 @@ def windows(device, random, type):
                output_strides=strides_of(output), **{"a.data": x, "a.dtype": dtype, "a.strides": strides})
     wanted = np.lib.stride_tricks.sliding_window_view(np.asarray(x), (3, 2), (2, 3))[:, :, ::2]
     return 0.0 if np.array_equal(output, wanted.transpose(0, 2, 3, 1, 4, 5)) else float("inf")
+
+
+def fp8_copies(device, random, type, to_fp8):
+    """All codes of float8_e4m3fn as another type, or numbers and edges as codes."""
+    source, target = ("float8_e4m3fn", SUFFIXES[type])[:: -1 if to_fp8 else 1]
+    if to_fp8:
+        with np.errstate(over="ignore"):
+            stored = encode(source, np.concatenate([EDGES, random.normal(0, 100, 200)]))
+    else:
+        stored = np.arange(256, dtype=np.uint8)
+    x, output = device.array(stored), device.array(poisoned(target, stored.shape))
+    device.run("elementwise", op=ELEMENT_OPS.index("copy"), dims=x.shape, output=output, output_dtype=target,
+               output_strides=(1,), **view("a", x, source))
+    return error_of(target, output, decode(source, stored))
 
 
 def running_sums(device, random, whole):
@@ -289,6 +303,9 @@ def elementwise_cases():
         yield Case(kernel, "running sums", running_sums, whole=whole)
     for type in FLOATS:
         yield Case("elementwise_f32", f"windows, {type}", windows, type=type)
+        for to_fp8 in (False, True):
+            label = f"copy, {type} {'to' if to_fp8 else 'from'} e4m3"
+            yield Case("elementwise_f32", label, fp8_copies, type=type, to_fp8=to_fp8)
 
 
 def all_cases():

@@ -49,8 +49,8 @@ class AmdTarget final : public Target {
     capabilities_.dynamic_shapes = true;
     capabilities_.whole_graph_only = true;
     capabilities_.alignment_bytes = native::kBlockAlignment;
-    capabilities_.dtypes = {DType::kBool,  DType::kUInt8,   DType::kInt8,     DType::kInt16,  DType::kInt32,
-                            DType::kInt64, DType::kFloat16, DType::kBFloat16, DType::kFloat32};
+    capabilities_.dtypes = {DType::kBool,  DType::kUInt8,   DType::kInt8,     DType::kInt16,   DType::kInt32,
+                            DType::kInt64, DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat8E4M3FN};
     capabilities_.own_operators.assign(std::begin(kOwnTargets), std::end(kOwnTargets));
     // Only what our products have matrix cores for.
     for (const DType dtype : gpu::matrix_types(traits().shape.matrix)) {
@@ -61,7 +61,6 @@ class AmdTarget final : public Target {
         capabilities_.own_operators.emplace_back("kpt.linear_int8.default");
       } else {
         // Weights are stored in this kind, whichever the instructions take.
-        capabilities_.dtypes.push_back(DType::kFloat8E4M3FN);
         capabilities_.matrix_dtypes.push_back(DType::kFloat8E4M3FN);
         capabilities_.own_operators.emplace_back("kpt.linear_fp8.default");
       }

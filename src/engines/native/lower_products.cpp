@@ -185,6 +185,66 @@ Status lower_quantized_linear(PlanBuilder& plan, const ir::Node& node) {
   return {};
 }
 
+// A scale of each row, from one of all of them or from a column of them.
+Result<View> scales_along(PlanBuilder& plan, const View& scale, std::size_t axis, std::int64_t extent) {
+  if (scale.dtype != DType::kFloat32) return not_covered("the scales are not float32");
+  View along = scale;
+  if (count_elements(scale) == 1) {
+    along.dims = {extent};
+    along.strides = {0};
+  } else if (scale.dims.size() == 2 && scale.dims[axis] == extent && scale.dims[1 - axis] == 1) {
+    along = without_axis(scale, 1 - axis);
+  } else {
+    return not_covered("the scales are neither one nor one for each row");
+  }
+  return contiguous(plan, along);
+}
+
+// Without matrix cores for FP8: every code is a number of float16, whose products and sums in float32 are the same.
+Status add_scaled_halves(PlanBuilder& plan, const LinearStep& step, const MatrixScales& scales) {
+  LinearStep product;
+  KPT_ASSIGN_OR_RETURN(product.input, cast(plan, step.input, DType::kFloat16));
+  KPT_ASSIGN_OR_RETURN(product.weight, cast(plan, step.weight, DType::kFloat16));
+  KPT_ASSIGN_OR_RETURN(product.output, plan.make(DType::kFloat32, step.output.dims));
+  KPT_RETURN_IF_ERROR(add_linear(plan, product));
+  KPT_ASSIGN_OR_RETURN(const View scaled, plan.make(DType::kFloat32, step.output.dims));
+  KPT_RETURN_IF_ERROR(add_elements(plan, {.op = gpu::ElementOp::kMultiply},
+                                   {{product.output, {}}, {with_axis(scales.rows, 1), {}}}, scaled));
+  const Element added{step.bias, {}};
+  return add_elements(plan, {.op = gpu::ElementOp::kMultiplyAdd}, {{scaled, {}}, {scales.columns, {}}, added},
+                      step.output);
+}
+
+// aten._scaled_mm of codes of float8_e4m3fn: numbers are codes times their scales.
+Status lower_scaled_product(PlanBuilder& plan, const ir::Node& node) {
+  LinearStep step;
+  KPT_ASSIGN_OR_RETURN(step.input, plan.tensor(node, "self"));
+  KPT_ASSIGN_OR_RETURN(const View right, plan.tensor(node, "mat2"));
+  KPT_ASSIGN_OR_RETURN(const View row_scale, plan.tensor(node, "scale_a"));
+  KPT_ASSIGN_OR_RETURN(const View column_scale, plan.tensor(node, "scale_b"));
+  KPT_ASSIGN_OR_RETURN(step.bias, plan.find_tensor(node, "bias"));
+  KPT_ASSIGN_OR_RETURN(const auto result_scale, plan.find_tensor(node, "scale_result"));
+  if (result_scale) return not_covered("the result has a scale");
+  KPT_ASSIGN_OR_RETURN(step.output, plan.make_result(node));
+  if (step.input.dtype != DType::kFloat8E4M3FN || right.dtype != DType::kFloat8E4M3FN) {
+    return not_covered(fmt::format("products with scales are of float8_e4m3fn, not of {} and {}",
+                                   to_string(step.input.dtype), to_string(right.dtype)));
+  }
+  KPT_RETURN_IF_ERROR(check_product_types({&step.output, step.bias ? &*step.bias : nullptr}));
+  if (step.input.dims.size() != 2 || right.dims.size() != 2) return not_covered("the extents do not fit");
+  step.weight = transposed(right, 0, 1);
+  KPT_ASSIGN_OR_RETURN(const View rows, scales_along(plan, row_scale, 0, step.input.dims[0]));
+  KPT_ASSIGN_OR_RETURN(const View columns, scales_along(plan, column_scale, 1, step.weight.dims[0]));
+  KPT_ASSIGN_OR_RETURN(const RowView input, rows_of(plan, step.input));
+  KPT_ASSIGN_OR_RETURN(const RowView weight, rows_of(plan, step.weight));
+  KPT_RETURN_IF_ERROR(check_linear(plan, step, input, weight));
+  if (!has_matrix_type(plan, gpu::matrix_fp8_type(plan.traits().shape.matrix))) {
+    return add_scaled_halves(plan, step, {rows, columns});
+  }
+  add_matrix_cores(plan, step, input, weight, MatrixScales{rows, columns});
+  return {};
+}
+
 Status lower_linear(PlanBuilder& plan, const ir::Node& node) {
   LinearStep step;
   KPT_RETURN_IF_ERROR(read_linear_node(plan, node, step));
@@ -256,6 +316,7 @@ Status lower_matmul(PlanBuilder& plan, const ir::Node& node) {
 }
 
 constexpr RuleRow kProductsRules[] = {
+    {"aten._scaled_mm.default", lower_scaled_product},
     {"aten.addmm.default", lower_addmm},
     {"aten.bmm.default", lower_matmul},
     {"aten.linear.default", lower_linear},

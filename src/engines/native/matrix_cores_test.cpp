@@ -1,6 +1,7 @@
 // What rules do on devices with matrix cores: which kernels nodes become, and their results against sums in double.
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <random>
 
 #include <fmt/format.h>
@@ -20,6 +21,8 @@ namespace {
 using ::testing::HasSubstr;
 using testing::HostMachine;
 using ::testing::Not;
+
+constexpr float kOne = 1;
 
 class MatrixCores : public ::testing::TestWithParam<gpu::MatrixUnit> {
  protected:
@@ -227,10 +230,143 @@ TEST_P(MatrixCores, LinearInEightBits) {
   }
 }
 
+// As PyTorch exports it: the weight is transposed, scales are one number or one for each row.
+std::string scaled_graph(int rows, int columns, const char* row_scale, const char* column_scale, const char* bias) {
+  return fmt::format(R"(kpt_graph 1
+values x, w, a, s, b, t, o
+input x: float8_e4m3fn[{0}, 48]
+input w: float8_e4m3fn[{1}, 48]
+input a: float32{2}
+input s: float32{3}
+input b: float16[{1}]
+t: float8_e4m3fn[48, {1}]{{strides=[1, 48]}} = aten.t.default(self=%w)
+o: float32[{0}, {1}] = aten._scaled_mm.default(self=%x, mat2=%t, scale_a=%a, scale_b=%s, bias={4}, scale_result=none, out_dtype=dtype(float32), use_fast_accum=false)
+output %o "output"
+)",
+                     rows, columns, row_scale, column_scale, bias);
+}
+
+bool multiplies_fp8(gpu::MatrixUnit unit) {
+  const auto types = gpu::matrix_types(unit);
+  return std::ranges::find(types, gpu::matrix_fp8_type(unit)) != types.end();
+}
+
+TEST_P(MatrixCores, ScaledProductsOfFp8) {
+  for (const bool each : {false, true}) {
+    const std::string text = scaled_graph(5, 32, each ? "[5, 1]" : "[]", each ? "[1, 32]" : "[]", each ? "%b" : "none");
+    EXPECT_THAT(how(text),
+                HasSubstr(multiplies_fp8(GetParam()) ? fmt::format("matrix_{}_e4m3", gpu::unit_name(GetParam()))
+                                                     : fmt::format("matrix_{}_f16", gpu::unit_name(GetParam()))));
+    const Drawn x = draw<gpu::E4M3>(DType::kFloat8E4M3FN, {5, 48}, 100);
+    const Drawn w = draw<gpu::E4M3>(DType::kFloat8E4M3FN, {32, 48}, 100);
+    const Drawn a = each ? floats({5, 1}, 0.01F) : floats({}, 0.01F);
+    const Drawn s = each ? floats({1, 32}, 0.01F) : floats({}, 0.01F);
+    const Drawn b = halves({32});
+    const auto got = run(text, {x.tensor, w.tensor, a.tensor, s.tensor, b.tensor});
+    ASSERT_EQ(got.size(), 5U * 32U);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      const std::size_t row = i / 32;
+      const std::size_t column = i % 32;
+      const double scale = a.numbers[each ? row : 0] * s.numbers[each ? column : 0];
+      double wanted = each ? b.numbers[column] : 0;
+      double size = std::abs(wanted);
+      for (std::size_t k = 0; k < 48; ++k) {
+        const double product = x.numbers[row * 48 + k] * w.numbers[column * 48 + k] * scale;
+        wanted += product;
+        size += std::abs(product);
+      }
+      ASSERT_NEAR(got[i], wanted, 1e-6 * size) << each << " " << i;
+    }
+  }
+}
+
+// Stored codes mean what OCP says on hardware of both flavours and without FP8, as the weight and as the input.
+TEST_P(MatrixCores, EveryCodeOfAnFp8CheckpointIsItsNumber) {
+  const auto number = [](std::size_t code) {
+    const int exponent = static_cast<int>(code >> 3U & 15U);
+    const int mantissa = static_cast<int>(code & 7U);
+    if (exponent == 15 && mantissa == 7) return std::nan("");
+    const double size = exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8 + mantissa, exponent - 10);
+    return code < 128 ? size : -size;
+  };
+  const auto diagonal = [](std::size_t rows, const std::function<std::uint8_t(std::size_t)>& code) {
+    std::vector<std::uint8_t> codes(rows * 48, 0);
+    for (std::size_t row = 0; row < rows; ++row) codes[row * 48 + row % 48] = code(row);
+    return Tensor::from_bytes(DType::kFloat8E4M3FN, Dims{static_cast<std::int64_t>(rows), 48},
+                              std::as_bytes(std::span(codes)))
+        .value();
+  };
+  const Tensor all = diagonal(256, [](std::size_t row) { return static_cast<std::uint8_t>(row); });
+  const Tensor ones = diagonal(48, [](std::size_t) { return std::uint8_t{0x38}; });
+  const Tensor one = Tensor::from_bytes(DType::kFloat32, Dims{}, std::as_bytes(std::span(&kOne, 1))).value();
+  const Tensor unused = halves({256}).tensor;
+  const Tensor other = halves({48}).tensor;
+  const auto weights = run(scaled_graph(48, 256, "[]", "[]", "none"), {ones, all, one, one, unused});
+  const auto inputs = run(scaled_graph(256, 48, "[]", "[]", "none"), {all, ones, one, one, other});
+  ASSERT_EQ(weights.size(), 48U * 256U);
+  ASSERT_EQ(inputs.size(), 48U * 256U);
+  for (std::size_t code = 0; code < 256; ++code) {
+    const double wanted = number(code);
+    for (const double got : {weights[code % 48 * 256 + code], inputs[code * 48 + code % 48]}) {
+      ASSERT_TRUE(std::isnan(wanted) ? std::isnan(got) : got == wanted) << code << ": " << got << ", not " << wanted;
+    }
+  }
+}
+
+// A checkpoint whose weight is made wide by the graph itself.
+TEST_P(MatrixCores, Fp8WeightsBecomeOtherTypes) {
+  const std::string text = R"(kpt_graph 1
+values x, w, s, c, m, o
+input x: float16[5, 48]
+input w: float8_e4m3fn[32, 48]
+input s: float16[32, 1]
+c: float16[32, 48] = aten.to.dtype(self=%w, dtype=dtype(float16))
+m: float16[32, 48] = aten.mul.Tensor(self=%c, other=%s)
+o: float16[5, 32] = aten.linear.default(input=%x, weight=%m)
+output %o "output"
+)";
+  const Drawn x = halves({5, 48});
+  const Drawn w = draw<gpu::E4M3>(DType::kFloat8E4M3FN, {32, 48}, 100);
+  const Drawn s = halves({32, 1}, 0.01F);
+  const auto got = run(text, {x.tensor, w.tensor, s.tensor});
+  ASSERT_EQ(got.size(), 5U * 32U);
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    double wanted = 0;
+    double size = 0;
+    for (std::size_t k = 0; k < 48; ++k) {
+      const double product = x.numbers[i / 32 * 48 + k] * w.numbers[i % 32 * 48 + k] * s.numbers[i % 32];
+      wanted += product;
+      size += std::abs(product);
+    }
+    ASSERT_NEAR(got[i], wanted, 1.5e-3 * size) << i;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Units, MatrixCores,
                          ::testing::Values(gpu::MatrixUnit::kCdna2, gpu::MatrixUnit::kCdna3, gpu::MatrixUnit::kCdna4,
                                            gpu::MatrixUnit::kRdna3, gpu::MatrixUnit::kRdna4),
                          [](const auto& parameter) { return std::string(gpu::unit_name(parameter.param)); });
+
+TEST(WithoutMatrixCores, ScaledProductsAreThoseOfFloat16) {
+  const HostMachine machine(32);
+  const auto answers = check_nodes(ir::read_graph(scaled_graph(5, 32, "[]", "[]", "none")).value(), machine.traits());
+  EXPECT_TRUE(answers[1].supported) << answers[1].reason;
+}
+
+// What would need another rule is refused, and says why.
+TEST(WithoutMatrixCores, OtherScaledProductsAreRefused) {
+  const HostMachine machine(32);
+  const auto reason = [&](const std::string& text) {
+    return check_nodes(ir::read_graph(text).value(), machine.traits())[1].reason;
+  };
+  EXPECT_EQ(reason(scaled_graph(5, 32, "[5, 2]", "[]", "none")), "the scales are neither one nor one for each row");
+  std::string text = scaled_graph(5, 32, "[]", "[]", "none");
+  for (std::size_t at = 0; (at = text.find("e4m3fn", at)) != std::string::npos;) text.replace(at, 6, "e5m2");
+  EXPECT_EQ(reason(text), "products with scales are of float8_e4m3fn, not of float8_e5m2 and float8_e5m2");
+  text = scaled_graph(5, 32, "[]", "[]", "none");
+  text.replace(text.find("scale_result=none"), 17, "scale_result=%a");
+  EXPECT_EQ(reason(text), "the result has a scale");
+}
 
 TEST(WithoutMatrixCores, LinearInEightBitsIsRefused) {
   const HostMachine machine(32);

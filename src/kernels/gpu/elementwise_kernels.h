@@ -6,7 +6,7 @@
 // convert, transpose). The operation and the types are the same for all lanes of a launch, so their branches do not
 // diverge.
 //
-//   float    operands become float32, the result is rounded once
+//   float    operands become float32, the result is rounded once; E4M3 saturates and keeps NaN, as PyTorch's does
 //   integer  operands become 64-bit integers, the result keeps its low bits
 #pragma once
 
@@ -17,7 +17,7 @@ namespace kpt::gpu {
 
 inline constexpr int kElementAxes = 6;
 
-enum class ElementType : Int32 { kFloat, kHalf, kBFloat, kBool, kUInt8, kInt8, kInt16, kInt32, kInt64 };
+enum class ElementType : Int32 { kFloat, kHalf, kBFloat, kBool, kUInt8, kInt8, kInt16, kInt32, kInt64, kE4M3 };
 
 enum class ElementOp : Int32 {
   kCopy,      // a
@@ -114,6 +114,7 @@ KPT_DEVICE float load_number(ElementType type, const void* data, Int64 index) {
     case ElementType::kFloat: return static_cast<const float*>(data)[index];
     case ElementType::kHalf: return to_float(static_cast<const Half*>(data)[index]);
     case ElementType::kBFloat: return to_float(static_cast<const BFloat*>(data)[index]);
+    case ElementType::kE4M3: return to_float(static_cast<const E4M3*>(data)[index]);
     default: return static_cast<float>(load_whole(type, data, index));
   }
 }
@@ -139,6 +140,7 @@ KPT_DEVICE void store_whole(ElementType type, void* data, Int64 index, Int64 val
     case ElementType::kBFloat:
       static_cast<BFloat*>(data)[index] = from_float<BFloat>(static_cast<float>(value));
       return;
+    case ElementType::kE4M3: static_cast<E4M3*>(data)[index] = from_float<E4M3>(static_cast<float>(value)); return;
     case ElementType::kInt64: static_cast<Int64*>(data)[index] = value; return;
   }
 }
@@ -148,6 +150,7 @@ KPT_DEVICE void store_number(ElementType type, void* data, Int64 index, float va
     case ElementType::kFloat: static_cast<float*>(data)[index] = value; return;
     case ElementType::kHalf: static_cast<Half*>(data)[index] = from_float<Half>(value); return;
     case ElementType::kBFloat: static_cast<BFloat*>(data)[index] = from_float<BFloat>(value); return;
+    case ElementType::kE4M3: static_cast<E4M3*>(data)[index] = from_float<E4M3>(value); return;
     case ElementType::kBool: static_cast<UInt8*>(data)[index] = value != 0 ? 1 : 0; return;  // NaN is true
     default: store_whole(type, data, index, to_whole(value)); return;
   }

@@ -16,6 +16,7 @@ std::optional<ElementType> element_type(DType dtype) {
     case DType::kFloat32: return ElementType::kFloat;
     case DType::kFloat16: return ElementType::kHalf;
     case DType::kBFloat16: return ElementType::kBFloat;
+    case DType::kFloat8E4M3FN: return ElementType::kE4M3;
     case DType::kBool: return ElementType::kBool;
     case DType::kUInt8: return ElementType::kUInt8;
     case DType::kInt8: return ElementType::kInt8;

@@ -330,6 +330,38 @@ TEST_P(Elementwise, NanAndInfinityStay) {
   for (std::int64_t i = 0; i < 3; ++i) EXPECT_EQ(output.get(i), 7.0);
 }
 
+TEST_P(Elementwise, EveryCodeOfFp8GoesOutAndComesBack) {
+  Buffer codes(*device_, DType::kFloat8E4M3FN, 256);
+  for (int code = 0; code < 256; ++code) {
+    static_cast<std::uint8_t*>(codes.data())[code] = static_cast<std::uint8_t>(code);
+  }
+  for (const DType to : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+    Buffer numbers(*device_, to, 256);
+    Buffer back(*device_, DType::kFloat8E4M3FN, 256);
+    ElementwiseCall call;
+    call.dims = {256};
+    call.a.data = codes.data();
+    call.a.dtype = DType::kFloat8E4M3FN;
+    call.a.strides = {1};
+    call.output = numbers.data();
+    call.output_dtype = to;
+    call.output_strides = {1};
+    run(plan_elementwise(call, shape()));
+    call.a.data = numbers.data();
+    call.a.dtype = to;
+    call.output = back.data();
+    call.output_dtype = DType::kFloat8E4M3FN;
+    run(plan_elementwise(call, shape()));
+    for (std::uint32_t code = 0; code < 256; ++code) {
+      const bool is_nan = (code & 0x7fU) == 0x7fU;
+      const double wanted = decode(DType::kFloat8E4M3FN, code);
+      const double got = numbers.get(code);
+      ASSERT_TRUE(is_nan ? std::isnan(got) : got == wanted && std::signbit(got) == std::signbit(wanted)) << code;
+      ASSERT_EQ(back.code(code), is_nan ? 0x7fU : code);
+    }
+  }
+}
+
 TEST_P(Elementwise, BadCallsAreRefused) {
   ElementwiseCall call;
   call.dims = {2};

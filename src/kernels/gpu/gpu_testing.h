@@ -54,6 +54,7 @@ class Buffer {
   void* data() const { return data_; }
   float* floats() const { return static_cast<float*>(data_); }
   std::int64_t count() const { return count_; }
+  DType type() const { return dtype_; }
   double get(std::int64_t index) const;
   std::uint32_t code(std::int64_t index) const;
   // Rounds to the type.

@@ -28,9 +28,10 @@ struct MatrixCall {
   std::int64_t input_stride = 0, weight_stride = 0;  // elements between rows
 };
 
-// Types of inputs that a unit's kernels take.
+// Types of inputs that a unit's instructions take.
 std::span<const DType> matrix_types(MatrixUnit unit);
-// What an FP8 input is on a unit: float8_e4m3fnuz on CDNA3, float8_e4m3fn elsewhere.
+// What an FP8 input is on a unit: float8_e4m3fnuz on CDNA3, float8_e4m3fn elsewhere. The kernel of CDNA3 takes
+// float8_e4m3fn as well and reads it as the other, as it does with weights.
 DType matrix_fp8_type(MatrixUnit unit);
 
 // Fails with kUnsupported when the device's matrix unit has no kernel for the type.

@@ -7,7 +7,7 @@
 // waves.
 //
 // The instruction for FP8 knows E4M3Fnuz only. Weights are given as E4M3 and read as the other: half their numbers, so
-// the plan doubles the scale.
+// the plan doubles the scale; inputs may be given so too, and double it once more.
 #pragma once
 
 #include "kernels/gpu/matrix_product.h"

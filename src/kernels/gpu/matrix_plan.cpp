@@ -58,7 +58,9 @@ DType matrix_fp8_type(MatrixUnit unit) {
 }
 
 Result<Plan> plan_matrix(const MatrixCall& call, const DeviceShape& device) {
-  if (std::ranges::find(matrix_types(device.matrix), call.dtype) == matrix_types(device.matrix).end()) {
+  const bool as_weight = device.matrix == MatrixUnit::kCdna3 && call.dtype == DType::kFloat8E4M3FN;
+  const DType type = as_weight ? matrix_fp8_type(device.matrix) : call.dtype;
+  if (std::ranges::find(matrix_types(device.matrix), type) == matrix_types(device.matrix).end()) {
     return Status(
         StatusCode::kUnsupported,
         fmt::format("matrix: there is no kernel for {} on {}", to_string(call.dtype),
@@ -80,7 +82,8 @@ Result<Plan> plan_matrix(const MatrixCall& call, const DeviceShape& device) {
   args.input_stride = call.input_stride;
   args.weight_stride = call.weight_stride;
   args.column_tiles = divide_up(call.columns, kMatrixTile);
-  args.scale = call.dtype == DType::kFloat8E4M3FNUZ ? 2.0F : 1.0F;  // weight_word() says why
+  args.input_as_weight = as_weight ? 1 : 0;
+  args.scale = type == DType::kFloat8E4M3FNUZ ? (as_weight ? 4.0F : 2.0F) : 1.0F;  // weight_word() says why
   args.activation = call.activation;
   args.bias_type = number_type(call.bias_dtype);
   args.output_type = number_type(call.output_dtype);
@@ -90,8 +93,7 @@ Result<Plan> plan_matrix(const MatrixCall& call, const DeviceShape& device) {
   args.vectors = vectors ? 1 : 0;
   const std::int64_t blocks = divide_up(call.rows, kMatrixTile) * args.column_tiles;
   KPT_RETURN_IF_ERROR(check_blocks(kMatrixName, blocks));
-  return Plan{
-      make_launch(fmt::format("matrix_{}_{}", unit_name(device.matrix), type_suffix(call.dtype)), blocks, args, 256)};
+  return Plan{make_launch(fmt::format("matrix_{}_{}", unit_name(device.matrix), type_suffix(type)), blocks, args, 256)};
 }
 
 }  // namespace kpt::gpu

@@ -29,8 +29,9 @@ struct MatrixArgs {
   float scale;  // of all results
   Activation activation;
   NumberType bias_type, output_type;
-  Int32 vectors;  // rows of both operands begin at multiples of 16 bytes and have a whole number of pieces
-  Int32 threads;  // 256
+  Int32 vectors;          // rows of both operands begin at multiples of 16 bytes and have a whole number of pieces
+  Int32 threads;          // 256
+  Int32 input_as_weight;  // the input's codes are of the weights' kind, which matters to E4M3Fnuz
 };
 
 inline constexpr int kMatrixTile = 128;    // rows and columns of a block
@@ -45,8 +46,9 @@ struct MatrixStage {
   UInt32 weight[kMatrixStaged][kPieceWords];
 };
 
-// Weights are stored as E4M3. Read as E4M3Fnuz the same bits are half the number, but for minus zero, which would be
-// NaN there and becomes zero here.
+// Weights are stored as E4M3. Read as E4M3Fnuz the same bits are half the number, up to the largest (448 and 224). Only
+// two magnitudes differ: minus zero would be NaN there and becomes zero, NaN (0x7f, 0xff) would be 240 and becomes
+// 0x80.
 template <typename T>
 KPT_DEVICE UInt32 weight_word(UInt32 word) {
   return word;
@@ -54,8 +56,9 @@ KPT_DEVICE UInt32 weight_word(UInt32 word) {
 template <>
 KPT_DEVICE UInt32 weight_word<E4M3Fnuz>(UInt32 word) {
   const UInt32 magnitudes = word & 0x7f7f7f7fU;
-  const UInt32 others = magnitudes + 0x7f7f7f7fU;  // the sign's place is set where the magnitude is not 0
-  return magnitudes | (word & others & 0x80808080U);
+  const UInt32 others = magnitudes + 0x7f7f7f7fU;                // the sign's place is set where the magnitude is not 0
+  const UInt32 nans = (magnitudes + 0x01010101U) & 0x80808080U;  // and here where it is 0x7f
+  return (magnitudes & ~(nans - (nans >> 7U))) | (word & others & 0x80808080U) | nans;
 }
 
 template <typename T>
@@ -76,12 +79,16 @@ KPT_DEVICE void load_stage(const MatrixArgs& a, Int64 first_row, Int64 first_col
 }
 
 template <typename T>
-KPT_DEVICE void store_stage(UInt32* buffer, Int32 thread, MatrixStage& stage) {
+KPT_DEVICE void store_stage(const MatrixArgs& a, UInt32* buffer, Int32 thread, MatrixStage& stage) {
   KPT_UNROLL
   for (int part = 0; part < kMatrixStaged; ++part) {
     UInt32* place = buffer + tile_place<kMatrixPieces>(thread / 4 + 64 * part, thread % 4);
     KPT_UNROLL
     for (int i = 0; i < kPieceWords; ++i) stage.weight[part][i] = weight_word<T>(stage.weight[part][i]);
+    if (a.input_as_weight != 0) {
+      KPT_UNROLL
+      for (int i = 0; i < kPieceWords; ++i) stage.input[part][i] = weight_word<T>(stage.input[part][i]);
+    }
     store_values<kPieceWords>(place, stage.input[part]);
     store_values<kPieceWords>(place + kMatrixOperand, stage.weight[part]);
   }
@@ -205,7 +212,7 @@ KPT_DEVICE void matrix_product(const MatrixArgs& a, L& lane) {
   Int32 turn = 0;
   for (Int64 depth = 0; depth < a.depth; depth += kDepth) {
     UInt32* buffer = buffers + turn * 2 * kMatrixOperand;
-    store_stage<T>(buffer, lane.thread(), stage);
+    store_stage<T>(a, buffer, lane.thread(), stage);
     lane.barrier();
     // Beyond the end these are zeros that nobody multiplies.
     load_stage<T>(a, first_row, first_column, depth + kDepth, lane.thread(), stage);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <limits>
 
 #include "kernels/gpu/device_math.h"
 #include "kernels/gpu/gpu_testing.h"
@@ -106,6 +108,53 @@ TEST_P(Matrix, EveryProductMeetsItsPartner) {
   }
 }
 
+// The number of a code of float8_e4m3fn, by its definition: no infinities, one NaN of each sign.
+double ocp_number(int code) {
+  const int exponent = code >> 3 & 15;
+  const int mantissa = code & 7;
+  if (exponent == 15 && mantissa == 7) return std::numeric_limits<double>::quiet_NaN();
+  const double magnitude =
+      exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8 + mantissa, exponent - 10);  // bias 7, 3 bits behind
+  return code < 128 ? magnitude : -magnitude;
+}
+
+// Stored as OCP codes, whichever flavour the instruction multiplies: -0, NaN and what FNUZ reads as another number.
+TEST_P(Matrix, EveryCodeOfAStoredWeightOrInputIsItsNumber) {
+  for (const MatrixUnit unit : units()) {
+    const DType own = matrix_fp8_type(unit);
+    if (std::ranges::find(matrix_types(unit), own) == matrix_types(unit).end()) continue;
+    for (const bool of_input : {false, true}) {
+      const std::int64_t depth = draw(1, 40);
+      Buffer codes(*device_, DType::kFloat8E4M3FN, 256 * depth);
+      Buffer ones(*device_, of_input ? DType::kFloat8E4M3FN : pick({own, DType::kFloat8E4M3FN}), depth * depth);
+      Buffer output(*device_, DType::kFloat32, 256 * depth);
+      std::memset(codes.data(), 0, static_cast<std::size_t>(256 * depth));
+      for (int code = 0; code < 256; ++code) {
+        static_cast<std::uint8_t*>(codes.data())[code * depth + code % depth] = static_cast<std::uint8_t>(code);
+      }
+      for (std::int64_t i = 0; i < depth * depth; ++i) ones.set(i, i / depth == i % depth ? 1 : 0);
+      MatrixCall call;
+      call.dtype = of_input || ones.type() == DType::kFloat8E4M3FN ? DType::kFloat8E4M3FN : own;
+      call.input = of_input ? codes.data() : ones.data();
+      call.weight = of_input ? ones.data() : codes.data();
+      call.output = output.data();
+      call.output_dtype = DType::kFloat32;
+      call.rows = of_input ? 256 : depth;
+      call.columns = of_input ? depth : 256;
+      call.depth = call.input_stride = call.weight_stride = depth;
+      run(plan_matrix(call, with(unit)));
+      for (int code = 0; code < 256; ++code) {
+        const std::int64_t k = code % depth;
+        const double got = output.get(of_input ? code * depth + k : k * 256 + code);
+        const double wanted = ocp_number(code);
+        ASSERT_TRUE(std::isnan(wanted) ? std::isnan(got) : got == wanted)
+            << unit_name(unit) << (of_input ? " input" : " weight") << " code " << code << ": " << got << " instead of "
+            << wanted << ", depth " << depth;
+      }
+    }
+  }
+}
+
 // Kernel and emulation share these, so they are held against numbers from AMD's matrix instruction calculator.
 TEST(MatrixLayouts, RowsOfResultsAreTheHardwares) {
   EXPECT_EQ(CdnaLayout::row_of(0, 3), 3);
@@ -130,9 +179,9 @@ TEST_P(Matrix, BadCallsAreRefused) {
   call.output_dtype = DType::kInt8;
   EXPECT_EQ(plan_matrix(call, with(MatrixUnit::kRdna3)).status().message(),
             "matrix: bias and output must be float16, bfloat16 or float32");
-  // FP8 is the unit's own kind, and RDNA3 has none.
+  // FP8 is the unit's own kind, and CDNA2 and RDNA3 have none.
   call.dtype = DType::kFloat8E4M3FN;
-  for (const MatrixUnit unit : {MatrixUnit::kCdna2, MatrixUnit::kCdna3, MatrixUnit::kRdna3}) {
+  for (const MatrixUnit unit : {MatrixUnit::kCdna2, MatrixUnit::kRdna3}) {
     EXPECT_EQ(plan_matrix(call, with(unit)).status().code(), StatusCode::kUnsupported);
   }
   call.dtype = DType::kFloat8E4M3FNUZ;
