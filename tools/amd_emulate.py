@@ -8,7 +8,8 @@ project's own HIP compiler path and launches from its own plan functions, both t
     cmake --build build/cpu-release --target kpt_emulation_feed
 
 Prints one row for each kernel and target: cases run, the largest error as a part of what is allowed, or why it could
-not be run. Ends with 1 when a result is wrong. References are in amd_emulate_cases.py and amd_emulate_*_cases.py.
+not be run. Ends with 1 when a result is wrong, and, unless --allow-missing is given, when a kernel of a target has no
+case. References are in amd_emulate_cases.py and amd_emulate_*_cases.py.
 """
 
 import argparse
@@ -360,9 +361,8 @@ def follow(process, answers, target):
         except Exception:
             if process.is_alive():
                 continue
-            if current is not None:
-                text = f"{current[1]}: the process ended with {process.exitcode}"
-                rows[current[0]].add("wrong", float("inf"), text, 0)
+            kernel, label = current or ("none", "between cases")
+            rows[kernel].add("wrong", float("inf"), f"{label}: the process ended with {process.exitcode}", 0)
             return rows, known
         if message[0] == "begin":
             current = message[1:]
@@ -394,7 +394,12 @@ def print_table(target, rows, known, only_some):
           f"{sum(row.cases for row in rows.values())} cases.")
     if without:
         print(f"Without a case: {', '.join(without)}.")
-    return wrong
+    return wrong, len(without)
+
+
+def exit_code(wrong, without, allow_missing):
+    """Of all targets: how many kernels are wrong, and how many have no case."""
+    return 1 if wrong or (without and not allow_missing) else 0
 
 
 def main():
@@ -403,6 +408,7 @@ def main():
     parser.add_argument("--build", default="build/cpu-release", help="build folder with kpt_emulation_feed")
     parser.add_argument("--targets", default="gfx942,gfx950,gfx1100,gfx1200")
     parser.add_argument("--kernels", type=lambda text: text.split(","), help="parts of kernels' names: only these")
+    parser.add_argument("--allow-missing", action="store_true", help="kernels without a case are no failure")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
     options = parser.parse_args()
     if not os.path.isfile(os.path.join(options.emulator, "test", "mockgpu", "amd", "emu.py")):
@@ -415,14 +421,15 @@ def main():
     version = open_feed(options).ask("compiler")[3:]
     print(f"compiler: {version}\nnumpy: {np.__version__}\nseed: {options.seed}", flush=True)
     context = multiprocessing.get_context("spawn")
-    wrong = 0
+    wrong = without = 0
     for target in options.targets.split(","):
         answers = context.Queue()
         process = context.Process(target=run_target, args=(target, options, options.seed, answers))
         process.start()
-        wrong += print_table(target, *follow(process, answers, target), bool(options.kernels))
+        of_target = print_table(target, *follow(process, answers, target), bool(options.kernels))
+        wrong, without = wrong + of_target[0], without + of_target[1]
         sys.stdout.flush()
-    return 1 if wrong else 0
+    return exit_code(wrong, without, options.allow_missing)
 
 
 if __name__ == "__main__":

@@ -35,12 +35,13 @@ class CompileForAmd : public ::testing::Test {
   }
   // A machine with one GPU and, with an empty `search`, without a compiler.
   std::vector<std::string> machine_with(const std::string& gfx_target, const std::string& search,
-                                        std::size_t memory = 67108864) const {
+                                        std::size_t memory = 67108864, const std::string& fake = "amd") const {
     const std::string spec = path(gfx_target + ".json");
     std::ofstream(spec) << fmt::format(
         R"({{"version": 60443482, "real_time": true, "devices": [{{"name": "test", "gfx": "{}", "compute_units": 4, "memory_total": {}}}]}})",
         gfx_target, memory);
-    return {"LD_LIBRARY_PATH=" + build_dir() + "/fakes/amd", "KPT_FAKE_HIP=" + spec, "PATH=" + search, "ROCM_PATH="};
+    return {"LD_LIBRARY_PATH=" + build_dir() + "/fakes/" + fake, "KPT_FAKE_HIP=" + spec, "PATH=" + search,
+            "ROCM_PATH="};
   }
   std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
 
@@ -107,6 +108,14 @@ TEST_F(CompileForAmd, TheFileRunsWithoutACompilerOnItsTargetAndWithOneOnOthers) 
   const std::string search = std::filesystem::path(compiler_).parent_path().string();
   const ProgramRun other = run({"run", file, "--device", "amd:0"}, machine_with("gfx90a", search));
   EXPECT_EQ(other.exit_code, 0) << other.err;
+}
+
+TEST_F(CompileForAmd, TheFileRunsOnTheRuntimeOfRocm5) {
+  const std::string file = path("m.kpt");
+  ASSERT_EQ(run({"compile", golden("tied"), "--target", "amd:gfx942", "-o", file}).exit_code, 0);
+  const ProgramRun own =
+      run({"run", file, "--device", "amd:0"}, machine_with("gfx942", "/nowhere", 67108864, "amd_rocm5"));
+  EXPECT_EQ(own.exit_code, 0) << own.err;
 }
 
 // A hundredth of so small a GPU is less than any weight takes, and a margin as large as it leaves nothing.

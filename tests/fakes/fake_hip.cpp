@@ -1,6 +1,7 @@
 // libamdhip64 as a JSON file tells it (KPT_FAKE_HIP). Keys of a device: name, gfx ("gfx942:sramecc+:xnack-"), pci,
-// memory_total. "properties_offset" moves gcnArchName inside the property structure, which differs between versions.
-// "real_time": true makes events tell the host's clock instead of a quarter of a millisecond for each.
+// memory_total. "properties_offset" moves gcnArchName inside the property structure, which differs between versions;
+// with KPT_FAKE_ROCM5 the library has the function and the structure of ROCm 5 and not those of ROCm 6. "real_time":
+// true makes events tell the host's clock instead of a quarter of a millisecond for each.
 // "calls" makes any function fail; two more orders are for kernels: "kernel_faults": true (it starts, and what waits
 // for it says it failed) and "kernel_hangs": true (its stream is never ready). fake_hip_calls() and fake_hip_live()
 // tell a test what was called and how many objects were not given back; fake_hip_reset() forgets all of it.
@@ -15,7 +16,13 @@
 namespace {
 
 constexpr int kInvalidDevice = 101;
+#if defined(KPT_FAKE_ROCM5)
+constexpr std::size_t kPropertyBytes = 792;
+constexpr std::size_t kTargetOffset = 396;
+#else
 constexpr std::size_t kPropertyBytes = 1472;  // of hipDeviceProp_tR0600
+constexpr std::size_t kTargetOffset = 1160;
+#endif
 
 fake::Spec& spec() {
   static fake::Spec instance("KPT_FAKE_HIP");
@@ -78,7 +85,7 @@ int fill_properties(const char* function, char* properties, int device) {
   const nlohmann::json& json = spec().device(device);
   std::memset(properties, 0, kPropertyBytes);
   fake::copy_text(json.value("name", ""), properties, 256);
-  const auto offset = spec().json().value("properties_offset", std::size_t{1160});
+  const auto offset = spec().json().value("properties_offset", kTargetOffset);
   fake::copy_text(json.value("gfx", ""), properties + offset, 256);
   return 0;
 }
@@ -115,9 +122,15 @@ KPT_FAKE_EXPORT int hipDeviceGetPCIBusId(char* text, int length, int device) {
   return 0;
 }
 
+#if defined(KPT_FAKE_ROCM5)
+KPT_FAKE_EXPORT int hipGetDeviceProperties(char* properties, int device) {
+  return fill_properties("hipGetDeviceProperties", properties, device);
+}
+#else
 KPT_FAKE_EXPORT int hipGetDevicePropertiesR0600(char* properties, int device) {
   return fill_properties("hipGetDevicePropertiesR0600", properties, device);
 }
+#endif
 
 KPT_FAKE_EXPORT const char* hipGetErrorString(int error) {
   switch (error) {

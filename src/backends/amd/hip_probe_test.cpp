@@ -18,12 +18,12 @@ using ::testing::HasSubstr;
 
 const std::string kFake = build_dir() + "/fakes/amd/libamdhip64.so.6";
 
-AmdReport probe_with(const std::string& spec) {
+AmdReport probe_with(const std::string& spec, const std::string& library = kFake) {
   const testing::TemporaryFolder folder;
   const std::string path = (folder.path() / "spec.json").string();
   std::ofstream(path) << spec;
   ::setenv("KPT_FAKE_HIP", path.c_str(), 1);
-  return probe_hip_runtime({"libkpt_no_such_hip.so.7", kFake});
+  return probe_hip_runtime({"libkpt_no_such_hip.so.7", library});
 }
 
 TEST(HipProbe, NoLibraryIsAbsent) {
@@ -44,6 +44,19 @@ TEST(HipProbe, ReadsVersionAndDevices) {
     {"name": "AMD Instinct MI210", "gfx": "gfx90a:sramecc+:xnack-", "pci": "0000:27:00.0", "memory_total": 77}]})");
   EXPECT_EQ(report.finding.presence, Presence::kPresent);
   EXPECT_EQ(report.hip_runtime_version, "6.4.43482");
+  ASSERT_EQ(report.gpus.size(), 1U);
+  EXPECT_EQ(report.gpus[0].gfx_target, "gfx90a");
+  EXPECT_EQ(report.gpus[0].architecture, "CDNA2");
+  EXPECT_EQ(report.gpus[0].memory_total_bytes, 77U);
+}
+
+// Its function has another name and its structure another size and order.
+TEST(HipProbe, Rocm5TellsItsTargetToo) {
+  const AmdReport report = probe_with(R"({"version": 50221153, "devices": [
+    {"name": "AMD Instinct MI210", "gfx": "gfx90a:sramecc+:xnack-", "pci": "0000:27:00.0", "memory_total": 77}]})",
+                                      build_dir() + "/fakes/amd_rocm5/libamdhip64.so.5");
+  EXPECT_EQ(report.finding.presence, Presence::kPresent);
+  EXPECT_EQ(report.hip_runtime_version, "5.2.21153");
   ASSERT_EQ(report.gpus.size(), 1U);
   EXPECT_EQ(report.gpus[0].gfx_target, "gfx90a");
   EXPECT_EQ(report.gpus[0].architecture, "CDNA2");

@@ -456,6 +456,18 @@ TEST_F(HipRuntimeTest, AKernelThatDoesNotEndMeetsTheLimit) {
   EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(80));
 }
 
+TEST_F(HipRuntimeTest, TheRuntimeOfRocm5RunsKernels) {
+  const auto runtime = HipRuntime::open({build_dir() + "/fakes/amd_rocm5/libamdhip64.so.5"});
+  ASSERT_TRUE(runtime.ok()) << runtime.status().to_string();
+  const auto device = HipRuntime::open_device(*runtime, 0);
+  ASSERT_TRUE(device.ok()) << device.status().to_string();
+  EXPECT_EQ(device->architecture().gfx_target, "gfx942");
+  const std::vector<float> input = draw(74);
+  const auto output = run_softmax(device, forge("gfx942"), input, 2);
+  ASSERT_TRUE(output.ok()) << output.status().to_string();
+  expect_softmax(input, *output, 2);
+}
+
 TEST_F(HipRuntimeTest, MachinesWithoutAUsableGpu) {
   EXPECT_EQ(HipRuntime::open({"libkpt_no_such_hip.so.7"}).status().code(), StatusCode::kNotFound);
   set_machine(R"("count": 0,)");
