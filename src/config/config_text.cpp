@@ -35,6 +35,7 @@ std::string describe_values(const OptionDomain& domain) {
     case OptionKind::kName: return "name";
     case OptionKind::kPath: return "path";
     case OptionKind::kNamedPaths: return "list of `name=path`";
+    case OptionKind::kPrices: out = "list of `word=dollars` of "; break;
     case OptionKind::kWordList: out = "list of "; break;
     case OptionKind::kChoice: break;
   }
@@ -79,6 +80,7 @@ std::string_view type_name(OptionKind kind) {
     case OptionKind::kPath: return "path";
     case OptionKind::kWordList: return "words";
     case OptionKind::kNamedPaths: return "named_paths";
+    case OptionKind::kPrices: return "prices";
   }
   return "";
 }

@@ -1,6 +1,7 @@
 #include "config/option_value.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include <fmt/format.h>
@@ -51,14 +52,17 @@ Status check_items(OptionId id, const std::vector<std::string>& items) {
   for (const std::string& item : items) {
     KPT_RETURN_IF_ERROR(check_text(id, item));
     std::string_view name = item;
-    if (domain.kind == OptionKind::kNamedPaths) {
+    if (domain.kind != OptionKind::kWordList) {
       const auto equals = item.find('=');
       if (equals == 0 || equals == std::string::npos || equals + 1 == item.size()) {
         return wrong(id, "a list with " + quoted_excerpt(item));
       }
       name = name.substr(0, equals);
-    } else if (std::ranges::find(domain.words, item) == domain.words.end()) {
-      return wrong_word(id, item);
+      const auto price = domain.kind == OptionKind::kPrices ? parse_double(item.substr(equals + 1)) : 0.0;
+      if (!price || !(*price >= 0 && std::isfinite(*price))) return wrong(id, "a list with " + quoted_excerpt(item));
+    }
+    if (domain.kind != OptionKind::kNamedPaths && std::ranges::find(domain.words, name) == domain.words.end()) {
+      return wrong_word(id, name);
     }
     if (!seen.insert(name).second) return wrong(id, fmt::format("a list with {} twice", quoted_excerpt(name)));
   }
@@ -92,7 +96,9 @@ std::string yaml_text(const std::string& text) { return is_plain_word(text) ? te
 
 }  // namespace
 
-bool is_list(OptionKind kind) { return kind == OptionKind::kWordList || kind == OptionKind::kNamedPaths; }
+bool is_list(OptionKind kind) {
+  return kind == OptionKind::kWordList || kind == OptionKind::kNamedPaths || kind == OptionKind::kPrices;
+}
 
 Result<OptionValue> parse_option_scalar(OptionId id, std::string_view text) {
   const OptionDomain& domain = get_row(id).domain;
@@ -111,7 +117,8 @@ Result<OptionValue> parse_option_scalar(OptionId id, std::string_view text) {
       return OptionValue(std::string(text));
     case OptionKind::kPath: KPT_RETURN_IF_ERROR(check_text(id, text)); return OptionValue(std::string(text));
     case OptionKind::kWordList:
-    case OptionKind::kNamedPaths: break;
+    case OptionKind::kNamedPaths:
+    case OptionKind::kPrices: break;
   }
   return wrong(id, quoted_excerpt(text));
 }
@@ -139,6 +146,8 @@ std::string describe_expected(const OptionDomain& domain) {
     case OptionKind::kPath: return "a path";
     case OptionKind::kWordList: return fmt::format("a list of {}, each at most once", join(words, ", "));
     case OptionKind::kNamedPaths: return "a list of name=path, each name at most once";
+    case OptionKind::kPrices:
+      return fmt::format("a list such as {}=1.20, each of {} at most once", words[0], join(words, ", "));
   }
   return {};
 }

@@ -128,6 +128,14 @@ TEST(OptionValues, CompileOptionsAreThoseThatCannotDoHarm) {
   }
 }
 
+TEST(OptionValues, PricesAreNumbersOfKnownGenerations) {
+  EXPECT_TRUE(parse_option(OptionId::kTpuPrices, "v5e=1.20,v6e=0").ok());
+  EXPECT_TRUE(parse_option(OptionId::kTpuPrices, "").ok());
+  for (const char* text : {"v5e", "v5e=", "=1", "v5e=cheap", "v5e=-1", "v5e=inf", "v5e=nan", "v9=1", "v5e=1,v5e=2"}) {
+    EXPECT_THAT(failure_of(parse_option(OptionId::kTpuPrices, text)), HasSubstr("a list such as v2=1.20")) << text;
+  }
+}
+
 TEST(OptionValues, PathsThatCannotBeWrittenBackAreRefused) {
   EXPECT_THAT(failure_of(parse_option(OptionId::kCacheDir, std::string_view("a\0b", 3))), HasSubstr("NUL"));
   EXPECT_THAT(failure_of(parse_option(OptionId::kCacheDir, "a\xff")), HasSubstr("not UTF-8"));

@@ -47,6 +47,8 @@ inline constexpr std::array<std::string_view, 8> kAmdCompileOptionWords = {
     "-O1",        "-O2", "-O3", "-ffp-contract=off", "-ffp-contract=on", "-fno-unroll-loops", "-gline-tables-only",
     "-mno-cumode"};
 
+inline constexpr std::array<std::string_view, 7> kTpuGenerationWords = {"v2", "v3", "v4", "v5e", "v5p", "v6e", "v7"};
+
 inline constexpr std::int64_t kMaxCacheBudgetBytes = std::int64_t{1} << 50;
 
 enum class OptionKind : std::uint8_t {
@@ -57,6 +59,7 @@ enum class OptionKind : std::uint8_t {
   kPath,        // any text without NUL; a leading "~/" means the home folder
   kWordList,    // any of `words`, each at most once
   kNamedPaths,  // items "name=path", each name at most once
+  kPrices,      // items "word=number", each of `words` at most once, numbers not below 0
 };
 
 // What values an option takes.
@@ -79,6 +82,9 @@ inline constexpr OptionDomain any_of(std::span<const std::string_view> words) {
 inline constexpr OptionDomain name() { return {OptionKind::kName}; }
 inline constexpr OptionDomain path() { return {OptionKind::kPath}; }
 inline constexpr OptionDomain named_paths() { return {OptionKind::kNamedPaths}; }
+inline constexpr OptionDomain prices_of(std::span<const std::string_view> words) {
+  return {OptionKind::kPrices, 0, 0, words};
+}
 }  // namespace domain
 
 // X(handle, type, name, default, domain, environment variable, meaning). Options of one group ("log.…") stand together.
@@ -173,6 +179,9 @@ inline constexpr OptionDomain named_paths() { return {OptionKind::kNamedPaths}; 
     "memory that libtpu may take for that; 0 means no limit")                                                         \
   X(kTpuMemoryPercent, std::int64_t, "tpu.memory_percent", "100", domain::range(1, 100), "KPT_TPU_MEMORY_PERCENT",    \
     "part of a TPU's memory, in per cent, that a program may take; one that needs more is refused")                   \
+  X(kTpuPrices, std::vector<std::string>, "tpu.prices", "", domain::prices_of(kTpuGenerationWords), "KPT_TPU_PRICES", \
+    "dollars for one chip and hour by generation, as v5e=1.20, which kpt compile shows beside estimates of "          \
+    "time; its --price comes before them")                                                                            \
   X(kTpuPrecision, TpuPrecision, "tpu.precision", "float32", domain::one_of(kTpuPrecisionWords), "KPT_TPU_PRECISION", \
     "how a TPU multiplies float32: as float32, or rounded to three parts (bfloat16x3) or to one (bfloat16)")
 
@@ -215,7 +224,8 @@ constexpr bool fits(const OptionDomain& domain) {
     case OptionKind::kName:
     case OptionKind::kPath: return std::is_same_v<T, std::string>;
     case OptionKind::kWordList:
-    case OptionKind::kNamedPaths: return std::is_same_v<T, std::vector<std::string>>;
+    case OptionKind::kNamedPaths:
+    case OptionKind::kPrices: return std::is_same_v<T, std::vector<std::string>>;
   }
   return false;
 }

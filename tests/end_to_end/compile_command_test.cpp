@@ -95,6 +95,18 @@ TEST_F(CompileCommand, FreeSizesAreAskedFor) {
               HasSubstr("no symbol 'nobody'"));
 }
 
+TEST_F(CompileCommand, PricesComeFromTheTableUnlessOneIsGiven) {
+  const auto price = [&](const char* target, std::vector<std::string> flags) {
+    std::vector<std::string> arguments = {golden("conv_norm"),           "--target", target, "--json", "--set",
+                                          "tpu.prices=v5e=1.25,v6e=2.75"};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    return compile(arguments).json().at("targets")[0].at("estimates").at("dollars_per_hour");
+  };
+  EXPECT_EQ(price("tpu:v5e", {}), 1.25);
+  EXPECT_EQ(price("tpu:v5e", {"--price", "3"}), 3);
+  EXPECT_TRUE(price("tpu:v5p", {}).is_null());
+}
+
 TEST_F(CompileCommand, ATargetThatIsNoneIsASentence) {
   for (const char* target : {"tpu:v9", "nvidia:0", "tpu:v5e:3x3", ""}) {
     const ProgramRun run = compile({golden("conv_norm"), "--target", target});

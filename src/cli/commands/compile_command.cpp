@@ -147,7 +147,19 @@ struct Job {
   ImportedModel model;
   std::map<std::string, std::int64_t, std::less<>> sizes;
   ir::Bindings bindings;
+  std::vector<std::string> prices;  // "v5e=1.20"
 };
+
+// Of the generation of a TPU target such as "tpu:v5e:2x2"; nothing for others and where the table lacks it.
+std::optional<double> find_price(std::string_view target, const std::vector<std::string>& prices) {
+  const std::vector<std::string_view> parts = split(target, ':');
+  if (parts.size() < 2 || parts[0] != "tpu") return std::nullopt;
+  for (const std::string& price : prices) {
+    const auto equals = price.find('=');
+    if (std::string_view(price).substr(0, equals) == parts[1]) return parse_double(price.substr(equals + 1));
+  }
+  return std::nullopt;
+}
 
 // What must be mended first: all that refuses; with the option strict, all.
 Status judge(const std::vector<ModelFinding>& findings, std::string_view target, bool strict) {
@@ -212,7 +224,7 @@ Result<CompiledTarget> compile_for(const CheckedTarget& checked, const CompileAr
   if (job.bindings.entries().size() == job.model.graph.symbols.size()) {
     compiled.graph_flops = ir::count_figures(job.model.graph, job.bindings).flops;
   }
-  compiled.dollars_hour = arguments.price;
+  compiled.dollars_hour = arguments.price ? arguments.price : find_price(target.name(), job.prices);
   KPT_ASSIGN_OR_RETURN(compiled.bytes, compiled.program->serialize());
   return compiled;
 }
@@ -411,8 +423,9 @@ void add_compile_command(CLI::App& app, CommandContext& context) {
     if (arguments->no_cache) backend_context->compile_cache_folder.clear();
     const auto start = std::chrono::steady_clock::now();
     const bool strict = config->get(options::kStrict);
-    const auto job = prepare(*arguments, *backend_context, strict);
+    auto job = prepare(*arguments, *backend_context, strict);
     if (!job.ok()) return context.fail(job.status());
+    job->prices = config->get(options::kTpuPrices);
     context.tell(job->model.notes);
     if (arguments->check) return finish_check(context, *job);
     for (const CheckedTarget& checked : job->targets) {
