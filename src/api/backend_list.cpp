@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/log.h"
 #include "kpt/device.h"
 #include "runtime/split_backend.h"
 
@@ -30,6 +31,7 @@ Result<DevicePlace> find_best_device(const BackendContext& context) {
   for (const std::string_view name : {"nvidia:0", "amd:0", "tpu:0"}) {
     auto found = find_own_device(name, context);
     if (found.ok()) return found;
+    log::info("auto passes over a device", {{"device", std::string(name)}, {"reason", found.status().message()}});
   }
   return find_own_device("cpu", context);
 }

@@ -11,8 +11,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "backends/tpu/architecture.h"
 #include "base/build_info.h"
 #include "base/environment.h"
+#include "config/options.h"
 #include "kpt/device.h"
 #include "kpt/errors.h"
 #include "kpt/version.h"
@@ -136,6 +138,13 @@ TEST(Devices, WithoutTheEngineTheCpuSaysSo) {
   EXPECT_FALSE(cpu.usable);
   EXPECT_THAT(cpu.reason, HasSubstr("libtorch"));
   EXPECT_THROW((void)require_device("cpu"), DeviceNotAvailableError);
+}
+
+// The table of prices names generations; only the backend knows them.
+TEST(Devices, PricesCanBeGivenForEveryTpu) {
+  std::vector<std::string_view> known;
+  for (const TpuGeneration& generation : tpu_generations()) known.push_back(generation.name);
+  EXPECT_THAT(known, ::testing::UnorderedElementsAreArray(kTpuGenerationWords));
 }
 
 TEST(Devices, TpusThatAreHereAreUsable) {

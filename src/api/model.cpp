@@ -124,7 +124,7 @@ Result<Model> load_model(const std::filesystem::path& path, const LoadOptions& o
   KPT_ASSIGN_OR_RETURN(const Config config, load_library_config(environment));
   KPT_ASSIGN_OR_RETURN(const BackendContext context, make_backend_context(config, environment));
   KPT_ASSIGN_OR_RETURN(auto loaded, load_model_with(path, options, context));
-  log::info("model loaded", {{"path", path.string()}, {"device", options.device}});
+  log::info("model loaded", {{"path", path.string()}, {"device", std::string(loaded->executable().device())}});
   for (const std::string& note : loaded->notes()) log::warn(note);
   return Model(std::move(loaded));
 }

@@ -31,6 +31,8 @@ class ModelExaminer {
   virtual ~ModelExaminer() = default;
   // What refuses comes first. `sizes` need not name every symbol of the graph: what depends on the others is left out.
   virtual std::vector<ModelFinding> examine(const ir::Graph& graph, const ir::Bindings& sizes) const = 0;
+  // Whether operators that cannot run are among them; otherwise Target::supports() is to be asked.
+  virtual bool tells_operators() const { return true; }
 };
 
 }  // namespace kpt

@@ -32,7 +32,9 @@ std::vector<MatrixExtents> find_products(const ir::Graph& graph, const ir::Node&
     const auto groups = int_argument(node, "groups", 1);
     if (!weight || weight->size() < 3 || !groups || *groups < 1) return {};
     std::int64_t inner = 1;
-    for (std::size_t axis = 1; axis < weight->size(); ++axis) inner *= (*weight)[axis];
+    for (std::size_t axis = 1; axis < weight->size(); ++axis) {
+      if (__builtin_mul_overflow(inner, (*weight)[axis], &inner)) return {};
+    }
     return {{inner, (*weight)[0] / *groups}};
   } else if (name == "scaled_dot_product_attention") {
     const auto key = extents("key");

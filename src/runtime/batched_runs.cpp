@@ -64,9 +64,7 @@ Status BatchedRuns::run(RunContext& context, std::span<const Tensor> inputs, std
   if (const auto lengths = choose_lengths(context, inputs)) {
     const Status status = run_longer(context, inputs, *lengths, outputs, report);
     if (status.ok() && report != nullptr) report->padded_positions = lengths->wanted - lengths->own;
-    // A longer sequence may not fit, or break what the model asserts of sizes: what holds is the sequence as it is.
-    const bool stopped = status.code() == StatusCode::kCancelled || status.code() == StatusCode::kDeadlineExceeded;
-    if (status.ok() || stopped) return status;
+    if (status.code() != StatusCode::kOutOfMemory) return status;
     if (report != nullptr) *report = {};
   }
   return run_batch(context, inputs, outputs, report, policy_.split);

@@ -123,4 +123,39 @@ bool is_multiple(const ir::Expr& expr, std::string_view symbol) {
                              [&](const ir::Expr& factor) { return factor.is_symbol() && factor.name() == symbol; });
 }
 
+namespace {
+
+// f(n * symbol) = n * f(symbol) for n from 0 on.
+bool grows_alike(const ir::Expr& expr, std::string_view symbol) {
+  const auto is_constant = [](const ir::Expr& factor) { return factor.constant().has_value(); };
+  const auto grows = [&](const ir::Expr& part) { return grows_alike(part, symbol); };
+  switch (expr.op()) {
+    case ir::ExprOp::kSymbol: return expr.name() == symbol;
+    case ir::ExprOp::kConstant: return expr.constant() == 0;
+    case ir::ExprOp::kAdd:
+    case ir::ExprOp::kMax:
+    case ir::ExprOp::kMin: return std::ranges::all_of(expr.operands(), grows);
+    case ir::ExprOp::kMul: {
+      const auto factors = expr.operands();
+      return std::ranges::count_if(factors, is_constant) + 1 == std::ssize(factors) &&
+             std::ranges::any_of(factors, grows);
+    }
+    default: return false;
+  }
+}
+
+}  // namespace
+
+bool holds_for_all(const ir::Expr& condition, std::string_view symbol) {
+  const bool comparison = condition.op() == ir::ExprOp::kEqual || condition.op() == ir::ExprOp::kLessEqual ||
+                          condition.op() == ir::ExprOp::kGreaterEqual;
+  if (!comparison) return condition.op() == ir::ExprOp::kTruth && condition.is_true();
+  const auto grows = [&](const ir::Expr& side) { return grows_alike(side, symbol); };
+  if (!std::ranges::all_of(condition.operands(), grows)) return false;
+  ir::Bindings one;
+  one.set(std::string(symbol), 1);
+  const auto value = condition.evaluate_value(one);
+  return value.ok() && std::holds_alternative<bool>(*value) && std::get<bool>(*value);
+}
+
 }  // namespace kpt

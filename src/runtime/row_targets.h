@@ -21,5 +21,8 @@ bool mentions(const ir::Expr& expr, std::string_view symbol);
 
 // The symbol, or a product of it and what does not depend on it.
 bool is_multiple(const ir::Expr& expr, std::string_view symbol);
+// Whether a comparison is true for every value of the symbol from 0 on: both sides are sums, least or greatest of its
+// multiples, which grow with it alike, so that 1 tells for all. False also where that is not known.
+bool holds_for_all(const ir::Expr& condition, std::string_view symbol);
 
 }  // namespace kpt

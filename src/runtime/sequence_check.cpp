@@ -80,15 +80,13 @@ SequenceCheck::Refusal SequenceCheck::check_node(const Call& call) {
   if (is_random(target)) return "draws at random";
   if (is_written(target)) return "writes its argument";
   const auto depends_on = [&](ir::ValueId id) { return depends(id); };
-  const auto is_any_tensor = [&](ir::ValueId id) { return is_tensor(id); };
   const bool touched = std::ranges::any_of(call.arguments, depends_on) || std::ranges::any_of(call.results, depends_on);
   const Rule rule = find_rule(target);
   if (!touched) {
     if (rule == &SequenceCheck::check_filled && !call.results.empty()) return check_filled(call);
     return {};
   }
-  // A length that breaks it is not padded to (BatchedRuns::run).
-  if (target == "aten._assert_scalar.default" && std::ranges::none_of(call.arguments, is_any_tensor)) return {};
+  if (target == "aten._assert_scalar.default") return check_assertion(call);
   if (call.results.empty() || rule == nullptr) return kUnknown;
   for (const ir::ValueId id : call.results) {
     if (!is_tensor(id)) continue;
@@ -96,6 +94,12 @@ SequenceCheck::Refusal SequenceCheck::check_node(const Call& call) {
     if (std::ranges::any_of(dims(id), odd)) return "gives another length";
   }
   return (this->*rule)(call);
+}
+
+// It guards what the graph was specialised to: both the sequence as it is and the longer one must meet it.
+SequenceCheck::Refusal SequenceCheck::check_assertion(const Call& call) {
+  const bool number = call.arguments.size() == 1 && !is_tensor(call.arguments[0]);
+  return number && holds_for_all(graph_.at(call.arguments[0]).expression, symbol_) ? Refusal() : kLength;
 }
 
 bool SequenceCheck::depends(ir::ValueId id) const {

@@ -57,6 +57,7 @@ class SequenceCheck {
   static Rule find_rule(std::string_view target);
 
   Refusal check_node(const Call& call);
+  Refusal check_assertion(const Call& call);
   Refusal check_pointwise(const Call& call);
   Refusal check_count(const Call& call);
   Refusal check_filled(const Call& call);

@@ -289,18 +289,32 @@ TEST(SequenceRows, SumsDifferencesAndCutsThatStartAtTheFrontAreKnown) {
             "causal along s1");
 }
 
-// As PyTorch 2.11 writes them: what it could not decide is asserted of the sizes of each run.
-TEST(SequenceRows, AssertionsOfSizesMayStay) {
-  const auto with = [](const std::string& nodes) {
+// As PyTorch 2.11 writes them. What only some lengths meet may be broken by the given one and met by the padded one.
+TEST(SequenceRows, AssertionsThatEveryLengthMeetsMayStay) {
+  const auto with = [](const std::string& condition) {
     return verdict(
         "input x: float32[s0, s1, 8]\nlength: int(s1) = aten.sym_size.int(self=%x, dim=1)\n"
-        "few: int(s1 * 4) = _operator.mul(a=4, b=%length)\nmany: int(s1 * 8) = _operator.mul(a=8, b=%length)\n"
-        "least: int(min(s1 * 4, s1 * 8)) = torch.sym_min(a=%few, b=%many)\n"
-        "same: bool(min(s1 * 4, s1 * 8) == s1 * 4) = _operator.eq(a=%least, b=%few)\n" +
-        nodes + "y: float32[s0, s1, 8] = aten.relu.default(self=%x)\noutput %y \"out\"\n");
+        "held: bool(" +
+        condition +
+        ") = _operator.eq(a=%length, b=%length)\n"
+        "() = aten._assert_scalar.default(self=%held, assert_msg=\"sizes\")\n"
+        "y: float32[s0, s1, 8] = aten.relu.default(self=%x)\noutput %y \"out\"\n");
   };
-  EXPECT_EQ(with("() = aten._assert_scalar.default(self=%same, assert_msg=\"sizes\")\n"), "causal along s1");
-  EXPECT_THAT(with("z: float32[s0, s1, 8] = aten.mul.Scalar(self=%x, other=%least)\n"), HasSubstr("'z'"));
+  EXPECT_EQ(with("min(s1 * 4, s1 * 8) == s1 * 4"), "causal along s1");
+  EXPECT_EQ(with("s1 + s1 >= s1"), "causal along s1");
+  EXPECT_EQ(with("max(s1, s1 * 3) <= s1 * 3"), "causal along s1");
+  for (const char* some : {"min(s1 * 4, s1 * 8) == s1 * 8", "s1 % 2 == 0", "s1 * s0 >= 12", "s1 >= 4", "s1 == 8",
+                           "s1 > 0", "s1 * s1 >= s1", "s1 // 2 == s1 // 2 + s1 // 3"}) {
+    EXPECT_THAT(with(some), HasSubstr("computes with the length")) << some;
+  }
+}
+
+TEST(SequenceRows, NumbersOfLengthsAreNotComputedWith) {
+  EXPECT_THAT(verdict("input x: float32[s0, s1, 8]\nlength: int(s1) = aten.sym_size.int(self=%x, dim=1)\n"
+                      "few: int(s1 * 4) = _operator.mul(a=4, b=%length)\n"
+                      "least: int(min(s1 * 4, s1)) = torch.sym_min(a=%few, b=%length)\n"
+                      "y: float32[s0, s1, 8] = aten.mul.Scalar(self=%x, other=%least)\noutput %y \"out\"\n"),
+              HasSubstr("'y'"));
 }
 
 TEST(SequenceRows, WhatMixesPositionsIsNamed) {

@@ -213,6 +213,9 @@ Result<std::vector<LayerDifference>> compare_layers(const PlacedForm& first, con
       const auto one = left.find(layers[index].value);
       const auto other = right.find(layers[index].value);
       if (one == left.end() || other == right.end()) continue;
+      const bool same = one->second.dims() == other->second.dims() &&
+                        is_floating(one->second.dtype()) == is_floating(other->second.dtype());
+      if (!same) continue;  // another value under the same name
       const Agreement found = measure_agreement(one->second, other->second);
       differences.push_back(
           {layers[index].node, layers[index].target, layers[index].value, found.max_difference, found.cosine});

@@ -24,7 +24,7 @@ struct LayerDifference {
   std::string node;  // of the first form's graph
   std::string target;
   std::string value;
-  double max_difference = 0;  // infinite where there is none: another shape, or NaN in one alone
+  double max_difference = 0;  // infinite where integers differ, or NaN is in one alone
   double cosine = 1;
 };
 

@@ -200,9 +200,6 @@ class TestExecutable final : public Executable {
     if (memory_.tried != nullptr) memory_.tried->push_back(rows);
     if (memory_.as_written != nullptr) memory_.as_written->push_back(context.as_written);
     if (rows % memory_.multiple != 0) return {StatusCode::kInvalidArgument, "the rows cannot be shared evenly"};
-    if (!inputs.empty() && inputs[0].dims().size() > 1 && inputs[0].dims()[1] == memory_.refused_length) {
-      return {StatusCode::kInvalidArgument, "the model asserts another length"};
-    }
     if (rows > memory_.rows) return {StatusCode::kOutOfMemory, "the test backend has no room for so many rows"};
     if (is_stateful() && context.state == nullptr) return {StatusCode::kInvalidArgument, "a run needs a state"};
     auto* const state = static_cast<TestState*>(context.state);

@@ -20,7 +20,6 @@ struct TestMemory {
   bool sizes_cost = false;                     // as its target says
   std::int64_t multiple = 1;                   // runs of other numbers of rows are invalid
   std::vector<Dims>* strides = nullptr;        // is told those of each run's inputs
-  std::int64_t refused_length = -1;            // runs of so many positions, the second extent, are invalid
   std::vector<bool>* as_written = nullptr;     // is told RunContext::as_written of each run
 };
 

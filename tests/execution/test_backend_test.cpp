@@ -265,7 +265,7 @@ TEST(BatchBuckets, TheRangeOfTheSymbolAndTensorsOfTheDeviceAreLeftAsTheyAre) {
 
 // Runs of x * weight + x over s0 rows of s1 positions of three.
 struct LongRun {
-  explicit LongRun(std::int64_t room, bool sequences, bool batches = false, std::int64_t refused_length = -1) {
+  explicit LongRun(std::int64_t room, bool sequences, bool batches = false) {
     ImportedModel imported = make_model();
     for (ir::Value& value : imported.graph.values) {
       if (value.name != "w") value.tensor.dims = {ir::Expr::symbol("s0"), ir::Expr::symbol("s1"), 3};
@@ -276,7 +276,6 @@ struct LongRun {
     memory.tried = &rows;
     memory.sizes_cost = true;
     memory.strides = &strides;
-    memory.refused_length = refused_length;
     backend = execution_test::make_test_backend(memory);
     device = backend->devices().value()[0];
     model =
@@ -320,15 +319,6 @@ TEST(SequenceBuckets, SequencesRunWithAFewLengthsAndGiveTheSamePositions) {
   EXPECT_THAT(lengths, testing::ElementsAre(1, 2, 3, 4, 6, 6, 8, 8, 12, 12, 12));
   padded.run(1, 1025);
   EXPECT_EQ(padded.length(), 1025) << "long ones run as they are";
-}
-
-TEST(SequenceBuckets, ALengthThatTheModelRefusesIsNotPaddedTo) {
-  LongRun padded(100, true, false, 8);
-  const Tensor given = padded.run(2, 7);
-  EXPECT_EQ(given.dims(), (Dims{2, 7, 3}));
-  EXPECT_EQ(padded.length(), 7);
-  EXPECT_EQ(padded.strides.size(), 2U);
-  EXPECT_EQ(padded.report.padded_positions, 0);
 }
 
 TEST(SequenceBuckets, BatchesArePaddedBesideAndSplitWithoutPadding) {

@@ -81,6 +81,7 @@ class NvidiaTarget final : public Target, public ModelExaminer {
   std::vector<ModelFinding> examine(const ir::Graph& graph, const ir::Bindings& sizes) const override {
     return examine_model(graph, sizes, architecture_);
   }
+  bool tells_operators() const override { return false; }
 
   // Which operators libtorch has does not depend on the device: where its CUDA part is not open, the CPU's module
   // answers for its nodes, and the table of this target for those of ours.

@@ -171,14 +171,18 @@ Status judge(const std::vector<ModelFinding>& findings, std::string_view target,
                       count, count == 1 ? "" : "s", target, std::ranges::find_if(findings, counts)->text)};
 }
 
-Result<std::vector<ModelFinding>> find_refused_nodes(const ir::Graph& graph, const Target& target) {
-  KPT_ASSIGN_OR_RETURN(const std::vector<Support> answers, target.supports(graph));
+std::vector<ModelFinding> find_refused_nodes(const ir::Graph& graph, const Target& target) {
+  const auto answers = target.supports(graph);
+  if (!answers.ok()) {
+    return {{FindingKind::kOperator, false, "",
+             fmt::format("whether all operators can run is not known: {}", answers.status().message())}};
+  }
   std::vector<ModelFinding> findings;
-  for (std::size_t index = 0; index < answers.size(); ++index) {
-    if (answers[index].supported) continue;
+  for (std::size_t index = 0; index < answers->size(); ++index) {
+    if ((*answers)[index].supported) continue;
     const ir::Node& node = graph.nodes[index];
     findings.push_back({FindingKind::kOperator, true, node.name,
-                        fmt::format("{}: {}", printable(node.target, 200), answers[index].reason)});
+                        fmt::format("{}: {}", printable(node.target, 200), (*answers)[index].reason)});
   }
   return findings;
 }
@@ -195,10 +199,11 @@ Result<Job> prepare(const CompileArguments& arguments, const BackendContext& con
   for (PlacedTarget& placed : targets) {
     CheckedTarget checked;
     const auto* examiner = dynamic_cast<const ModelExaminer*>(placed.target);
-    if (examiner != nullptr) {
-      checked.findings = examiner->examine(job.model.graph, job.bindings);
-    } else if (arguments.check) {  // compiling says it by itself
-      KPT_ASSIGN_OR_RETURN(checked.findings, find_refused_nodes(job.model.graph, *placed.target));
+    if (examiner != nullptr) checked.findings = examiner->examine(job.model.graph, job.bindings);
+    const bool told = examiner != nullptr && examiner->tells_operators();
+    if (arguments.check && !told) {  // compiling says it by itself
+      std::vector<ModelFinding> refused = find_refused_nodes(job.model.graph, *placed.target);
+      checked.findings.insert(checked.findings.begin(), refused.begin(), refused.end());
     }
     checked.verdict = judge(checked.findings, placed.target->name(), strict);
     checked.placed = std::move(placed);

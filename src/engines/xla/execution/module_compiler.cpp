@@ -54,7 +54,9 @@ CacheKey ModuleCompiler::make_key(const std::string& module_text) const {
       .add("device", client_->devices().front().kind)
       .add("devices", static_cast<std::uint64_t>(client_->devices().size()))
       .add("host", host_features_)
-      .add("flags", options_.environment.find("XLA_FLAGS").value_or(""));
+      .add("flags", options_.environment.find("XLA_FLAGS").value_or(""))
+      .add("libtpu_flags", options_.environment.find("LIBTPU_INIT_ARGS").value_or(""))
+      .add("made", options_.compile_elsewhere ? "elsewhere" : "here");  // they are loaded differently
   return key;
 }
 
