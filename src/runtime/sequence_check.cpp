@@ -27,6 +27,13 @@ std::optional<double> read_number(const ir::Argument& argument) {
   return exact ? number : std::nullopt;
 }
 
+std::optional<ir::ExprOp> find_comparison(std::string_view target) {
+  if (target == "_operator.eq") return ir::ExprOp::kEqual;
+  if (target == "_operator.ge") return ir::ExprOp::kGreaterEqual;
+  if (target == "_operator.le") return ir::ExprOp::kLessEqual;
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::vector<std::size_t> SequenceCheck::count_axes(std::size_t rank) {
@@ -96,10 +103,28 @@ SequenceCheck::Refusal SequenceCheck::check_node(const Call& call) {
   return (this->*rule)(call);
 }
 
+// Of truth values a file tells only which node compares what.
+ir::Expr SequenceCheck::find_condition(ir::ValueId id) const {
+  const auto makes = [id](const ir::Node& node) {
+    return node.outputs.size() == 1 && node.outputs[0].values == std::vector<ir::ValueId>{id};
+  };
+  const auto maker = std::ranges::find_if(graph_.nodes, makes);
+  const auto op = maker == graph_.nodes.end() ? std::nullopt : find_comparison(maker->target);
+  if (!op) return graph_.at(id).expression;
+  std::vector<ir::Expr> sides;
+  for (const std::string_view name : {"a", "b"}) {
+    const ir::ValueId side = value_argument(*maker, name);
+    const auto number = int_argument(*maker, name);
+    if (side == ir::kNoValue && !number) return graph_.at(id).expression;
+    sides.push_back(side != ir::kNoValue ? graph_.at(side).expression : ir::Expr(*number));
+  }
+  return ir::Expr::make(*op, std::move(sides));
+}
+
 // It guards what the graph was specialised to: both the sequence as it is and the longer one must meet it.
 SequenceCheck::Refusal SequenceCheck::check_assertion(const Call& call) {
   const bool number = call.arguments.size() == 1 && !is_tensor(call.arguments[0]);
-  return number && holds_for_all(graph_.at(call.arguments[0]).expression, symbol_) ? Refusal() : kLength;
+  return number && holds_for_all(find_condition(call.arguments[0]), symbol_) ? Refusal() : kLength;
 }
 
 bool SequenceCheck::depends(ir::ValueId id) const {

@@ -58,6 +58,7 @@ class SequenceCheck {
 
   Refusal check_node(const Call& call);
   Refusal check_assertion(const Call& call);
+  ir::Expr find_condition(ir::ValueId id) const;
   Refusal check_pointwise(const Call& call);
   Refusal check_count(const Call& call);
   Refusal check_filled(const Call& call);
