@@ -153,7 +153,7 @@ bool holds_for_all(const ir::Expr& condition, std::string_view symbol) {
   const auto grows = [&](const ir::Expr& side) { return grows_alike(side, symbol); };
   if (!std::ranges::all_of(condition.operands(), grows)) return false;
   ir::Bindings one;
-  one.set(std::string(symbol), 1);
+  one.set(symbol, 1);
   const auto value = condition.evaluate_value(one);
   return value.ok() && std::holds_alternative<bool>(*value) && std::get<bool>(*value);
 }
