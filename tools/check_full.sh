@@ -83,9 +83,9 @@ run_torch-between() {
     python=$(KPT_TORCH_VERSION=$version tools/setup_python.sh)
     folder=build/cpu-release-torch$version
     cmake --preset cpu-release -B "$folder" -DKPT_PYTHON="$python" -DKPT_TORCH=ON >/dev/null
-    cmake --build "$folder" --target kpt kpt_aten_module kpt_execution_test kpt_engines_aten_test
-    KPT_PYTHON=$python ctest --test-dir "$folder" --no-tests=error --output-on-failure -j "$(nproc)" \
-      -R '^kpt_execution_test$|^kpt_engines_aten_test$'
+    cmake --build "$folder" --target kpt_product kpt_execution_test kpt_engines_aten_test
+    KPT_PYTHON=$python "$folder/test_bin/kpt_execution_test" --gtest_brief=1
+    KPT_PYTHON=$python "$folder/test_bin/kpt_engines_aten_test" --gtest_brief=1
   done
 }
 run_fuzz() { KPT_FUZZ_SECONDS="${KPT_FUZZ_SECONDS:-120}" make fuzz; }
