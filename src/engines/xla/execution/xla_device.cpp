@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/log.h"
 #include "engines/xla/execution/module_compiler.h"
 #include "engines/xla/execution/sharding.h"
 #include "engines/xla/execution/xla_tensor.h"
@@ -170,7 +171,12 @@ Result<std::unique_ptr<Executable>> load_on_device(XlaDevice& device, std::share
       ShardPlan::make(program->graph(), count, context.pjrt_split_weights ? Sharding::kWeights : Sharding::kBatch));
   options.matrix_precision = std::move(extras.matrix_precision);
   options.check_memory = std::move(extras.check_memory);
-  if (count == 1) options.stored = std::move(extras.stored);
+  if (count == 1) {
+    options.stored = std::move(extras.stored);
+  } else if (extras.stored) {
+    log::info("a stored program is not used and the model is compiled here",
+              {{"reason", fmt::format("it is for one device, and pjrt.devices asks for {}", count)}});
+  }
   ModuleCompilerOptions compiling = compiler_options(device.setup(), *client, context);
   compiling.compile_elsewhere = std::move(extras.compile_elsewhere);
   auto compiler = std::make_shared<const ModuleCompiler>(std::move(client), std::move(compiling));
