@@ -24,6 +24,7 @@
 #include "device/model_findings.h"
 #include "importer/model_file.h"
 #include "ir/figures.h"
+#include "ir/own_operators.h"
 #include "runtime/loaded_model.h"
 
 namespace kpt::cli {
@@ -317,7 +318,8 @@ std::vector<std::vector<std::string>> launch_rows(const CompiledTarget& compiled
 // Nodes that the engine runs one by one: it knows them all, and no code was made.
 std::vector<std::vector<std::string>> node_rows(const CompiledTarget& compiled) {
   const std::vector<ir::Node>& nodes = compiled.program->graph().nodes;
-  const auto own = std::ranges::count_if(nodes, [](const ir::Node& node) { return node.target.starts_with("kpt."); });
+  const auto own =
+      std::ranges::count_if(nodes, [](const ir::Node& node) { return node.target.starts_with(ir::kOwnPrefix); });
   return {{"target", fmt::format("{}, one device", compiled.program->target())},
           {"nodes",
            fmt::format("{}, {} of them kernels of ours and the others libtorch's; all are there", nodes.size(), own)},
