@@ -3,7 +3,7 @@
 // Two questions can be asked of any failure, and `catch` answers both:
 //   what kind?   catch (const kpt::OutOfMemoryError&)   every vendor's out-of-memory
 //   whose?       catch (const kpt::NvidiaError&)        every failure of the NVIDIA stack
-//   both?        catch (const kpt::NvidiaOutOfMemoryError&)
+//   both?        catch (const kpt::NvidiaOutOfMemoryError&), or its parent: catch (const kpt::RocmMemoryError&)
 // The last are the aliases below; for other pairs there is VendorFailure<Family, VendorRoot>.
 //
 // throw_status(status) throws exactly the type that (vendor, code) names; docs/reference/errors.md lists them.
@@ -68,11 +68,31 @@ class KPT_API TpuError : public virtual Error {
   TpuError() = default;
 };
 
-// A failure family within one vendor's stack.
+// The family above a family.
+template <typename Family>
+struct ParentFamily;
+#define KPT_DECLARE_PARENT(enumerator, text, exception, parent, meaning) \
+  template <>                                                            \
+  struct ParentFamily<exception> {                                       \
+    using type = parent;                                                 \
+  };
+KPT_STATUS_CODES(KPT_DECLARE_PARENT)
+#undef KPT_DECLARE_PARENT
+
+// A failure family within one vendor's stack. It is also that vendor's failure of the family above.
 template <typename Family, typename VendorRoot>
-class KPT_API VendorFailure final : public Family, public VendorRoot {
+class KPT_API VendorFailure : public virtual Family,
+                              public virtual VendorFailure<typename ParentFamily<Family>::type, VendorRoot> {
  public:
   explicit VendorFailure(const Status& status) : Error(status) {}
+
+ protected:
+  VendorFailure() = default;
+};
+template <typename VendorRoot>
+class KPT_API VendorFailure<Error, VendorRoot> : public virtual VendorRoot {
+ protected:
+  VendorFailure() = default;
 };
 
 // The names that users of the predecessor look for: X(name, family, vendor root). AmdLibraryError is MIOpen and

@@ -41,30 +41,30 @@ namespace kpt {
   X(kInvalidArchitecture, "invalid_architecture", InvalidArchitectureError, DeviceError,                              \
     "the architecture or compute capability is unknown or too old")                                                   \
   X(kMatrixUnit, "matrix_unit", MatrixUnitError, DeviceError, "matrix units lack the precision asked for")            \
-  X(kMemory, "memory", MemoryError, Error, "memory handling failed")                                                  \
+  X(kMemory, "memory", MemoryError, Error, "any failure of memory: one of the three below")                           \
   X(kOutOfMemory, "out_of_memory", OutOfMemoryError, MemoryError, "not enough memory on the device or the host")      \
   X(kMemoryAllocation, "memory_allocation", MemoryAllocationError, MemoryError,                                       \
-    "an allocation failed though memory is left")                                                                     \
-  X(kMemoryPool, "memory_pool", MemoryPoolError, MemoryError, "a memory pool was used wrongly or is exhausted")       \
+    "an allocation failed though memory is left, or memory could not be pinned")                                      \
+  X(kMemoryPool, "memory_pool", MemoryPoolError, MemoryError, "a pool has all that it may take of a device's memory") \
   X(kCompilation, "compilation", CompilationError, Error, "a compiler rejected its input")                            \
   X(kKernelCompilation, "kernel_compilation", KernelCompilationError, CompilationError, "a kernel did not compile")   \
   X(kPrecisionCompilation, "precision_compilation", PrecisionCompilationError, CompilationError,                      \
-    "a low-precision (FP8, INT8, FP4) form of the model could not be made")                                           \
+    "a low-precision (FP8, INT8, INT4) form of the model could not be made")                                          \
   X(kCompilationTimeout, "compilation_timeout", CompilationTimeoutError, CompilationError,                            \
     "a compiler ran past its time limit")                                                                             \
-  X(kCache, "cache", CacheError, Error, "a cache entry is damaged or the cache cannot be used")                       \
-  X(kOptimization, "optimization", OptimizationError, Error, "an optimization failed")                                \
+  X(kCache, "cache", CacheError, Error, "the folder of the compile cache cannot be made, read, written or locked")    \
+  X(kOptimization, "optimization", OptimizationError, Error, "any failure to optimize: one of the two below")         \
   X(kModelOptimization, "model_optimization", ModelOptimizationError, OptimizationError,                              \
     "the model cannot be optimized as asked")                                                                         \
   X(kModelPreparation, "model_preparation", ModelPreparationError, OptimizationError,                                 \
-    "the model could not be placed or prepared")                                                                      \
+    "the model could not be placed on a device or prepared for it")                                                   \
   X(kKernel, "kernel", KernelError, Error, "a kernel failed")                                                         \
   X(kKernelLaunch, "kernel_launch", KernelLaunchError, KernelError, "a kernel could not be launched")                 \
   X(kAttention, "attention", AttentionError, KernelError, "an attention kernel cannot serve these shapes or masks")   \
   X(kVendorLibrary, "vendor_library", VendorLibraryError, Error,                                                      \
     "a vendor's library (cuBLAS, MIOpen, rocBLAS, …) failed")                                                         \
-  X(kDistributed, "distributed", DistributedError, Error, "communication between processes or devices failed")        \
-  X(kCheckpoint, "checkpoint", CheckpointError, Error, "a checkpoint could not be written or read")
+  X(kDistributed, "distributed", DistributedError, Error, "processes or devices cannot communicate; not raised yet")  \
+  X(kCheckpoint, "checkpoint", CheckpointError, Error, "a checkpoint could not be written or read; not raised yet")
 
 enum class StatusCode : std::uint8_t {
   kOk,

@@ -63,6 +63,7 @@ constexpr std::array kTable = {
     EnvironmentVariable{"KPT_TPU_MEMORY_PERCENT", "kpt", "option tpu.memory_percent"},
     EnvironmentVariable{"KPT_TPU_PRECISION", "kpt", "option tpu.precision"},
     EnvironmentVariable{"KPT_TPU_PRICES", "kpt", "option tpu.prices"},
+    EnvironmentVariable{"KPT_TPU_TOPOLOGY", "kpt", "option tpu.topology"},
     EnvironmentVariable{"LIBTPU_INIT_ARGS", "tpu", "libtpu's own options; part of a compiled program's cache key"},
     EnvironmentVariable{"NO_COLOR", "system", "plain output without colours"},
     EnvironmentVariable{"NVPL_BLAS_DEBUG_CPU_TYPE", "nvidia",

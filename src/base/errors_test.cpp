@@ -85,6 +85,33 @@ TEST(Errors, EveryFamilyIsItsOwnType) {
   EXPECT_EQ(names.size(), all_cases().size());
 }
 
+// What a backend raises is a leaf; who catches the vendor's family above it catches all of its leaves.
+TEST(Errors, AVendorsFamilyCatchesWhatLiesBelowItAndNoOtherVendors) {
+  const auto raise = [](StatusCode code, Vendor vendor, const auto& check) {
+    try {
+      throw_status(Status(code, "it broke", vendor));
+    } catch (const Error&) {
+      check();
+    }
+  };
+  for (const StatusCode code :
+       {StatusCode::kMemory, StatusCode::kOutOfMemory, StatusCode::kMemoryAllocation, StatusCode::kMemoryPool}) {
+    raise(code, Vendor::kAmd, [] {
+      EXPECT_TRUE(caught_by<RocmMemoryError>());
+      EXPECT_FALSE(caught_by<TpuMemoryError>());
+    });
+    raise(code, Vendor::kTpu, [] { EXPECT_TRUE(caught_by<TpuMemoryError>()); });
+    raise(code, Vendor::kNone, [] { EXPECT_FALSE(caught_by<RocmMemoryError>()); });
+  }
+  for (const StatusCode code : {StatusCode::kModelOptimization, StatusCode::kModelPreparation}) {
+    raise(code, Vendor::kAmd, [] { EXPECT_TRUE(caught_by<AmdOptimizationError>()); });
+    raise(code, Vendor::kTpu, [] { EXPECT_TRUE(caught_by<TpuOptimizationError>()); });
+  }
+  raise(StatusCode::kCompilationTimeout, Vendor::kTpu, [] { EXPECT_TRUE(caught_by<XlaCompilationError>()); });
+  raise(StatusCode::kKernelLaunch, Vendor::kAmd, [] { EXPECT_TRUE(caught_by<HipKernelError>()); });
+  raise(StatusCode::kDeviceNotAvailable, Vendor::kNvidia, [] { EXPECT_TRUE(caught_by<CudaDeviceError>()); });
+}
+
 TEST(Errors, SiblingsDoNotCatchEachOther) {
   try {
     throw_status(Status(StatusCode::kOutOfMemory, "full", Vendor::kNvidia));

@@ -7,6 +7,7 @@
 #include <system_error>
 #include <vector>
 
+#include "base/environment.h"
 #include "base/files.h"
 #include "base/thread_pool.h"
 
@@ -23,7 +24,10 @@ void for_each_stretch(std::size_t count, std::size_t stretch,
     }
   };
   std::size_t threads = std::min(stretches, kMaxThreads);
-  if (threads > 1) threads = std::min(threads, static_cast<std::size_t>(usable_cpu_count(SystemFiles())));
+  if (threads > 1) {
+    const int allowed = default_thread_count(SystemFiles(), Environment::from_process());
+    threads = std::min(threads, static_cast<std::size_t>(allowed));
+  }
   std::vector<std::future<void>> others;
   std::optional<ThreadPool> pool;  // goes first, so that nobody is left in `take`
   if (threads > 1) {

@@ -1,7 +1,11 @@
 #include "base/parallel.h"
 
 #include <atomic>
+#include <chrono>
+#include <cstdlib>
 #include <stdexcept>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -21,6 +25,24 @@ TEST(Parallel, EveryItemIsWorkedOnOnce) {
       EXPECT_EQ(seen, std::vector<int>(count, 1)) << count << " by " << stretch;
     }
   }
+}
+
+TEST(Parallel, OneThreadIsTheCallersOwn) {
+  const char* const before = std::getenv("OMP_NUM_THREADS");  // NOLINT(concurrency-mt-unsafe): no thread runs here
+  const std::string kept = before == nullptr ? "" : before;
+  setenv("OMP_NUM_THREADS", "1", 1);  // NOLINT(concurrency-mt-unsafe)
+  const auto caller = std::this_thread::get_id();
+  std::atomic<int> elsewhere{0};
+  for_each_stretch(64, 1, [&](std::size_t, std::size_t) {
+    if (std::this_thread::get_id() != caller) ++elsewhere;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // another thread would have its turn
+  });
+  if (before == nullptr) {
+    unsetenv("OMP_NUM_THREADS");  // NOLINT(concurrency-mt-unsafe)
+  } else {
+    setenv("OMP_NUM_THREADS", kept.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
+  }
+  EXPECT_EQ(elsewhere, 0);
 }
 
 TEST(Parallel, WhatAStretchThrowsIsThrownAfterAllHaveEnded) {

@@ -99,8 +99,9 @@ std::string errors_page() {
   page +=
       "\n## Vendors\n\n"
       "A failure of a vendor's stack is thrown as `VendorFailure<Family, Root>`: it is caught by its family, by its "
-      "family's parent, by its vendor's root (`NvidiaError`, `AmdError` or `TpuError`) and by `Error`. Every code can "
-      "come from every vendor; these combinations also have a name:\n\n"
+      "family's parent, by both of these within its vendor (`RocmMemoryError` catches AMD's out-of-memory), by its "
+      "vendor's root (`NvidiaError`, `AmdError` or `TpuError`) and by `Error`. Every code can come from every vendor; "
+      "these combinations also have a name:\n\n"
       "| name | vendor root | family | code |\n|---|---|---|---|\n";
   for (const VendorRow& row : kVendorErrors) {
     page += fmt::format("| `{}` | `{}` | `{}` | `{}` |\n", row.name, row.vendor, row.family, code_of(row.family));
