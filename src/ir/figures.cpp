@@ -68,6 +68,7 @@ std::string_view classify(std::string_view name) {
     return "matmul";
   }
   if (name.starts_with("conv")) return "convolution";
+  if (name.starts_with("higher_order.")) return "control";
   if (name == "attention" || name.find("scaled_dot_product") != std::string_view::npos) return "attention";
   // Views and sizes cost nothing.
   if (is_one_of(name, {"view",         "reshape",  "permute",   "transpose",  "t",         "expand",
@@ -81,7 +82,7 @@ std::string_view classify(std::string_view name) {
 
 std::optional<double> count_flops(const Graph& graph, const Node& node, std::string_view kind, std::string_view name,
                                   const Bindings& symbols) {
-  if (kind == "view") return 0;
+  if (kind == "view" || kind == "control") return 0;
   const auto result = first_result(graph, node);
   if (!result) return 0;
   const auto elements = count(graph, *result, symbols);
@@ -155,16 +156,51 @@ NodeFigures count_node(const Graph& graph, const Node& node, const Bindings& sym
   return {kind, count_flops(graph, node, kind, name, symbols), count_bytes(graph, node, kind, name, symbols)};
 }
 
+namespace {
+
+void add_classes(Figures& figures, const Figures& part) {
+  for (const auto& [name, counted] : part.classes) {
+    ClassFigures& entry = figures.classes[name];
+    entry.nodes += counted.nodes;
+    entry.flops += counted.flops;
+  }
+  figures.flops += part.flops;
+}
+
+// Of a condition the branch with more work counts, of a loop what decides and what is repeated.
+void add_subgraphs(Figures& figures, const Node& node, const Bindings& symbols) {
+  const bool is_loop = node.target == "higher_order.while_loop";
+  figures.has_loops = figures.has_loops || is_loop;
+  std::optional<Figures> greatest;
+  for (const NamedArgument& argument : node.arguments) {
+    const auto* const inner = std::get_if<Subgraph>(&argument.value.value);
+    if (inner == nullptr || inner->graph == nullptr) continue;
+    Figures part = count_figures(*inner->graph, symbols);
+    for (const auto& [target, nodes] : part.histogram) figures.histogram[target] += nodes;
+    figures.nodes += part.nodes;
+    figures.has_loops = figures.has_loops || part.has_loops;
+    if (is_loop) {
+      add_classes(figures, part);
+    } else if (!greatest || part.flops > greatest->flops) {
+      greatest = std::move(part);
+    }
+  }
+  if (greatest) add_classes(figures, *greatest);
+}
+
+}  // namespace
+
 Figures count_figures(const Graph& graph, const Bindings& symbols) {
   Figures figures;
   for (const Node& node : graph.nodes) {
     ++figures.histogram[node.target];
+    ++figures.nodes;
     const NodeFigures counted = count_node(graph, node, symbols);
     ClassFigures& entry = figures.classes[std::string(counted.kind)];
     ++entry.nodes;
-    if (!counted.flops) continue;
-    entry.flops += *counted.flops;
-    figures.flops += *counted.flops;
+    entry.flops += counted.flops.value_or(0);
+    figures.flops += counted.flops.value_or(0);
+    add_subgraphs(figures, node, symbols);
   }
   return figures;
 }

@@ -1,5 +1,6 @@
 // Operators of our own that passes put into graphs. Their targets start with "kpt."; an engine that knows one runs it
-// by its own kernel. All arguments are given by name, and none is optional: an absent tensor is None.
+// by its own kernel. All arguments are given by name, and none is optional: an absent tensor is None. Where a target
+// says so (Capabilities::float16_operators), float16 may stand for bfloat16, in one node for all of it.
 //
 //   kpt.linear.default(input, weight, bias, residual, activation) -> result
 //     activation(input · weightᵀ + bias + residual). input [..., K]; weight [N, K] float32 or bfloat16: products in the

@@ -12,7 +12,8 @@ namespace {
 
 class AttentionFusion {
  public:
-  AttentionFusion(ir::Graph& graph, PassContext& context) : edit_(graph, context.weights) {}
+  AttentionFusion(ir::Graph& graph, PassContext& context)
+      : edit_(graph, context.weights), capabilities_(context.capabilities) {}
 
   PassStats run() {
     const std::size_t count = edit_.size();
@@ -36,7 +37,7 @@ class AttentionFusion {
       call.value = value;
     }
     const DType dtype = edit_.type(call.query).dtype;
-    if (dtype != DType::kFloat32 && dtype != DType::kBFloat16) return false;
+    if (!takes_dtype(capabilities_, kAttentionTarget, dtype)) return false;
     for (const ir::ValueId id : {call.key, call.value}) {
       if (edit_.type(id).dtype != dtype || edit_.type(id).dims.size() != 4) return false;
     }
@@ -177,6 +178,7 @@ class AttentionFusion {
   }
 
   GraphEdit edit_;
+  const Capabilities& capabilities_;
   PassStats stats_;
 };
 

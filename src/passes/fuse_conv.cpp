@@ -23,7 +23,8 @@ struct ConvCall {
 
 class ConvFusion {
  public:
-  ConvFusion(ir::Graph& graph, PassContext& context) : edit_(graph, context.weights) {}
+  ConvFusion(ir::Graph& graph, PassContext& context)
+      : edit_(graph, context.weights), capabilities_(context.capabilities) {}
 
   PassStats run() {
     for (NodeIndex index = 0; index < edit_.size(); ++index) {
@@ -63,7 +64,7 @@ class ConvFusion {
     const ir::ValueId result = only_result(node);
     if (weight == nullptr || weight->dims().size() != 4 || !edit_.is_tensor(result)) return false;
     if (edit_.type(call.input).dims.size() != 4 || edit_.type(call.input).dtype != weight->dtype()) return false;
-    if (weight->dtype() != DType::kFloat32 && weight->dtype() != DType::kBFloat16) return false;
+    if (!takes_dtype(capabilities_, kConv2dTarget, weight->dtype())) return false;
     if (edit_.type(result).dtype != weight->dtype()) return false;
     // All channels together, or each by itself; groups between stay with libtorch.
     if (call.groups != 1 && (call.groups != weight->dims()[0] || weight->dims()[1] != 1)) return false;
@@ -135,6 +136,7 @@ class ConvFusion {
   }
 
   GraphEdit edit_;
+  const Capabilities& capabilities_;
   PassStats stats_;
 };
 

@@ -16,7 +16,9 @@ struct Matrix {
 class LinearFusion {
  public:
   LinearFusion(ir::Graph& graph, PassContext& context)
-      : edit_(graph, context.weights), takes_residual_(context.capabilities.product_takes_residual) {}
+      : edit_(graph, context.weights),
+        capabilities_(context.capabilities),
+        takes_residual_(context.capabilities.product_takes_residual) {}
 
   Result<PassStats> run() {
     for (NodeIndex index = 0; index < edit_.size(); ++index) {
@@ -113,7 +115,7 @@ class LinearFusion {
       return false;
     }
     const ir::TensorType& input = edit_.type(call.input);
-    const bool known = weight->dtype() == DType::kFloat32 || weight->dtype() == DType::kBFloat16;
+    const bool known = takes_dtype(capabilities_, kLinearTarget, weight->dtype());
     if (!known || input.dtype != weight->dtype() || edit_.type(result).dtype != weight->dtype()) return false;
     const std::int64_t columns = weight->dims()[matrix.transpose ? 0 : 1];
     const std::int64_t rows = weight->dims()[matrix.transpose ? 1 : 0];
@@ -178,6 +180,7 @@ class LinearFusion {
   }
 
   GraphEdit edit_;
+  const Capabilities& capabilities_;
   bool takes_residual_;
   PassStats stats_;
 };

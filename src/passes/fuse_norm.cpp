@@ -23,7 +23,8 @@ bool is_type_change(const ir::Node& node) {
 
 class NormFusion {
  public:
-  NormFusion(ir::Graph& graph, PassContext& context) : edit_(graph, context.weights) {}
+  NormFusion(ir::Graph& graph, PassContext& context)
+      : edit_(graph, context.weights), capabilities_(context.capabilities) {}
 
   PassStats run() {
     const std::size_t count = edit_.size();
@@ -50,10 +51,7 @@ class NormFusion {
            (type.dtype == of.dtype || type.dtype == DType::kFloat32);
   }
 
-  bool is_known_type(ir::ValueId id) const {
-    const DType dtype = edit_.type(id).dtype;
-    return dtype == DType::kFloat32 || dtype == DType::kBFloat16;
-  }
+  bool is_known_type(ir::ValueId id) const { return takes_dtype(capabilities_, kAddNormTarget, edit_.type(id).dtype); }
 
   bool match_layer_norm(NodeIndex index, NormCall& call) const {
     const ir::Node& node = edit_.node(index);
@@ -247,6 +245,7 @@ class NormFusion {
   }
 
   GraphEdit edit_;
+  const Capabilities& capabilities_;
   PassStats stats_;
 };
 

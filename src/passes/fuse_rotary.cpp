@@ -14,7 +14,7 @@ struct RotaryCall {
 
 class RotaryMatcher {
  public:
-  explicit RotaryMatcher(const GraphEdit& edit) : edit_(edit) {}
+  RotaryMatcher(const GraphEdit& edit, const Capabilities& capabilities) : edit_(edit), capabilities_(capabilities) {}
 
   bool match(const ir::Node& node, RotaryCall& call) const {
     if (node.target != "aten.add.Tensor" || number_argument(node, "alpha", 1.0) != 1.0) return false;
@@ -97,7 +97,7 @@ class RotaryMatcher {
     if (input.dims.size() != 4 || edit_.type(result).dims != input.dims || edit_.type(result).dtype != input.dtype) {
       return false;
     }
-    if (input.dtype != DType::kFloat32 && input.dtype != DType::kBFloat16) return false;
+    if (!takes_dtype(capabilities_, kRotaryTarget, input.dtype)) return false;
     for (const ir::ValueId id : {call.cos, call.sin}) {
       const ir::TensorType& table = edit_.type(id);
       if (table.dtype != input.dtype || table.dims.empty() || table.dims.size() > 4) return false;
@@ -110,6 +110,7 @@ class RotaryMatcher {
   }
 
   const GraphEdit& edit_;
+  const Capabilities& capabilities_;
 };
 
 Result<PassStats> run_fuse_rotary(ir::Graph& graph, PassContext& context) {
@@ -117,7 +118,7 @@ Result<PassStats> run_fuse_rotary(ir::Graph& graph, PassContext& context) {
   GraphEdit edit(graph, context.weights);
   for (NodeIndex index = 0; index < edit.size(); ++index) {
     RotaryCall call;
-    if (!edit.is_alive(index) || !RotaryMatcher(edit).match(edit.node(index), call)) continue;
+    if (!edit.is_alive(index) || !RotaryMatcher(edit, context.capabilities).match(edit.node(index), call)) continue;
     if (edit.facts().is_written(call.input) || edit.facts().is_written(call.cos) || edit.facts().is_written(call.sin)) {
       continue;
     }

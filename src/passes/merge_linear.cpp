@@ -14,7 +14,8 @@ namespace {
 
 class Merging {
  public:
-  Merging(ir::Graph& graph, PassContext& context, bool gates) : edit_(graph, context.weights), gates_(gates) {}
+  Merging(ir::Graph& graph, PassContext& context, bool gates)
+      : edit_(graph, context.weights), capabilities_(context.capabilities), gates_(gates) {}
 
   Result<PassStats> run() {
     for (NodeIndex index = 0; gates_ && index < edit_.size(); ++index) {
@@ -93,7 +94,7 @@ class Merging {
                           edit_.type(gate).dims == edit_.type(up).dims && edit_.has_one_use(gate) &&
                           edit_.has_one_use(up) && !edit_.facts().is_written(source);
       const ir::TensorType& type = edit_.type(source);
-      if (!halves || (type.dtype != DType::kFloat32 && type.dtype != DType::kBFloat16)) continue;
+      if (!halves || !takes_dtype(capabilities_, kGluTarget, type.dtype)) continue;
       ++stats_.changes;
       stats_.details.push_back(fmt::format("{} by {}", edit_.node(index).name, ir::activation_name(activation)));
       edit_.replace_call(index, std::string(kGluTarget),
@@ -112,6 +113,7 @@ class Merging {
     NodeIndex gate = edit_.producer(a);
     NodeIndex up = edit_.producer(b);
     if (!is_plain_linear(gate) || !is_plain_linear(up)) return {};
+    if (!takes_dtype(capabilities_, kGluTarget, edit_.type(a).dtype)) return {};
     if (read_linear(edit_.node(gate)).activation == ir::Activation::kNone) std::swap(gate, up);
     const ir::Activation activation = read_linear(edit_.node(gate)).activation;
     if (activation == ir::Activation::kNone || read_linear(edit_.node(up)).activation != ir::Activation::kNone ||
@@ -191,6 +193,7 @@ class Merging {
   }
 
   GraphEdit edit_;
+  const Capabilities& capabilities_;
   bool gates_;
   PassStats stats_;
 };

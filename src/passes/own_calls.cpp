@@ -18,6 +18,12 @@ Support needs_own_operators(const Capabilities& capabilities, std::initializer_l
   return {};
 }
 
+bool takes_dtype(const Capabilities& capabilities, std::string_view target, DType dtype) {
+  if (dtype == DType::kFloat32 || dtype == DType::kBFloat16) return true;
+  const auto& half = capabilities.float16_operators;
+  return dtype == DType::kFloat16 && std::find(half.begin(), half.end(), target) != half.end();
+}
+
 bool has_matrix_dtype(const Capabilities& capabilities, DType dtype) {
   const auto& dtypes = capabilities.matrix_dtypes;
   return std::find(dtypes.begin(), dtypes.end(), dtype) != dtypes.end();

@@ -25,6 +25,8 @@ inline constexpr std::string_view kConv2dInt8Target = "kpt.conv2d_int8.default";
 
 // Whether the target runs all of these; if not, the reason names the first that it lacks.
 Support needs_own_operators(const Capabilities& capabilities, std::initializer_list<std::string_view> targets);
+// Whether one of them takes inputs, weights and results of this type.
+bool takes_dtype(const Capabilities& capabilities, std::string_view target, DType dtype);
 bool has_matrix_dtype(const Capabilities& capabilities, DType dtype);
 
 // Whether it is a form of kpt.linear, or of that or kpt.conv2d, whose weights are stored in eight bits or fewer.

@@ -14,6 +14,7 @@
 
 #include "base/parallel.h"
 #include "ir/own_operators.h"
+#include "ir/scaled_product.h"
 
 namespace kpt {
 namespace {
@@ -57,8 +58,8 @@ bool makes_floats_of_integers(const ir::Graph& graph, const ir::Node& node) {
 }
 
 // Adds the call of `target` that yields a fp64 tensor like `like` and returns its value.
-ir::ValueId add_conversion(ir::Graph& graph, std::vector<ir::Node>& nodes, std::string target,
-                           std::vector<ir::NamedArgument> arguments, const ir::TensorType& like) {
+ir::ValueId add_call(ir::Graph& graph, std::vector<ir::Node>& nodes, std::string target,
+                     std::vector<ir::NamedArgument> arguments, const ir::TensorType& like) {
   ir::Value value;
   value.name = fmt::format("fp64_{}", graph.values.size());
   value.tensor = like;
@@ -83,16 +84,49 @@ void give_floats(ir::Graph& graph, std::vector<ir::Node>& nodes, ir::Node& node)
                         std::holds_alternative<std::int64_t>(argument.value) ||
                         std::holds_alternative<bool>(argument.value);
     if (chooses && number) {
-      argument.value = add_conversion(graph, nodes, "aten.scalar_tensor.default",
-                                      {{"s", argument}, {"dtype", {DType::kFloat64}}}, {});
+      argument.value =
+          add_call(graph, nodes, "aten.scalar_tensor.default", {{"s", argument}, {"dtype", {DType::kFloat64}}}, {});
       continue;
     }
     const ir::ValueId* id = argument.value_id();
     if (id == nullptr || graph.at(*id).kind != ir::ValueKind::kTensor) continue;
     const ir::TensorType like = graph.at(*id).tensor;
-    argument.value =
-        add_conversion(graph, nodes, "aten.to.dtype", {{"self", {*id}}, {"dtype", {DType::kFloat64}}}, like);
+    argument.value = add_call(graph, nodes, "aten.to.dtype", {{"self", {*id}}, {"dtype", {DType::kFloat64}}}, like);
   }
+}
+
+// Products of FP8 in terms of numbers: the scales are factors, and the last node has the name and the value of the one
+// that was there.
+Status write_out_scaled_products(ir::Graph& graph) {
+  std::vector<ir::Node> nodes;
+  nodes.reserve(graph.nodes.size());
+  for (ir::Node& node : graph.nodes) {
+    if (node.target == ir::kScaledProductTarget) {
+      const auto read = ir::read_scaled_product(graph, node);
+      if (!read.ok()) {
+        return {StatusCode::kUnsupported,
+                fmt::format("node '{}' ({}) has no fp64 form, so the model has no reference: {}", node.name,
+                            node.target, read.status().message())};
+      }
+      const auto multiply = [&](ir::ValueId codes, ir::ValueId scale) {
+        const ir::TensorType like = graph.at(codes).tensor;
+        return add_call(graph, nodes, "aten.mul.Tensor", {{"self", {codes}}, {"other", {scale}}}, like);
+      };
+      const ir::ValueId left = multiply(read->self, read->scale_a);
+      const ir::ValueId right = multiply(read->mat2, read->scale_b);
+      node.target = "aten.mm.default";
+      node.arguments = {{"self", {left}}, {"mat2", {right}}};
+      if (read->bias != ir::kNoValue) {
+        const ir::TensorType like = graph.at(read->result).tensor;
+        const ir::ValueId product = add_call(graph, nodes, node.target, std::move(node.arguments), like);
+        node.target = "aten.add.Tensor";
+        node.arguments = {{"self", {product}}, {"other", {read->bias}}};
+      }
+    }
+    nodes.push_back(std::move(node));
+  }
+  graph.nodes = std::move(nodes);
+  return {};
 }
 
 // They read bits or exist in low precision only: the promoted graph would compute something else.
@@ -156,6 +190,7 @@ inline double read_element(const std::byte* place, DType dtype) {
 }  // namespace
 
 Status promote_to_fp64(ir::Graph& graph) {
+  KPT_RETURN_IF_ERROR(write_out_scaled_products(graph));  // by the types as they were recorded
   for (ir::Value& value : graph.values) value.tensor.dtype = promoted(value.tensor.dtype);
   std::vector<ir::Node> nodes;
   nodes.reserve(graph.nodes.size());

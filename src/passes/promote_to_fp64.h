@@ -12,8 +12,9 @@
 namespace kpt {
 
 // All real floating-point types become float64 (complex ones complex128): values, casts, factories. Integers and bools
-// stay. Fails with kUnsupported for operators that look at the bits of a number (view.dtype) or compute in a fixed low
-// precision, by name.
+// stay. Products of FP8 (aten._scaled_mm) become products of the numbers times their scales, under the same name; what
+// the model rounds to FP8 on the way is not rounded. Fails with kUnsupported for operators that look at the bits of a
+// number (view.dtype) or have no meaning here (FP8 with scales of blocks), by name.
 Status promote_to_fp64(ir::Graph& graph);
 
 // The tensor in float64; a tensor of another kind is returned as it is. Fails with kUnsupported for complex32.

@@ -4,8 +4,12 @@
 #include <cmath>
 #include <random>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "ir/text.h"
+#include "ir/verifier.h"
 
 namespace kpt {
 namespace {
@@ -154,6 +158,72 @@ TEST(PromoteGraph, IntegersThatBecomeFloatsDoSoInFp64) {
   ASSERT_EQ(graph.nodes.size(), 2U);
   EXPECT_EQ(graph.nodes[0].target, "aten.to.dtype");
   EXPECT_EQ(*graph.nodes[1].arguments[0].value.value_id(), graph.nodes[0].outputs[0].values[0]);
+}
+
+// A product of FP8 with a scale for each row, one for the tensor, and what else is given.
+ir::Graph scaled_product(const std::string& scale_b, const std::string& bias, const std::string& scale_result) {
+  return ir::read_graph(
+             fmt::format(
+                 "kpt_graph 1\nsymbol s0 in 1..64\ninput x: float8_e4m3fn[s0, 48]\ninput p: float32[s0, 1]\n"
+                 "parameter w: float8_e5m2[48, 32]{{strides=[1, 48]}}\nparameter q: float32{}\n"
+                 "parameter b: bfloat16[32]\n"
+                 "mm: bfloat16[s0, 32] = aten._scaled_mm.default(self=%x, mat2=%w, scale_a=%p, scale_b=%q, bias={}, "
+                 "scale_result={}, out_dtype=dtype(bfloat16), use_fast_accum=true)\noutput %mm \"y\"\n",
+                 scale_b, bias, scale_result))
+      .value();
+}
+
+std::vector<std::string> nodes_of(const ir::Graph& graph) {
+  std::vector<std::string> lines;
+  for (const ir::Node& node : graph.nodes) lines.push_back(ir::print_node(graph, node));
+  return lines;
+}
+
+TEST(PromoteGraph, ProductsOfFp8AreProductsOfNumbersTimesTheirScales) {
+  ir::Graph graph = scaled_product("[]", "none", "none");
+  const Status plain = promote_to_fp64(graph);
+  ASSERT_TRUE(plain.ok()) << plain.message();
+  ASSERT_TRUE(ir::verify(graph).ok()) << ir::verify(graph).message();
+  EXPECT_THAT(nodes_of(graph),
+              testing::ElementsAre("fp64_6: float64[s0, 48] = aten.mul.Tensor(self=%x, other=%p)",
+                                   "fp64_7: float64[48, 32]{strides=[1, 48]} = aten.mul.Tensor(self=%w, other=%q)",
+                                   "mm: float64[s0, 32] = aten.mm.default(self=%fp64_6, mat2=%fp64_7)"));
+  ir::Graph with_bias = scaled_product("[1, 32]", "%b", "none");
+  const Status biased = promote_to_fp64(with_bias);
+  ASSERT_TRUE(biased.ok()) << biased.message();
+  ASSERT_TRUE(ir::verify(with_bias).ok()) << ir::verify(with_bias).message();
+  EXPECT_THAT(nodes_of(with_bias),
+              testing::ElementsAre("fp64_6: float64[s0, 48] = aten.mul.Tensor(self=%x, other=%p)",
+                                   "fp64_7: float64[48, 32]{strides=[1, 48]} = aten.mul.Tensor(self=%w, other=%q)",
+                                   "fp64_8: float64[s0, 32] = aten.mm.default(self=%fp64_6, mat2=%fp64_7)",
+                                   "mm: float64[s0, 32] = aten.add.Tensor(self=%fp64_8, other=%b)"));
+}
+
+TEST(PromoteGraph, ProductsOfFp8InsideABodyToo) {
+  ir::Graph graph;
+  ir::Node node;
+  node.name = "cond";
+  node.target = "higher_order.cond";
+  const auto body = std::make_shared<const ir::Graph>(scaled_product("[]", "none", "none"));
+  node.arguments = {{"", {true}}, {"", {ir::Subgraph{"true_graph_0", body}}}};
+  graph.nodes.push_back(node);
+  ASSERT_TRUE(promote_to_fp64(graph).ok());
+  const auto& promoted = std::get<ir::Subgraph>(graph.nodes[0].arguments[1].value.value);
+  EXPECT_THAT(nodes_of(*promoted.graph).back(), testing::StartsWith("mm: float64[s0, 32] = aten.mm.default("));
+  EXPECT_EQ(body->nodes[0].target, "aten._scaled_mm.default") << "the model's own graph stays as it is";
+}
+
+TEST(PromoteGraph, OtherProductsOfFp8AreRefusedByNameAndReason) {
+  ir::Graph blocks = scaled_product("[3, 1]", "none", "none");
+  const Status refused = promote_to_fp64(blocks);
+  EXPECT_EQ(refused.code(), StatusCode::kUnsupported);
+  EXPECT_THAT(refused.message(), testing::HasSubstr("node 'mm' (aten._scaled_mm.default) has no fp64 form"));
+  EXPECT_THAT(refused.message(), testing::HasSubstr("'scale_b' is neither one scale nor one for each column"));
+  ir::Graph scaled = scaled_product("[]", "none", "%q");
+  EXPECT_THAT(promote_to_fp64(scaled).message(), testing::HasSubstr("its result has a scale"));
+  ir::Graph second = scaled_product("[]", "none", "none");
+  second.nodes[0].target = "aten._scaled_mm_v2.default";
+  EXPECT_THAT(promote_to_fp64(second).message(), testing::HasSubstr("(aten._scaled_mm_v2.default) has no fp64 form"));
 }
 
 TEST(PromoteGraph, BitCastsAreRefusedByName) {

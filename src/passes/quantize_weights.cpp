@@ -205,6 +205,9 @@ class Quantization {
 
   // Why a weight cannot be stored in this form; null when it can.
   const char* find_obstacle(const ir::Node& node, const Dims& dims, std::int64_t group) const {
+    const DType input = edit_.type(value_argument(node, "input")).dtype;
+    if (!takes_dtype(context_.capabilities, target_of(form_), input))
+      return "it is float16, which this form does not take";
     if (form_ == Form::kInt4 && dims[1] % group != 0) return "its width is no multiple of 32";
     if (form_ == Form::kFp8 && (dims[0] % 16 != 0 || dims[1] % 16 != 0)) return "its sizes are no multiples of 16";
     if (form_ == Form::kFewRowsInt8 && !has_few_rows(node)) return "its rows are many, or not known";

@@ -28,6 +28,13 @@ Status check_names(std::span<const Pass* const> passes, const std::vector<std::s
   return {};
 }
 
+// What a pass cannot do to this model, by its name; other failures stay as they are.
+Status name_refusal(const Pass& pass, const Status& status) {
+  if (status.code() != StatusCode::kUnsupported) return status;
+  return {StatusCode::kModelOptimization,
+          fmt::format("the pass {} cannot rewrite this model: {}", pass.name, status.message())};
+}
+
 class Run {
  public:
   Run(ir::Graph& graph, PassContext& context, const RunnerOptions& options)
@@ -46,7 +53,9 @@ class Run {
       context_.weights = weights_before;
     };
     const auto start = std::chrono::steady_clock::now();
-    KPT_ASSIGN_OR_RETURN(PassStats stats, pass.run(graph_, context_));
+    Result<PassStats> made = pass.run(graph_, context_);
+    if (!made.ok()) return name_refusal(pass, made.status());
+    PassStats stats = std::move(made).value();
     record.details = std::move(stats.details);
     if (stats.changes == 0) {
       take_back();

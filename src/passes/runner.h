@@ -34,7 +34,8 @@ struct RunnerOptions {
 };
 
 // In order, each followed by removal of what nobody uses and by verify(); a graph that does not verify is kInternal
-// naming the pass. On failure graph and weights are left as they were.
+// naming the pass, and one that a pass cannot rewrite kModelOptimization. On failure graph and weights are left as they
+// were.
 Result<std::vector<PassRecord>> run_passes(std::span<const Pass* const> passes, ir::Graph& graph, PassContext& context,
                                            const RunnerOptions& options = {});
 

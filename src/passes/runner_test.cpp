@@ -43,6 +43,11 @@ Result<PassStats> add_weight_and_fail(ir::Graph& graph, PassContext& context) {
   return Status(StatusCode::kOutOfMemory, "no room");
 }
 
+Result<PassStats> refuse(ir::Graph& graph, PassContext&) {
+  graph.nodes.clear();
+  return Status(StatusCode::kUnsupported, "weights are not made in bits32");
+}
+
 Result<PassStats> break_order(ir::Graph& graph, PassContext&) {
   std::swap(graph.nodes[0], graph.nodes[1]);
   return PassStats{1, {}};
@@ -56,6 +61,7 @@ Result<PassStats> scribble_without_change(ir::Graph& graph, PassContext& context
 
 constexpr Pass kToTanh = {"to_tanh", "", true, anywhere, to_tanh};
 constexpr Pass kFails = {"fails", "", true, anywhere, add_weight_and_fail};
+constexpr Pass kRefuses = {"refuses", "", true, anywhere, refuse};
 constexpr Pass kBreaks = {"breaks", "", true, anywhere, break_order};
 constexpr Pass kScribbles = {"scribbles", "", true, anywhere, scribble_without_change};
 constexpr Pass kNowhere = {"nowhere", "", true, nowhere, to_tanh};
@@ -105,6 +111,15 @@ TEST_F(RunnerTest, AFailureLeavesAllAsItWas) {
   EXPECT_EQ(records.status().code(), StatusCode::kOutOfMemory);
   EXPECT_EQ(graph_, before_);
   EXPECT_TRUE(same_weights(weights));
+}
+
+TEST_F(RunnerTest, WhatAPassCannotRewriteIsATypedErrorThatNamesIt) {
+  Weights weights = weights_;
+  PassContext context{weights, capabilities_, {}, {}};
+  const auto records = run_passes(std::vector{&kToTanh, &kRefuses}, graph_, context);
+  EXPECT_EQ(records.status().code(), StatusCode::kModelOptimization);
+  EXPECT_EQ(records.status().message(), "the pass refuses cannot rewrite this model: weights are not made in bits32");
+  EXPECT_EQ(graph_, before_);
 }
 
 TEST_F(RunnerTest, ABrokenGraphIsAnInternalErrorThatNamesThePass) {
