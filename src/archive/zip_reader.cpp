@@ -290,7 +290,8 @@ std::uint32_t update_crc(std::uint32_t crc, Bytes bytes) {
 
 // Hands over the whole content and compares its CRC.
 template <typename Take>
-Status read_content(Bytes stored, const std::string& archive, const ZipEntry& entry, const Take& take) {
+Status read_content(Bytes bytes, const std::string& archive, const ZipEntry& entry, const Take& take) {
+  KPT_ASSIGN_OR_RETURN(const Bytes stored, find_content(bytes, archive, entry));
   std::uint32_t crc = 0;
   if (!entry.deflated) {
     crc = update_crc(crc, stored);
@@ -303,8 +304,9 @@ Status read_content(Bytes stored, const std::string& archive, const ZipEntry& en
             fmt::format("{} in {} does not inflate to {} bytes", shown(entry.name), archive, entry.size)};
   }
   if (crc != entry.crc32) {
-    return {StatusCode::kCorruptData, fmt::format("{} in {} is damaged: its CRC is {:08x} instead of {:08x}",
-                                                  shown(entry.name), archive, crc, entry.crc32)};
+    return {StatusCode::kCorruptData,
+            fmt::format("{} in {} is damaged: its CRC is {:08x} instead of {:08x} ({} bytes at {})", shown(entry.name),
+                        archive, crc, entry.crc32, stored.size(), stored.data() - bytes.data())};
   }
   return {};
 }
@@ -360,15 +362,13 @@ Result<std::string> ZipArchive::read(const ZipEntry& entry, std::size_t max_byte
     return Status(StatusCode::kUnsupported, fmt::format("{} in {} has {}, more than the limit of {}", shown(entry.name),
                                                         name_, format_bytes(entry.size), format_bytes(max_bytes)));
   }
-  KPT_ASSIGN_OR_RETURN(const Bytes stored, find_content(bytes_, name_, entry));
   std::string content;
-  KPT_RETURN_IF_ERROR(read_content(stored, name_, entry, [&](Bytes block) { content.append(text_of(block)); }));
+  KPT_RETURN_IF_ERROR(read_content(bytes_, name_, entry, [&](Bytes block) { content.append(text_of(block)); }));
   return content;
 }
 
 Status ZipArchive::check(const ZipEntry& entry) const {
-  KPT_ASSIGN_OR_RETURN(const Bytes stored, find_content(bytes_, name_, entry));
-  return read_content(stored, name_, entry, [](Bytes) {});
+  return read_content(bytes_, name_, entry, [](Bytes) {});
 }
 
 }  // namespace kpt

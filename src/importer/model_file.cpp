@@ -8,6 +8,7 @@
 #include "archive/zip.h"
 #include "base/text.h"
 #include "importer/archive_layout.h"
+#include "importer/check_progress.h"
 #include "importer/import_archive.h"
 #include "importer/normalize.h"
 #include "importer/program.h"
@@ -167,14 +168,21 @@ Result<ImportedModel> import_model(const std::filesystem::path& path, const Impo
   return import_archive(archive, options);
 }
 
-Result<CheckedFile> check_model_file(const std::filesystem::path& path) {
+Result<CheckedFile> check_model_file(const std::filesystem::path& path) { return check_model_file(path, {}); }
+
+Result<CheckedFile> check_model_file(const std::filesystem::path& path, const std::function<void(double)>& progress) {
   KPT_ASSIGN_OR_RETURN(std::shared_ptr<const MappedFile> file, MappedFile::open(path));
   KPT_ASSIGN_OR_RETURN(const ZipArchive archive, ZipArchive::open(std::move(file)));
+  std::uint64_t all = 0;
+  for (const ZipEntry& entry : archive.entries()) all += entry.compressed_size;
+  std::uint64_t done = 0;
   CheckedFile checked;
   for (const ZipEntry& entry : archive.entries()) {
     KPT_RETURN_IF_ERROR(archive.check(entry));
     ++checked.entries;
     checked.bytes += entry.size;
+    done += entry.compressed_size;
+    if (progress) progress(all == 0 ? 1 : static_cast<double>(done) / static_cast<double>(all));
   }
   return checked;
 }

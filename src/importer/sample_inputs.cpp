@@ -37,6 +37,7 @@ void flatten(const PickleValue& value, const std::string& path, std::vector<Leaf
 
 Result<PickleValue> read(const ArchiveLayout& layout, const ZipEntry& entry, const std::string& place) {
   if (entry.deflated) return Status(StatusCode::kUnsupported, place + ": compressed");
+  KPT_RETURN_IF_ERROR(layout.archive().check(entry));
   KPT_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, layout.archive().view(entry));
   KPT_ASSIGN_OR_RETURN(PickleValue value, read_torch_pickle(bytes, place, layout.archive().file()));
   if (value.items().size() != 2) return Status(StatusCode::kUnsupported, place + ": not a pair of args and kwargs");

@@ -4,7 +4,8 @@
     python make_golden.py --out tests/golden/pt2        # → tests/golden/pt2/<torch version>/<name>.pt2
 
 Needs torch only, 2.9 or newer, so that every version can write its own. The format of `<name>.cases.safetensors` is that
-of tests/models/README.md. Weights and inputs come from a fixed seed: the files are golden.
+of tests/models/README.md. Weights and inputs come from a fixed seed: the files are golden. PyTorch exports cond_writes
+from 2.12 on and while_writes from 2.13 on; the older folders lack them.
 """
 
 import argparse
@@ -509,14 +510,14 @@ def make(folder, name, module, steps, dynamic, decompose):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "pt2")
-    parser.add_argument("--only", help="the name of one file")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="some files alone")
     parser.add_argument("--version", default=torch.__version__.split("+")[0], help="the folder below --out")
     options = parser.parse_args()
     folder = options.out / options.version
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(2024)
     for name, *case in cases():
-        if options.only in (None, name):
+        if options.only is None or name in options.only:
             try:
                 make(folder, name, *case)
                 print(f"{name}: {(folder / (name + '.pt2')).stat().st_size} bytes")
