@@ -109,7 +109,8 @@ TEST_F(ConfigLoading, EveryOptionListensToItsVariable) {
                                   {"KPT_TPU_COMPILE_TIMEOUT_MS", "700"},
                                   {"KPT_TPU_MEMORY_PERCENT", "80"},
                                   {"KPT_TPU_PRECISION", "bfloat16"},
-                                  {"KPT_TPU_PRICES", "v5e=1.2"}})
+                                  {"KPT_TPU_PRICES", "v5e=1.2"},
+                                  {"KPT_TPU_TOPOLOGY", "v5e:2x2"}})
                             .value();
   for (std::size_t i = 0; i < option_table().size(); ++i) {
     EXPECT_EQ(config.origin(static_cast<OptionId>(i)).kind, Origin::Kind::kEnvironment) << option_table()[i].name;

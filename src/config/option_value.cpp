@@ -73,7 +73,7 @@ bool is_name(std::string_view text) {
   constexpr std::size_t kMostCharacters = 64;
   const auto fits = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-' ||
-           c == '_';
+           c == '_' || c == ':';
   };
   return !text.empty() && text.size() <= kMostCharacters && std::ranges::all_of(text, fits);
 }
@@ -142,7 +142,7 @@ std::string describe_expected(const OptionDomain& domain) {
     case OptionKind::kBool: return "true or false";
     case OptionKind::kInt: return fmt::format("a whole number from {} to {}", domain.least, domain.most);
     case OptionKind::kChoice: return fmt::format("one of {}", join(words, ", "));
-    case OptionKind::kName: return "a name of at most 64 letters, digits, '.', '-' and '_'";
+    case OptionKind::kName: return "a name of at most 64 letters, digits, '.', '-', '_' and ':'";
     case OptionKind::kPath: return "a path";
     case OptionKind::kWordList: return fmt::format("a list of {}, each at most once", join(words, ", "));
     case OptionKind::kNamedPaths: return "a list of name=path, each name at most once";

@@ -111,6 +111,7 @@ TEST(OptionValues, NamesAreShortAndPlain) {
   for (const char* text : {"auto", "gfx942", "gfx10-3-generic"}) {
     EXPECT_EQ(parse_option(OptionId::kAmdArchitecture, text).value(), OptionValue(std::string(text)));
   }
+  EXPECT_EQ(parse_option(OptionId::kTpuTopology, "v5e:2x2").value(), OptionValue(std::string("v5e:2x2")));
   for (const std::string& text :
        {std::string(), std::string("gfx942 gfx950"), std::string("../a"), std::string(65, 'a')}) {
     EXPECT_THAT(failure_of(parse_option(OptionId::kAmdArchitecture, text)), HasSubstr("expected a name of at most 64"));

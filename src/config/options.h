@@ -112,7 +112,7 @@ inline constexpr OptionDomain prices_of(std::span<const std::string_view> words)
   X(kPjrtCompileTimeoutMs, std::int64_t, "pjrt.compile_timeout_ms", "0", domain::range(0, 86400000),                  \
     "KPT_PJRT_COMPILE_TIMEOUT_MS",                                                                                    \
     "time limit, in milliseconds, for a PJRT plugin to compile one program, in a process of its own that is killed "  \
-    "there; 0 means none, and the plugin compiles in this process")                                                   \
+    "there; 0 means that it compiles in this process, which waits half an hour, and without a limit on xla:cpu")      \
   X(kPjrtDevices, std::int64_t, "pjrt.devices", "1", domain::range(1, 1024), "KPT_PJRT_DEVICES",                      \
     "devices of a PJRT plugin over which a model is spread; the host (xla:cpu) is as many as are asked for")          \
   X(kPjrtSharding, PjrtSharding, "pjrt.sharding", "batch", domain::one_of(kPjrtShardingWords), "KPT_PJRT_SHARDING",   \
@@ -167,7 +167,8 @@ inline constexpr OptionDomain prices_of(std::span<const std::string_view> words)
     "products and convolutions of float32 on NVIDIA GPUs may round their operands to TF32 (10 bits of mantissa)")     \
   X(kStrict, bool, "strict", "false", domain::truth(), "KPT_STRICT", "warnings count as failures")                    \
   X(kThreadsCount, std::int64_t, "threads.count", "0", domain::range(0, 4096), "KPT_THREADS",                         \
-    "worker threads; 0 means automatic: as many as the machine, its container and OMP_NUM_THREADS allow")             \
+    "worker threads of runs; 0 means automatic: as many as the machine, its container and OMP_NUM_THREADS allow, "    \
+    "which loading and optimizing follow in any case")                                                                \
   X(kTorchDir, std::string, "torch.dir", "", domain::path(), "KPT_TORCH_DIR",                                         \
     "folder of the torch Python package to load libtorch from; empty means the one this build was made with, or the " \
     "one found in the Python environment")                                                                            \
@@ -183,7 +184,10 @@ inline constexpr OptionDomain prices_of(std::span<const std::string_view> words)
     "dollars for one chip and hour by generation, as v5e=1.20, which kpt compile shows beside estimates of "          \
     "time; its --price comes before them")                                                                            \
   X(kTpuPrecision, TpuPrecision, "tpu.precision", "float32", domain::one_of(kTpuPrecisionWords), "KPT_TPU_PRECISION", \
-    "how a TPU multiplies float32: as float32, or rounded to three parts (bfloat16x3) or to one (bfloat16)")
+    "how a TPU multiplies float32: as float32, or rounded to three parts (bfloat16x3) or to one (bfloat16)")          \
+  X(kTpuTopology, std::string, "tpu.topology", "auto", domain::name(), "KPT_TPU_TOPOLOGY",                            \
+    "slice that --target tpu means and that TPUs at hand belong to where the machine does not tell it, such as "      \
+    "v5e:2x2; TPUs of another are refused; auto means what the machine tells")
 
 // The position of an option in the table.
 enum class OptionId : std::size_t {

@@ -35,6 +35,7 @@ struct BackendContext {
   std::uint64_t tpu_compile_memory_bytes = 0;
   int tpu_memory_percent = 100;           // option tpu.memory_percent
   std::string tpu_precision = "HIGHEST";  // option tpu.precision, as XLA calls it: HIGHEST, HIGH, DEFAULT
+  std::string tpu_topology;               // option tpu.topology; empty: auto
   // Options nvidia.graph_memory_bytes, nvidia.memory_margin_bytes, nvidia.memory_percent.
   std::uint64_t nvidia_graph_bytes = 0;
   std::uint64_t nvidia_margin_bytes = 0;

@@ -15,8 +15,10 @@ std::optional<std::uint64_t> CompileFigures::total_bytes() const {
 
 std::optional<double> estimate_seconds(const CompileFigures& figures, const HardwareRates& rates) {
   if (!figures.flops || !figures.bytes_accessed) return std::nullopt;
-  if (rates.matrix_flops_per_second <= 0 || rates.bytes_per_second <= 0) return std::nullopt;
-  return std::max(*figures.flops / rates.matrix_flops_per_second, *figures.bytes_accessed / rates.bytes_per_second);
+  // Without matrix units products are arithmetic as all else.
+  const double flops = std::max(rates.matrix_flops_per_second, rates.float32_flops_per_second);
+  if (flops <= 0 || rates.bytes_per_second <= 0) return std::nullopt;
+  return std::max(*figures.flops / flops, *figures.bytes_accessed / rates.bytes_per_second);
 }
 
 }  // namespace kpt

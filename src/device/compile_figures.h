@@ -59,6 +59,13 @@ struct CompileStatistics {
   double hit_rate() const {
     return hits + misses == 0 ? 0.0 : static_cast<double>(hits) / static_cast<double>(hits + misses);
   }
+  CompileStatistics& operator+=(const CompileStatistics& other) {
+    compilations += other.compilations;
+    hits += other.hits;
+    misses += other.misses;
+    errors += other.errors;
+    return *this;
+  }
   bool operator==(const CompileStatistics&) const = default;
 };
 
@@ -68,6 +75,8 @@ struct HardwareRates {
   double bytes_per_second = 0;
   double matrix_flops_per_second = 0;   // dense bfloat16 products
   double float32_flops_per_second = 0;  // without matrix units; 0 where it is not published
+  double narrow_flops_per_second = 0;   // dense products of eight bits, where they are faster than bfloat16's
+  double wide_flops_per_second = 0;     // products of float32, where they take passes of bfloat16; 0: unknown
 };
 
 // The least time that the rates allow for this work: the slower of arithmetic and memory traffic. Nothing without

@@ -44,6 +44,8 @@ TEST(CompileFigures, TheSlowerOfArithmeticAndMemoryDecides) {
   EXPECT_EQ(estimate_seconds(figures, {1, 10, 100}), 3.0);
   EXPECT_EQ(estimate_seconds(figures, {1, 100, 100}), 2.0);
   EXPECT_EQ(estimate_seconds(figures, {1, 0, 100}), std::nullopt);
+  EXPECT_EQ(estimate_seconds(figures, {1, 100, 0, 50}), 4.0) << "no matrix units";
+  EXPECT_EQ(estimate_seconds(figures, {1, 100, 0, 0}), std::nullopt);
 }
 
 TEST(CompileFigures, JsonGoesRoundTripAlsoWithHoles) {

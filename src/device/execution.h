@@ -48,7 +48,9 @@ struct Capabilities {
   std::vector<DType> dtypes;               // it can compute in
   std::vector<DType> matrix_dtypes;        // products of matrices in these are faster than in float32
   std::vector<std::string> own_operators;  // of ir/own_operators.h, by target, that it runs
-  std::vector<std::string> features;       // architecture and instruction sets, in small letters: "aarch64", "i8mm"
+  // Of those: which take float16 where they take bfloat16. All take float32 and bfloat16.
+  std::vector<std::string> float16_operators;
+  std::vector<std::string> features;  // architecture and instruction sets, in small letters: "aarch64", "i8mm"
   // Products of at most so many rows are faster with weights alone in int8 than in any matrix type; 0: never.
   std::int64_t weight_only_rows = 0;
 };

@@ -33,6 +33,8 @@ struct NvidiaGpu {
   int capability_minor = 0;
   std::string architecture;  // "Hopper"; see backends/nvidia/architecture.h
   int multiprocessors = 0;
+  std::optional<int> max_threads_per_block;
+  std::optional<int> max_shared_memory_per_block_bytes;  // without asking for more than every kernel gets
   std::uint64_t memory_total_bytes = 0;
   std::optional<std::uint64_t> memory_free_bytes;  // from NVML: what all processes leave
   std::optional<int> clock_sm_mhz;                 // maximum

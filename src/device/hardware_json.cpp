@@ -142,9 +142,10 @@ static void from_json(const nlohmann::ordered_json& json, CpuCache& value);
 
 KPT_JSON_FIELDS(Finding, presence, reason, remedy)
 KPT_JSON_FIELDS(NvidiaGpu, index, name, uuid, pci_bus_id, capability_major, capability_minor, architecture,
-                multiprocessors, memory_total_bytes, memory_free_bytes, clock_sm_mhz, clock_memory_mhz, ecc_enabled,
-                mig_enabled, utilization_percent, temperature_celsius, power_milliwatts, power_limit_milliwatts,
-                clock_sm_now_mhz, clock_memory_now_mhz, matrix_precisions)
+                multiprocessors, max_threads_per_block, max_shared_memory_per_block_bytes, memory_total_bytes,
+                memory_free_bytes, clock_sm_mhz, clock_memory_mhz, ecc_enabled, mig_enabled, utilization_percent,
+                temperature_celsius, power_milliwatts, power_limit_milliwatts, clock_sm_now_mhz, clock_memory_now_mhz,
+                matrix_precisions)
 KPT_JSON_FIELDS(NvidiaReport, finding, driver_version, cuda_driver_version, gpus, notes)
 KPT_JSON_FIELDS(AmdGpu, index, name, gfx_target, architecture, pci_bus_id, compute_units, wavefront_size,
                 memory_total_bytes, has_matrix_cores, fp8_flavour, matrix_precisions)

@@ -59,6 +59,8 @@ class RandomReport {
                                  number(),
                                  text(),
                                  number(),
+                                 maybe([this] { return number(); }),
+                                 maybe([this] { return number(); }),
                                  bytes(),
                                  maybe([this] { return bytes(); }),
                                  maybe([this] { return number(); }),

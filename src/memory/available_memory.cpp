@@ -20,6 +20,10 @@ std::uint64_t add(std::uint64_t a, std::uint64_t b) {
 
 }  // namespace
 
+bool is_shortage(StatusCode code) {
+  return code == StatusCode::kOutOfMemory || code == StatusCode::kMemoryAllocation || code == StatusCode::kMemoryPool;
+}
+
 std::optional<std::uint64_t> count_available(const MemoryStatistics& memory) {
   if (!memory.free_bytes) return std::nullopt;
   const std::uint64_t allocated = memory.allocated_bytes.value_or(0);

@@ -10,6 +10,9 @@
 
 namespace kpt {
 
+// Whether a failure says that there was too little memory, of whatever kind: a smaller request may succeed.
+bool is_shortage(StatusCode code);
+
 // What this process could still get: what is free whoever holds the rest, and what its own allocator keeps for later,
 // within what the process may take. Nothing where the device does not tell what is free.
 std::optional<std::uint64_t> count_available(const MemoryStatistics& memory);

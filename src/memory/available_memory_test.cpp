@@ -20,6 +20,15 @@ MemoryStatistics make_memory() {
   return memory;
 }
 
+TEST(AvailableMemory, AShortageHasThreeNames) {
+  for (const StatusCode code : {StatusCode::kOutOfMemory, StatusCode::kMemoryAllocation, StatusCode::kMemoryPool}) {
+    EXPECT_TRUE(is_shortage(code)) << to_string(code);
+  }
+  for (const StatusCode code : {StatusCode::kOk, StatusCode::kMemory, StatusCode::kDevice, StatusCode::kUnsupported}) {
+    EXPECT_FALSE(is_shortage(code)) << to_string(code);
+  }
+}
+
 TEST(AvailableMemory, IsWhatIsFreeAndWhatIsKeptForLater) {
   MemoryStatistics memory = make_memory();
   EXPECT_EQ(count_available(memory), 400U);

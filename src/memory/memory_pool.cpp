@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "memory/available_memory.h"
 
 namespace kpt {
 namespace {
@@ -60,7 +61,7 @@ Result<std::unique_ptr<Buffer>> MemoryPool::take_or_reclaim(std::size_t bytes) {
   if (auto found = find_kept(bytes)) return found;
   std::uint64_t seen = count_returns();
   auto taken = take(bytes);
-  const auto is_short = [&taken] { return !taken.ok() && taken.status().code() == StatusCode::kOutOfMemory; };
+  const auto is_short = [&taken] { return is_shortage(taken.status().code()); };
   // Others may give back meanwhile but take nothing, so this ends.
   for (bool asked = false; is_short();) {
     if (auto found = find_kept(bytes)) return found;
@@ -112,13 +113,13 @@ std::unique_ptr<Buffer> MemoryPool::find_kept(std::size_t bytes) {
   return memory;
 }
 
+std::uint64_t MemoryPool::margin() const {
+  const std::lock_guard lock(mutex_);
+  return limits_.margin_bytes;
+}
+
 Result<std::unique_ptr<Buffer>> MemoryPool::take(std::size_t bytes) {
-  std::uint64_t margin = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    margin = limits_.margin_bytes;
-  }
-  if (margin > 0) {
+  if (const std::uint64_t margin = this->margin(); margin > 0) {
     KPT_ASSIGN_OR_RETURN(const DeviceMemory device, source_.ask());
     std::uint64_t least = 0;
     if (__builtin_add_overflow(margin, bytes, &least) || device.free_bytes < least) {
@@ -132,7 +133,7 @@ Result<std::unique_ptr<Buffer>> MemoryPool::take(std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     if (bytes > limits_.most_bytes || reserved_bytes_ > limits_.most_bytes - bytes) {
       return Status(
-          StatusCode::kOutOfMemory,
+          StatusCode::kMemoryPool,
           fmt::format("this process may take {} of the memory of {}, has {}, and needs {} more",
                       format_bytes(limits_.most_bytes), device_, format_bytes(reserved_bytes_), format_bytes(bytes)),
           vendor_);
@@ -220,14 +221,19 @@ std::shared_ptr<void> MemoryPool::add_holder(std::function<void()> let_go) {
           }};
 }
 
+// Of a device that refuses and has as much as was asked for, memory is not what is missing: it may lie in pieces.
 Status MemoryPool::describe_shortage(const Status& status, std::size_t bytes) const {
   const auto device = source_.ask();
   std::string message(status.message());
   if (device.ok()) message += fmt::format("; {} of {} bytes are free", device->free_bytes, device->total_bytes);
-  Status described(StatusCode::kOutOfMemory, std::move(message), vendor_);
+  const bool refused = status.code() == StatusCode::kOutOfMemory && device.ok() && device->free_bytes >= bytes &&
+                       device->free_bytes - bytes >= margin();
+  Status described(refused ? StatusCode::kMemoryAllocation : status.code(), std::move(message), vendor_);
   described.with("needed_bytes", std::to_string(bytes));
   if (device.ok()) described.with("free_bytes", std::to_string(device->free_bytes));
-  return described.with("advice", "run a smaller batch, or free memory that other processes hold");
+  return described.with("advice", status.code() == StatusCode::kMemoryPool
+                                      ? "run a smaller batch, or let this process take more of the device"
+                                      : "run a smaller batch, or free memory that other processes hold");
 }
 
 MemoryStatistics MemoryPool::statistics() const {

@@ -45,8 +45,9 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   // `device`: as messages and buffers name it, "amd:0".
   static std::shared_ptr<MemoryPool> make(std::string device, Vendor vendor, MemorySource source, MemoryLimits limits);
 
-  // At least one byte. Fails with kOutOfMemory (needed_bytes, free_bytes and advice as context), else as the source
-  // does. The buffer keeps the pool alive. One request is served at a time.
+  // At least one byte. Fails with kOutOfMemory when the device has no more beyond its margin, kMemoryPool when the pool
+  // has all that it may take, kMemoryAllocation when the device refuses though it has enough (needed_bytes, free_bytes
+  // and advice as context), else as the source does. The buffer keeps the pool alive. One request is served at a time.
   Result<std::shared_ptr<Buffer>> allocate(std::size_t bytes);
   // Gives back what nobody uses; whether there was any.
   bool release_kept();
@@ -74,6 +75,7 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   bool drop_kept();
   void ask_holders();
   std::uint64_t count_returns() const;
+  std::uint64_t margin() const;
   std::shared_ptr<Buffer> hand_out(std::unique_ptr<Buffer> memory, std::size_t asked);
   void put_back(std::unique_ptr<Buffer> memory, std::size_t asked);
   Status describe_shortage(const Status& status, std::size_t bytes) const;

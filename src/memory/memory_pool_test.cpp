@@ -20,6 +20,7 @@ struct FakeDevice {
   std::atomic<std::size_t> total = std::size_t{1} << 20U;
   std::atomic<std::size_t> used = 0;
   std::atomic<std::size_t> calls = 0;
+  std::atomic<bool> refuses = false;
 
   class Memory final : public Buffer {
    public:
@@ -45,7 +46,7 @@ struct FakeDevice {
               ++calls;
               std::size_t before = used.load();
               do {
-                if (before + bytes > total) return Status(StatusCode::kOutOfMemory, "fakeMalloc failed");
+                if (refuses || before + bytes > total) return Status(StatusCode::kOutOfMemory, "fakeMalloc failed");
               } while (!used.compare_exchange_weak(before, before + bytes));
               return std::unique_ptr<Buffer>(std::make_unique<Memory>(*this, bytes));
             },
@@ -157,8 +158,11 @@ TEST_F(MemoryPoolTest, TakesNoMoreThanItMayAndLeavesAMargin) {
     const auto pool = make(limits);
     const auto half = pool->allocate(5000).value();
     const auto more = pool->allocate(6000);
-    EXPECT_EQ(more.status().code(), StatusCode::kOutOfMemory);
+    EXPECT_EQ(more.status().code(), StatusCode::kMemoryPool);
+    EXPECT_EQ(more.status().vendor(), Vendor::kAmd);
     EXPECT_THAT(more.status().message(), HasSubstr("this process may take"));
+    EXPECT_THAT(more.status().to_string(), HasSubstr("let this process take more of the device"));
+    EXPECT_EQ(pool->statistics().out_of_memory_count, 1U);
     EXPECT_EQ(pool->statistics().limit_bytes, 10000U);
     EXPECT_TRUE(pool->allocate(4000).ok());
     EXPECT_FALSE(pool->allocate(std::numeric_limits<std::size_t>::max()).ok());
@@ -170,6 +174,30 @@ TEST_F(MemoryPoolTest, TakesNoMoreThanItMayAndLeavesAMargin) {
   const auto more = pool->allocate(20000);
   EXPECT_EQ(more.status().code(), StatusCode::kOutOfMemory);
   EXPECT_THAT(more.status().message(), HasSubstr("would leave less than"));
+}
+
+// What is kept counts too, and goes back before the request fails.
+TEST_F(MemoryPoolTest, APoolThatIsFullGivesBackWhatItKeeps) {
+  MemoryLimits limits;
+  limits.most_bytes = 10000;
+  const auto pool = make(limits);
+  pool->allocate(6000).value().reset();
+  const auto other = pool->allocate(9000);
+  ASSERT_TRUE(other.ok()) << other.status().to_string();
+  EXPECT_EQ(pool->statistics().retries, 1U);
+}
+
+TEST_F(MemoryPoolTest, ADeviceThatRefusesThoughItHasEnoughIsNotShortOfMemory) {
+  device_.refuses = true;
+  const auto pool = make();
+  const Status refused = pool->allocate(5000).status();
+  EXPECT_EQ(refused.code(), StatusCode::kMemoryAllocation);
+  EXPECT_THAT(refused.message(), HasSubstr("fakeMalloc failed; 1048576 of 1048576 bytes are free"));
+  EXPECT_EQ(refused.vendor(), Vendor::kAmd);
+  EXPECT_EQ(pool->allocate(2 * device_.total).status().code(), StatusCode::kOutOfMemory);
+  EXPECT_EQ(pool->statistics().out_of_memory_count, 2U);
+  device_.refuses = false;
+  EXPECT_TRUE(pool->allocate(5000).ok());
 }
 
 TEST_F(MemoryPoolTest, LimitsOnlyBecomeTighter) {
