@@ -19,7 +19,7 @@ bool is_per_channel(const ConvWeights& weights) {
 
 Status check(const ConvWeights& weights) {
   if (has_scaled_codes(weights.form)) {
-    return {StatusCode::kUnsupported, "convolutions have float32, bfloat16 and int8 weights only"};
+    return {StatusCode::kPrecisionCompilation, "convolutions have float32, bfloat16 and int8 weights only"};
   }
   if (weights.in_channels < 1 || weights.out_channels < 1 || weights.in_channels >= kGreatestExtent ||
       weights.out_channels >= kGreatestExtent) {
@@ -37,7 +37,7 @@ Status check(const ConvWeights& weights) {
   const bool quantized = weights.form == LinearForm::kInt8;
   if (quantized && weights.scale == nullptr) return invalid("int8 weights of a convolution come without their scales");
   if (quantized && is_per_channel(weights)) {
-    return {StatusCode::kUnsupported, "a convolution of each channel by itself has no int8 weights"};
+    return {StatusCode::kPrecisionCompilation, "a convolution of each channel by itself has no int8 weights"};
   }
   if (weights.groups == 1) return {};
   if (weights.groups != weights.in_channels || weights.groups != weights.out_channels) {

@@ -57,8 +57,8 @@ struct ConvCall {
 // Immutable after pack(); any number of threads may run it at once, each with its own workspace.
 class PackedConv {
  public:
-  // kInvalidArgument for weights that contradict themselves, kUnsupported for groups between one and all channels, for
-  // depthwise int8 filters and for weights alone in fewer bits, kOutOfMemory.
+  // kInvalidArgument for weights that contradict themselves, kUnsupported for groups between one and all channels,
+  // kPrecisionCompilation for depthwise int8 filters and for weights alone in fewer bits, kOutOfMemory.
   static Result<PackedConv> pack(const ConvWeights& weights, const CpuFeatures& features = cpu_features());
 
   std::int64_t out_channels() const { return shape_.out_channels; }

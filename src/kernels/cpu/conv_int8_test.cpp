@@ -249,7 +249,7 @@ TEST(PackedConvInt8, RefusesWhatItCannotDo) {
   weights.scale = scales.data();
   EXPECT_EQ(code(), StatusCode::kOk);
   weights.groups = 8;
-  EXPECT_EQ(code(), StatusCode::kUnsupported);
+  EXPECT_EQ(code(), StatusCode::kPrecisionCompilation);
 }
 
 }  // namespace

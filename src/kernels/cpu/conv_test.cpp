@@ -208,7 +208,7 @@ TEST(PackedConv, RefusesWhatItCannotDo) {
   EXPECT_EQ(code(), StatusCode::kUnsupported);
   weights.groups = 1;
   weights.form = LinearForm::kInt4;
-  EXPECT_EQ(code(), StatusCode::kUnsupported);
+  EXPECT_EQ(code(), StatusCode::kPrecisionCompilation);
   weights.form = LinearForm::kFloat32;
   weights.stride = {1, 0};
   EXPECT_EQ(code(), StatusCode::kInvalidArgument);

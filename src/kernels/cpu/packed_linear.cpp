@@ -23,6 +23,7 @@ constexpr std::size_t kSlack = kReadAhead;
 std::size_t round_up(std::size_t value, std::size_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
 Status invalid(std::string message) { return {StatusCode::kInvalidArgument, std::move(message)}; }
+Status cannot_narrow(std::string message) { return {StatusCode::kPrecisionCompilation, std::move(message)}; }
 
 Status check(const LinearWeights& weights) {
   const auto in_range = [](std::int64_t value) { return value >= 0 && value < kGreatestExtent; };
@@ -38,16 +39,16 @@ Status check(const LinearWeights& weights) {
                    " for rows of " + std::to_string(row_elements));
   }
   if (weights.form == LinearForm::kInt8 && weights.columns > kGreatestInt8Depth) {
-    return invalid("int8 weights of " + std::to_string(weights.columns) +
-                   " columns: sums fit into 32 bits only up to " + std::to_string(kGreatestInt8Depth));
+    return cannot_narrow("int8 weights of " + std::to_string(weights.columns) +
+                         " columns: sums fit into 32 bits only up to " + std::to_string(kGreatestInt8Depth));
   }
   const bool quantized = weights.form == LinearForm::kInt8 || has_scaled_codes(weights.form);
   if (quantized && !empty && weights.scale == nullptr) return invalid("quantized weights come without their scales");
   if (weights.form == LinearForm::kInt4) {
-    if (weights.columns % 2 != 0) return invalid("int4 weights need an even number of columns");
+    if (weights.columns % 2 != 0) return cannot_narrow("int4 weights need an even number of columns");
     if (weights.group <= 0 || weights.columns % weights.group != 0) {
-      return invalid("groups of " + std::to_string(weights.group) + " do not divide the " +
-                     std::to_string(weights.columns) + " columns of int4 weights");
+      return cannot_narrow("groups of " + std::to_string(weights.group) + " do not divide the " +
+                           std::to_string(weights.columns) + " columns of int4 weights");
     }
   }
   return {};

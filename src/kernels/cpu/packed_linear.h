@@ -58,7 +58,8 @@ struct RowSource {
 class PackedLinear {
  public:
   // Takes the first kernel of list_kernels() that runs on `features`, or the one named `kernel_name`. kInvalidArgument
-  // for weights that contradict themselves, kUnsupported for a kernel that cannot run, kOutOfMemory.
+  // for weights that contradict themselves, kPrecisionCompilation for extents that int8 or int4 cannot have,
+  // kUnsupported for a kernel that cannot run, kOutOfMemory.
   static Result<PackedLinear> pack(const LinearWeights& weights, const CpuFeatures& features = cpu_features(),
                                    std::string_view kernel_name = {});
 

@@ -357,7 +357,27 @@ TEST(PackedLinear, RefusesWeightsThatContradictThemselves) {
   EXPECT_TRUE(PackedLinear::pack(weights).ok());
   weights.form = LinearForm::kInt4;
   weights.group = 3;
-  EXPECT_EQ(PackedLinear::pack(weights).status().code(), StatusCode::kInvalidArgument) << "3 does not divide 8";
+  EXPECT_EQ(PackedLinear::pack(weights).status().code(), StatusCode::kPrecisionCompilation) << "3 does not divide 8";
+  weights.columns = 7;
+  weights.group = 7;
+  EXPECT_EQ(PackedLinear::pack(weights).status().code(), StatusCode::kPrecisionCompilation) << "two share a byte";
+}
+
+TEST(PackedLinear, SumsOfInt8ProductsThatLeave32BitsAreRefused) {
+  constexpr std::int64_t kMost = 131072;
+  const std::vector<std::int8_t> codes(kMost + 1, 1);
+  const float scale = 1;
+  LinearWeights weights;
+  weights.form = LinearForm::kInt8;
+  weights.data = codes.data();
+  weights.scale = &scale;
+  weights.rows = 1;
+  weights.columns = weights.row_stride = kMost;
+  EXPECT_TRUE(PackedLinear::pack(weights).ok());
+  weights.columns = weights.row_stride = kMost + 1;
+  const Status status = PackedLinear::pack(weights).status();
+  EXPECT_EQ(status.code(), StatusCode::kPrecisionCompilation);
+  EXPECT_EQ(status.message(), "int8 weights of 131073 columns: sums fit into 32 bits only up to 131072");
 }
 
 TEST(PackedLinear, RefusesKernelsThatCannotRunOrDoNotExist) {

@@ -35,7 +35,8 @@ struct AttentionCall {
 // must divide. Addresses must be multiples of 16 as well.
 bool fits_attention(const AttentionCall& call, MatrixUnit unit);
 
-// Fails with kUnsupported when the call does not fit.
+// Fails with kAttention of AMD for shapes, types, strides or a mask that no kernel serves, and with kInvalidArgument
+// for what is missing or cannot be counted.
 Result<Plan> plan_attention(const AttentionCall& call, const DeviceShape& device);
 
 }  // namespace kpt::gpu

@@ -9,12 +9,17 @@ namespace {
 
 constexpr std::string_view kAttentionName = "attention";
 
+// The kernels are for AMD's matrix units.
+Status not_served(std::string_view why) {
+  return {StatusCode::kAttention, fmt::format("{}: {}", kAttentionName, why), Vendor::kAmd};
+}
+
 Result<MaskKind> mask_kind(const AttentionCall& call) {
   if (call.mask == nullptr) return MaskKind::kNone;
   if (call.mask_dtype == DType::kBool) return MaskKind::kKept;
   if (call.mask_dtype == DType::kFloat32) return MaskKind::kAddedFloat;
   if (call.mask_dtype == call.dtype) return MaskKind::kAdded;
-  return invalid_call(kAttentionName, "the mask must be bool, float32 or of the query's type");
+  return not_served("the mask must be bool, float32 or of the query's type");
 }
 
 Status check(const AttentionCall& call) {
@@ -22,10 +27,9 @@ Status check(const AttentionCall& call) {
       check_sizes(kAttentionName, {call.batches, call.heads, call.queries, std::max(call.keys, call.width)}));
   KPT_RETURN_IF_ERROR(check_sizes(kAttentionName, {call.batches, call.groups, call.keys, call.width}));
   if (call.groups == 0 || call.heads % call.groups != 0) {
-    return invalid_call(kAttentionName, "the heads of the queries are no multiple of those of the keys");
+    return not_served("the heads of the queries are no multiple of those of the keys");
   }
-  if (call.keys >= (std::int64_t{1} << 30))
-    return invalid_call(kAttentionName, "there are more keys than 30 bits can count");
+  if (call.keys >= (std::int64_t{1} << 30)) return not_served("there are more keys than 30 bits can count");
   const std::int64_t most = std::max({call.batches, call.heads, call.queries, call.keys});
   for (const RowStrides& strides :
        {call.query_strides, call.key_strides, call.value_strides, call.output_strides, call.mask_strides}) {
@@ -54,8 +58,7 @@ bool fits_attention(const AttentionCall& call, MatrixUnit unit) {
 
 Result<Plan> plan_attention(const AttentionCall& call, const DeviceShape& device) {
   if (!fits_attention(call, device.matrix) || !are_aligned({call.query, call.key, call.value, call.output})) {
-    return Status(StatusCode::kUnsupported,
-                  "attention: there is no kernel for the device, the type, the width or the strides");
+    return not_served("there is no kernel for the device, the type, the width or the strides");
   }
   if (call.batches == 0 || call.heads == 0 || call.queries == 0) return Plan{};
   KPT_RETURN_IF_ERROR(check(call));

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <optional>
 
+#include <gmock/gmock.h>
+
 #include "kernels/gpu/gpu_testing.h"
 
 namespace kpt::gpu::testing {
@@ -143,7 +145,7 @@ TEST_P(Attention, MasksAndCausality) {
 
 TEST_P(Attention, BadCallsAreRefused) {
   AttentionCall call;
-  EXPECT_EQ(plan_attention(call, with(MatrixUnit::kNone)).status().code(), StatusCode::kUnsupported);
+  EXPECT_EQ(plan_attention(call, with(MatrixUnit::kNone)).status().code(), StatusCode::kAttention);
   EXPECT_TRUE(plan_attention(call, with(MatrixUnit::kCdna3))->empty());
   call.queries = 1;
   EXPECT_EQ(plan_attention(call, with(MatrixUnit::kCdna3)).status().message(),
@@ -154,11 +156,23 @@ TEST_P(Attention, BadCallsAreRefused) {
     AttentionCall other = call;
     change(other);
     EXPECT_FALSE(fits_attention(other, MatrixUnit::kRdna4));
-    EXPECT_EQ(plan_attention(other, with(MatrixUnit::kRdna4)).status().code(), StatusCode::kUnsupported);
+    EXPECT_EQ(plan_attention(other, with(MatrixUnit::kRdna4)).status().code(), StatusCode::kAttention);
   }
   call.heads = 3;
   call.groups = 2;
-  EXPECT_EQ(plan_attention(call, with(MatrixUnit::kCdna3)).status().code(), StatusCode::kInvalidArgument);
+  const Status heads = plan_attention(call, with(MatrixUnit::kCdna3)).status();
+  EXPECT_EQ(heads.code(), StatusCode::kAttention) << heads.to_string();
+  EXPECT_THAT(heads.message(), ::testing::HasSubstr("no multiple of those of the keys"));
+  EXPECT_EQ(heads.vendor(), Vendor::kAmd);
+  alignas(16) std::uint16_t number = 0;
+  call.heads = 2;
+  call.keys = 1;
+  call.query = call.key = call.value = call.mask = &number;
+  call.output = &number;
+  call.mask_dtype = DType::kInt8;
+  const Status masked = plan_attention(call, with(MatrixUnit::kCdna3)).status();
+  EXPECT_EQ(masked.code(), StatusCode::kAttention) << masked.to_string();
+  EXPECT_THAT(masked.message(), ::testing::HasSubstr("the mask must be bool"));
 }
 
 KPT_KERNEL_TESTS(Attention);

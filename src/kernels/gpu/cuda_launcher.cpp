@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -13,20 +14,15 @@
 namespace kpt::gpu {
 namespace {
 
-const std::vector<CudaEntry>& cuda_entries() {
-  static const std::vector<CudaEntry> entries = [] {
-    std::vector<CudaEntry> all;
-#define KPT_ADD_FAMILY(family)                                         \
-  {                                                                    \
-    const CudaFamily found = cuda_##family##_kernels();                \
-    all.insert(all.end(), found.entries, found.entries + found.count); \
-  }
-    KPT_GPU_FAMILIES(KPT_ADD_FAMILY)
+std::string_view name_of(const CudaEntry& entry) { return entry.name; }
+
+std::vector<CudaEntry> all_kernels() {
+  std::vector<CudaEntry> kernels;
+#define KPT_ADD_FAMILY(family) add_family(kernels, cuda_##family##_kernels());
+  KPT_GPU_FAMILIES(KPT_ADD_FAMILY)
+  KPT_CUDA_FAMILIES(KPT_ADD_FAMILY)
 #undef KPT_ADD_FAMILY
-    std::ranges::sort(all, {}, [](const CudaEntry& entry) { return std::string_view(entry.name); });
-    return all;
-  }();
-  return entries;
+  return kernels;
 }
 
 // More than a kernel's own arrays and this together must be asked for.
@@ -35,14 +31,13 @@ constexpr int kOwnSharedBytes = 2 * 1024;  // the most of a kernel that also ask
 
 class CudaLauncher : public Launcher {
  public:
-  explicit CudaLauncher(DeviceShape shape) : shape_(shape) {}
+  // The kernels are sorted by name.
+  CudaLauncher(DeviceShape shape, std::vector<CudaEntry> kernels) : shape_(shape), kernels_(std::move(kernels)) {}
   DeviceShape shape() const override { return shape_; }
 
   Status launch(const Launch& launch, void* stream) override {
-    const auto& entries = cuda_entries();
-    const auto found = std::ranges::lower_bound(entries, std::string_view(launch.kernel), {},
-                                                [](const CudaEntry& entry) { return std::string_view(entry.name); });
-    if (found == entries.end() || found->name != launch.kernel) {
+    const auto found = std::ranges::lower_bound(kernels_, std::string_view(launch.kernel), {}, name_of);
+    if (found == kernels_.end() || found->name != launch.kernel) {
       return {StatusCode::kNotFound, fmt::format("there is no kernel {}", launch.kernel), Vendor::kNvidia};
     }
     alignas(16) std::array<std::byte, kMaxArgBytes> bytes = launch.args;
@@ -65,23 +60,30 @@ class CudaLauncher : public Launcher {
 
  private:
   DeviceShape shape_;
+  std::vector<CudaEntry> kernels_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Launcher>> make_cuda_launcher(int device) {
+Result<std::unique_ptr<Launcher>> make_launcher_of(int device, std::vector<CudaEntry> kernels, int wave,
+                                                   int own_shared_bytes) {
   int count = 0;
   if (const cudaError_t error = cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
       error != cudaSuccess) {
     return Status(StatusCode::kDeviceNotAvailable,
                   fmt::format("CUDA device {} cannot be used: {}", device, cudaGetErrorString(error)), Vendor::kNvidia);
   }
-  DeviceShape shape{32, count};
+  DeviceShape shape{wave, count};
   int shared = 0;
   if (cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) == cudaSuccess) {
-    shape.shared_bytes = std::max(0, shared - kOwnSharedBytes);
+    shape.shared_bytes = std::max(0, shared - own_shared_bytes);
   }
-  return std::unique_ptr<Launcher>(std::make_unique<CudaLauncher>(shape));
+  std::ranges::sort(kernels, {}, name_of);
+  return std::unique_ptr<Launcher>(std::make_unique<CudaLauncher>(shape, std::move(kernels)));
+}
+
+Result<std::unique_ptr<Launcher>> make_cuda_launcher(int device) {
+  return make_launcher_of(device, all_kernels(), 32, kOwnSharedBytes);
 }
 
 }  // namespace kpt::gpu

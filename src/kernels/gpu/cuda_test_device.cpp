@@ -1,6 +1,7 @@
 #include <cuda_runtime_api.h>
 
 #include "kernels/gpu/cuda_launcher.h"
+#include "kernels/gpu/cuda_wave64_launcher.h"
 #include "kernels/gpu/gpu_testing.h"
 
 namespace kpt::gpu::testing {
@@ -28,10 +29,10 @@ class CudaDevice : public TestDevice {
 
 }  // namespace
 
-std::vector<std::string> device_names() { return {"cuda"}; }
+std::vector<std::string> device_names() { return {"cuda", "cuda_wave64"}; }
 
-std::unique_ptr<TestDevice> open_device(const std::string& /*name*/, std::uint64_t /*seed*/, std::string* reason) {
-  auto launcher = make_cuda_launcher(0);
+std::unique_ptr<TestDevice> open_device(const std::string& name, std::uint64_t /*seed*/, std::string* reason) {
+  auto launcher = name == "cuda_wave64" ? make_cuda_wave64_launcher(0) : make_cuda_launcher(0);
   if (!launcher.ok()) {
     *reason = launcher.status().message();
     return nullptr;

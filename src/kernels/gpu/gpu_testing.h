@@ -1,7 +1,7 @@
 // What the tests of kernels share: a device to run them on, buffers with exact ends, random shapes and tolerances.
 //
 // The same tests are compiled twice: for the host mapping (waves of 32 and 64, lanes in order and in random order) and,
-// where nvcc is, for a GPU (KPT_TEST_CUDA).
+// where nvcc is, for a GPU (its own waves of 32, and AMD's of 64 out of two of them).
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ class TestDevice {
   virtual Status synchronize() = 0;
 };
 
-// "wave32", "wave64_shuffled", "cuda": what the tests run on.
+// "wave32", "wave64_shuffled", "cuda", "cuda_wave64": what the tests run on.
 std::vector<std::string> device_names();
 // Null with a reason when there is none of the kind here.
 std::unique_ptr<TestDevice> open_device(const std::string& name, std::uint64_t seed, std::string* reason);

@@ -128,5 +128,16 @@ TEST(KernelList, NamesAreUniqueAndEveryFamilyHasASource) {
   EXPECT_EQ(hip_source("no_family"), "");
 }
 
+TEST(KernelList, WhatIsForNvidiaAloneHasNoSourceForAmd) {
+  std::size_t count = 0;
+  for (const KernelInfo& info : list_kernels()) {
+    if (std::ranges::find(kernel_families(), info.family, &KernelFamily::name) != kernel_families().end()) continue;
+    EXPECT_EQ(info.family, "norm_backward_staged");
+    ++count;
+  }
+  EXPECT_EQ(count, 12U);
+  EXPECT_EQ(hip_source("norm_backward_staged"), "");
+}
+
 }  // namespace
 }  // namespace kpt::gpu

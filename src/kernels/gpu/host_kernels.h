@@ -34,6 +34,9 @@ struct HostEntry {
   X(transpose)              \
   X(weight_only)
 
+// For CUDA and the host: AMD's code objects have nothing of them.
+#define KPT_CUDA_FAMILIES(X) X(norm_backward_staged)
+
 // For one of AMD's matrix units alone. X(family, unit)
 #define KPT_MATRIX_FAMILIES(X) \
   X(matrix_cdna2, kCdna2)      \
@@ -49,6 +52,7 @@ struct HostEntry {
 
 #define KPT_DECLARE_FAMILY(family, ...) std::span<const HostEntry> host_##family##_kernels();
 KPT_GPU_FAMILIES(KPT_DECLARE_FAMILY)
+KPT_CUDA_FAMILIES(KPT_DECLARE_FAMILY)
 KPT_MATRIX_FAMILIES(KPT_DECLARE_FAMILY)
 #undef KPT_DECLARE_FAMILY
 

@@ -14,6 +14,7 @@ std::vector<HostEntry> make_entries() {
 #define KPT_ADD_FAMILY(family, ...) \
   for (const HostEntry& entry : host_##family##_kernels()) entries.push_back(entry);
   KPT_GPU_FAMILIES(KPT_ADD_FAMILY)
+  KPT_CUDA_FAMILIES(KPT_ADD_FAMILY)
   KPT_MATRIX_FAMILIES(KPT_ADD_FAMILY)
 #undef KPT_ADD_FAMILY
   std::ranges::sort(entries, {}, [](const HostEntry& entry) { return entry.info.name; });

@@ -20,6 +20,7 @@ struct KernelFamily {
   std::string_view name;  // "norm": what norm_kernels.h holds
   MatrixUnit unit;        // the one it is for; kNone: it runs everywhere
 };
+// Those that AMD's code objects are made of: list_kernels() has more, for NVIDIA alone.
 std::span<const KernelFamily> kernel_families();
 // A HIP source that defines every kernel of a family by its name; includes files of kernel_sources(). The compiler must
 // be given -DKPT_WAVE=32 or 64. Empty for an unknown family.

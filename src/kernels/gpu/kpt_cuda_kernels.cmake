@@ -37,36 +37,45 @@ list(APPEND code_flags -gencode=arch=compute_${newest},code=compute_${newest})
 get_filename_component(cuda_root "${KPT_NVCC}" REALPATH)
 get_filename_component(cuda_root "${cuda_root}/../.." ABSOLUTE)
 
-set(cuda_objects)
-foreach(family IN LISTS families)
-  string(TOUPPER ${family} FAMILY)
-  set(source "${CMAKE_CURRENT_BINARY_DIR}/cuda_${family}_kernels.cu")
-  configure_file(cuda_kernels.cu.in "${source}" @ONLY)
-  add_custom_command(OUTPUT "${source}.o"
-    COMMAND "${KPT_NVCC}" -c "${source}" -o "${source}.o" -std=c++20 -O3 -Xcompiler=-fPIC,-Wall,-fvisibility=hidden
-      --Werror=all-warnings ${code_flags} "-I${PROJECT_SOURCE_DIR}/src" "-I${PROJECT_SOURCE_DIR}/include"
-      -MD -MF "${source}.d"
-    DEPENDS "${source}" DEPFILE "${source}.d"
-    COMMENT "nvcc ${family}_kernels" VERBATIM)
-  list(APPEND cuda_objects "${source}.o")
-endforeach()
-set_source_files_properties(${cuda_objects} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
+# The objects of all families, in waves of that many lanes; their functions are <prefix>_<family>_kernels().
+function(kpt_cuda_objects result prefix wave)
+  set(objects)
+  foreach(family IN LISTS families cuda_families)
+    string(TOUPPER ${family} FAMILY)
+    set(source "${CMAKE_CURRENT_BINARY_DIR}/${prefix}_${family}_kernels.cu")
+    configure_file(cuda_kernels.cu.in "${source}" @ONLY)
+    add_custom_command(OUTPUT "${source}.o"
+      COMMAND "${KPT_NVCC}" -c "${source}" -o "${source}.o" -std=c++20 -O3 -Xcompiler=-fPIC,-Wall,-fvisibility=hidden
+        --Werror=all-warnings ${code_flags} "-I${PROJECT_SOURCE_DIR}/src" "-I${PROJECT_SOURCE_DIR}/include"
+        -MD -MF "${source}.d"
+      DEPENDS "${source}" DEPFILE "${source}.d"
+      COMMENT "nvcc ${prefix}_${family}_kernels" VERBATIM)
+    list(APPEND objects "${source}.o")
+  endforeach()
+  set_source_files_properties(${objects} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
+  set(${result} ${objects} PARENT_SCOPE)
+endfunction()
+kpt_cuda_objects(cuda_objects cuda 32)
 
 add_library(kpt_kernels_gpu_cuda STATIC cuda_launcher.cpp ${cuda_objects})
 target_include_directories(kpt_kernels_gpu_cuda SYSTEM PRIVATE "${cuda_root}/include")
 target_link_libraries(kpt_kernels_gpu_cuda PRIVATE kpt_compiler_settings PUBLIC kpt_kernels_gpu)
 add_custom_target(kpt_cuda_kernels DEPENDS kpt_kernels_gpu_cuda)
 
-# The tests of the kernels once more, on a GPU; without one each says so and is skipped.
+# The tests of the kernels once more, on a GPU; without one each says so and is skipped. They run in waves of 32, as the
+# product does, and in AMD's of 64: forms of the kernels that no product has.
 find_library(KPT_CUDART_STATIC cudart_static HINTS "${cuda_root}/lib64" "${cuda_root}/lib" NO_DEFAULT_PATH)
 mark_as_advanced(KPT_CUDART_STATIC)
 if(KPT_CUDART_STATIC)
+  kpt_cuda_objects(wave64_objects cuda_wave64 64)
+  add_library(kpt_kernels_gpu_cuda_wave64 STATIC EXCLUDE_FROM_ALL cuda_wave64_launcher.cpp ${wave64_objects})
+  target_link_libraries(kpt_kernels_gpu_cuda_wave64 PRIVATE kpt_compiler_settings PUBLIC kpt_kernels_gpu_cuda)
   kpt_test(kpt_kernels_gpu_cuda_test
     SOURCES cuda_test_device.cpp gpu_testing.cpp activation_test.cpp blind_rows_test.cpp convert_test.cpp
       elementwise_test.cpp embedding_test.cpp gather_test.cpp norm_backward_test.cpp norm_test.cpp product_test.cpp
       reduce_test.cpp rotary_test.cpp softmax_test.cpp transpose_test.cpp weight_only_test.cpp
     USES kernels/gpu
-    LIBRARIES kpt_kernels_gpu_cuda "${KPT_CUDART_STATIC}" Threads::Threads ${CMAKE_DL_LIBS} rt
+    LIBRARIES kpt_kernels_gpu_cuda_wave64 "${KPT_CUDART_STATIC}" Threads::Threads ${CMAKE_DL_LIBS} rt
     LABELS gpu)
   target_include_directories(kpt_kernels_gpu_cuda_test SYSTEM PRIVATE "${cuda_root}/include")
   if(KPT_BENCHMARKS)

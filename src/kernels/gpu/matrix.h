@@ -34,7 +34,7 @@ std::span<const DType> matrix_types(MatrixUnit unit);
 // float8_e4m3fn as well and reads it as the other, as it does with weights.
 DType matrix_fp8_type(MatrixUnit unit);
 
-// Fails with kUnsupported when the device's matrix unit has no kernel for the type.
+// Fails with kMatrixUnit of AMD, whose units these are, when the device's has no kernel for the type.
 Result<Plan> plan_matrix(const MatrixCall& call, const DeviceShape& device);
 
 }  // namespace kpt::gpu

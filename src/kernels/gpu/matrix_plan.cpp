@@ -62,9 +62,10 @@ Result<Plan> plan_matrix(const MatrixCall& call, const DeviceShape& device) {
   const DType type = as_weight ? matrix_fp8_type(device.matrix) : call.dtype;
   if (std::ranges::find(matrix_types(device.matrix), type) == matrix_types(device.matrix).end()) {
     return Status(
-        StatusCode::kUnsupported,
+        StatusCode::kMatrixUnit,
         fmt::format("matrix: there is no kernel for {} on {}", to_string(call.dtype),
-                    device.matrix == MatrixUnit::kNone ? "a device without matrix cores" : unit_name(device.matrix)));
+                    device.matrix == MatrixUnit::kNone ? "a device without matrix cores" : unit_name(device.matrix)),
+        Vendor::kAmd);
   }
   KPT_RETURN_IF_ERROR(check(call));
   if (call.rows == 0 || call.columns == 0) return Plan{};

@@ -8,6 +8,7 @@
 #include "kernels/gpu/device_math.h"
 #include "kernels/gpu/gpu_testing.h"
 #include "kernels/gpu/matrix_lane.h"
+#include "kpt/errors.h"
 
 namespace kpt::gpu::testing {
 namespace {
@@ -182,7 +183,9 @@ TEST_P(Matrix, BadCallsAreRefused) {
   // FP8 is the unit's own kind, and CDNA2 and RDNA3 have none.
   call.dtype = DType::kFloat8E4M3FN;
   for (const MatrixUnit unit : {MatrixUnit::kCdna2, MatrixUnit::kRdna3}) {
-    EXPECT_EQ(plan_matrix(call, with(unit)).status().code(), StatusCode::kUnsupported);
+    const Status status = plan_matrix(call, with(unit)).status();
+    EXPECT_EQ(status.code(), StatusCode::kMatrixUnit);
+    EXPECT_THROW(throw_status(status), AmdMatrixCoreError);
   }
   call.dtype = DType::kFloat8E4M3FNUZ;
   EXPECT_EQ(plan_matrix(call, with(MatrixUnit::kCdna4)).status().message(),

@@ -9,16 +9,13 @@
 //   norm_backward4        a block has one to many rows at once: up to 4 accesses a thread
 //   norm_backward1        the same for 1 access a thread: more threads, for rows with a third tensor to read
 //   norm_backward_narrow  some lanes of a wave for each row, one access each, and 2 rows for each lane
-//   norm_backward_staged  up to 3 or 4 accesses a thread, with the next one to three rows on their way into shared
-//                         memory: on NVIDIA only
-//   norm_backward_narrow_staged  both, with 2 or 4 rows for each lane
 //   norm_backward_any     any width and alignment; shares are added up in memory
 //   norm_backward_finish  the sum over blocks
+// On NVIDIA most rows are taken by norm_backward_staged_kernels.h.
 #pragma once
 
 #include "kernels/gpu/norm_backward_narrow.h"
 #include "kernels/gpu/norm_backward_rows.h"
-#include "kernels/gpu/norm_backward_staged.h"
 
 namespace kpt::gpu {
 
@@ -143,21 +140,9 @@ KPT_DEVICE void norm_backward_finish(const NormFinishArgs& a, L& lane) {
 #define KPT_NORM_BACKWARD4(T) norm_backward_rows<T, 4>
 #endif
 
-#if defined(KPT_SIMT_HIP)
-#define KPT_NORM_BACKWARD_STAGED(T, C) norm_backward_any<T>
-#define KPT_NORM_BACKWARD_NARROW_STAGED(T, R) norm_backward_any<T>
-#else
-#define KPT_NORM_BACKWARD_STAGED(T, C) norm_backward_staged<T, C>
-#define KPT_NORM_BACKWARD_NARROW_STAGED(T, R) norm_backward_narrow_staged<T, R>
-#endif
-
 // X(name, arguments, most threads in a block, body).
 #define KPT_NORM_BACKWARD_KERNELS_OF(X, T, type)                                                                  \
   X(norm_backward_narrow2_##type, NormBackwardArgs, KPT_NORM_BACKWARD_NARROW_THREADS, norm_backward_narrow<T, 2>) \
-  X(norm_backward_narrow_staged2_##type, NormBackwardArgs, 768, KPT_NORM_BACKWARD_NARROW_STAGED(T, 2))            \
-  X(norm_backward_narrow_staged4_##type, NormBackwardArgs, 512, KPT_NORM_BACKWARD_NARROW_STAGED(T, 4))            \
-  X(norm_backward_staged3_##type, NormBackwardArgs, 640, KPT_NORM_BACKWARD_STAGED(T, 3))                          \
-  X(norm_backward_staged4_##type, NormBackwardArgs, 512, KPT_NORM_BACKWARD_STAGED(T, 4))                          \
   X(norm_backward1_##type, NormBackwardArgs, KPT_NORM_BACKWARD1_THREADS, norm_backward_rows<T, 1>)                \
   X(norm_backward4_##type, NormBackwardArgs, 512, KPT_NORM_BACKWARD4(T))                                          \
   X(norm_backward_any_##type, NormBackwardArgs, 512, norm_backward_any<T>)                                        \

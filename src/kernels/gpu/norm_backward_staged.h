@@ -1,7 +1,8 @@
-// The gradients of norms over rows that come through shared memory; norm_backward_kernels.h says what they are made
-// for.
+// The gradients of norms over rows that come through shared memory; norm_backward_staged_kernels.h says what they are
+// made for.
 #pragma once
 
+#include "kernels/gpu/norm_backward_narrow.h"
 #include "kernels/gpu/norm_backward_rows.h"
 #include "kernels/gpu/staged_copy.h"
 
@@ -103,6 +104,85 @@ KPT_DEVICE void norm_backward_staged(const NormBackwardArgs& a, L& lane) {
   const Int32 room = groups * static_cast<Int32>(a.width);
   store_share<T>(a, lane, part, group, groups, tile, room, r.weight_share, a.weight_shares);
   store_share<T>(a, lane, part, group, groups, tile, room, r.bias_share, a.bias_shares);
+}
+
+// Starts to copy a lane's part of a row.
+template <typename T, int R, typename L>
+KPT_DEVICE void start_narrow(const NormBackwardArgs& a, const NarrowRows<R, L>& rows, Words* slots, int r, Int64 row) {
+  const bool wanted = rows.has && row < a.rows;
+  const Int64 place = row * a.width + rows.access * kVector<T>;
+  start_copy(wanted, slots + r * L::kWave, static_cast<const T*>(a.gradient), place);
+  start_copy(wanted, slots + (R + r) * L::kWave, static_cast<const T*>(a.input), place);
+  if (a.sum_gradient == nullptr) return;
+  start_copy(wanted, slots + (2 * R + r) * L::kWave, static_cast<const T*>(a.sum_gradient), place);
+}
+
+// The rows whose copies have come; then their slots are filled with those that are `ahead` rows on.
+template <typename T, int R, typename L>
+KPT_DEVICE void staged_narrow_rows(const NormBackwardArgs& a, L& lane, const NarrowRows<R, L>& rows, Int64 ahead,
+                                   Words* slots, NarrowGradients<T, R>& r) {
+  float first[R];
+  float second[R];
+  KPT_UNROLL
+  for (int i = 0; i < R; ++i) {
+    first[i] = second[i] = 0;
+    const Words gradient = read_slot(slots + i * L::kWave);
+    r.add_terms(i, gradient, read_slot(slots + (R + i) * L::kWave), first[i], second[i]);
+  }
+  narrow_sums(lane, rows.lanes, first);
+  narrow_sums(lane, rows.lanes, second);
+  KPT_UNROLL
+  for (int i = 0; i < R; ++i) {
+    const Int64 row = rows.row(i);
+    const Words gradient = read_slot(slots + i * L::kWave);
+    const Words input = read_slot(slots + (R + i) * L::kWave);
+    Words more{};
+    if (a.sum_gradient != nullptr) more = read_slot(slots + (2 * R + i) * L::kWave);
+    r.store(i, rows.has && row < a.rows, a, row * a.width + rows.access * kVector<T>, gradient, input, more, first[i],
+            second[i]);
+    start_narrow<T>(a, rows, slots, i, row + ahead);
+  }
+  end_copy_group();
+}
+
+// Like norm_backward_narrow, with the rows in shared memory or on their way there.
+template <typename T, int R, typename L>
+KPT_DEVICE void norm_backward_narrow_staged(const NormBackwardArgs& a, L& lane) {
+  const Int32 tensors = staged_tensors(a);
+  KPT_SHARED_AT_LAUNCH(lane, Words, slots, a.stages * tensors * R * a.threads);
+  const Int32 waves = a.threads / L::kWave;
+  NarrowRows<R, L> rows(lane, lane.block() * waves + lane.wave(), a.row_threads, a.width / kVector<T>);
+  const Int64 column = rows.access * kVector<T>;
+  const Int64 step = a.blocks * waves * rows.at_once();
+  const Int32 stage_words = tensors * R * L::kWave;
+  Words* own = slots + lane.wave() * (a.stages * stage_words) + lane.lane();
+  NarrowGradients<T, R> r;
+  for (Int32 stage = 0; stage < a.stages; ++stage) {
+    KPT_UNROLL
+    for (int i = 0; i < R; ++i) start_narrow<T>(a, rows, own + stage * stage_words, i, rows.row(i) + stage * step);
+    end_copy_group();
+  }
+  load_narrow_parameters<T>(rows.has && a.weight != nullptr, a.weight, a.weight_is_float != 0, column, true, r.weight);
+  KPT_UNROLL
+  for (int i = 0; i < kVector<T>; ++i) r.weight_share[i] = r.bias_share[i] = 0;
+  KPT_UNROLL
+  for (int i = 0; i < R; ++i) r.of[i].load(rows.row(i) < a.rows, a, rows.row(i));
+  Int32 stage = 0;
+  for (; rows.first < a.rows; rows.first += step) {  // the same for the whole wave
+    BackwardStatistics next[R];
+    KPT_UNROLL
+    for (int i = 0; i < R; ++i) next[i].load(rows.row(i) + step < a.rows, a, rows.row(i) + step);
+    wait_for_copies(a.stages - 1);
+    staged_narrow_rows(a, lane, rows, a.stages * step, own + stage * stage_words, r);
+    KPT_UNROLL
+    for (int i = 0; i < R; ++i) r.of[i] = next[i];
+    stage = stage + 1 == a.stages ? 0 : stage + 1;
+  }
+  wait_for_copies(0);
+  // A stage has room for the shares of all waves.
+  auto* tile = reinterpret_cast<float*>(slots);
+  store_narrow_share<T>(a, lane, rows, tile, r.weight_share, a.weight_shares);
+  store_narrow_share<T>(a, lane, rows, tile, r.bias_share, a.bias_shares);
 }
 
 }  // namespace kpt::gpu

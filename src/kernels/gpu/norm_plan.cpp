@@ -3,6 +3,7 @@
 
 #include "kernels/gpu/norm.h"
 #include "kernels/gpu/norm_backward_kernels.h"
+#include "kernels/gpu/norm_backward_staged.h"
 #include "kernels/gpu/norm_kernels.h"
 #include "kernels/gpu/plan_checks.h"
 
