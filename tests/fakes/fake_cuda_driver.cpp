@@ -1,6 +1,6 @@
 // libcuda.so.1 as a JSON file tells it (KPT_FAKE_CUDA). Keys of a device: name, uuid (32 hexadecimal digits with or
-// without dashes), pci, capability [major, minor], multiprocessors, memory_total. "count" overrides the number of
-// devices.
+// without dashes), pci, capability [major, minor], multiprocessors, threads_per_block, shared_memory_per_block,
+// memory_total. "count" overrides the number of devices.
 #include <array>
 #include <cstddef>
 #include <map>
@@ -63,7 +63,11 @@ KPT_FAKE_EXPORT int cuDeviceGetAttribute(int* value, int attribute, int device) 
   if (const int code = spec().enter("cuDeviceGetAttribute", device, kInvalidDevice); code != 0) return code;
   const nlohmann::json& json = spec().device(device);
   const auto capability = json.value("capability", std::array<int, 2>{0, 0});
-  const std::map<int, int> values = {{16, json.value("multiprocessors", 0)}, {75, capability[0]}, {76, capability[1]}};
+  const std::map<int, int> values = {{1, json.value("threads_per_block", 1024)},
+                                     {8, json.value("shared_memory_per_block", 49152)},
+                                     {16, json.value("multiprocessors", 0)},
+                                     {75, capability[0]},
+                                     {76, capability[1]}};
   const auto found = values.find(attribute);
   if (found == values.end()) return kInvalidValue;
   *value = found->second;

@@ -54,16 +54,17 @@ struct ProductRates {
 
 constexpr std::uint64_t kGigabyte = 1'000'000'000;
 
-// Memory, its bandwidth, dense bfloat16 products, float32 arithmetic, from the data sheets.
+// Memory, its bandwidth, dense bfloat16 products, float32 arithmetic, dense products of eight bits, from the data
+// sheets. Those of eight bits are of FP8 and INT8 alike; an A100 has INT8 alone.
 constexpr auto kProducts = std::to_array<ProductRates>({
-    {"NVIDIA H200", {141 * kGigabyte, 4.8e12, 989e12, 67e12}},
-    {"NVIDIA H100 80GB HBM3", {80 * kGigabyte, 3.35e12, 989e12, 67e12}},
-    {"NVIDIA H100 PCIe", {80 * kGigabyte, 2.0e12, 756e12, 51e12}},
-    {"NVIDIA A100-SXM4-80GB", {80 * kGigabyte, 2.039e12, 312e12, 19.5e12}},
-    {"NVIDIA A100-SXM4-40GB", {40 * kGigabyte, 1.555e12, 312e12, 19.5e12}},
-    {"NVIDIA A100 80GB PCIe", {80 * kGigabyte, 1.935e12, 312e12, 19.5e12}},
-    {"NVIDIA L40S", {48 * kGigabyte, 0.864e12, 362e12, 91.6e12}},
-    {"NVIDIA L4", {24 * kGigabyte, 0.3e12, 121e12, 30.3e12}},
+    {"NVIDIA H200", {141 * kGigabyte, 4.8e12, 989e12, 67e12, 1979e12}},
+    {"NVIDIA H100 80GB HBM3", {80 * kGigabyte, 3.35e12, 989e12, 67e12, 1979e12}},
+    {"NVIDIA H100 PCIe", {80 * kGigabyte, 2.0e12, 756e12, 51e12, 1513e12}},
+    {"NVIDIA A100-SXM4-80GB", {80 * kGigabyte, 2.039e12, 312e12, 19.5e12, 624e12}},
+    {"NVIDIA A100-SXM4-40GB", {40 * kGigabyte, 1.555e12, 312e12, 19.5e12, 624e12}},
+    {"NVIDIA A100 80GB PCIe", {80 * kGigabyte, 1.935e12, 312e12, 19.5e12, 624e12}},
+    {"NVIDIA L40S", {48 * kGigabyte, 0.864e12, 362e12, 91.6e12, 733e12}},
+    {"NVIDIA L4", {24 * kGigabyte, 0.3e12, 121e12, 30.3e12, 242e12}},
 });
 
 }  // namespace

@@ -3,8 +3,13 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "base/files.h"
+#include "device/hardware_json.h"
+#include "support/tree_paths.h"
 
 namespace kpt {
 namespace {
@@ -51,12 +56,33 @@ TEST(NvidiaArchitecture, UnknownCapabilityIsNotANeighbour) {
   EXPECT_THAT(nvidia_matrix_precisions(-1, 0), IsEmpty());
 }
 
+TEST(NvidiaArchitecture, ThePageHasEveryRow) {
+  const std::string page = read_text_file(source_dir() + "/docs/backends/nvidia.md", 1U << 20U).value();
+  for (const NvidiaArchitecture& row : nvidia_architectures()) {
+    std::string line = fmt::format("| `{}` | {} |", nvidia_target_name(row.major, row.minor), row.name);
+    for (const Precision precision : row.matrix_precisions) line += fmt::format(" {}", to_string(precision));
+    if (row.matrix_precisions.empty()) line += " none";
+    EXPECT_THAT(page, ::testing::HasSubstr(line + " |\n"));
+  }
+}
+
 TEST(NvidiaArchitecture, RatesBelongToOneProduct) {
   ASSERT_NE(find_nvidia_rates("NVIDIA H200"), nullptr);
   EXPECT_DOUBLE_EQ(find_nvidia_rates("NVIDIA H200")->bytes_per_second, 4.8e12);
   EXPECT_NE(find_nvidia_rates("NVIDIA L4"), nullptr);
   for (const char* other : {"NVIDIA L40", "NVIDIA H200 NVL", "NVIDIA A100-SXM4-40GB MIG 1g.5gb", "NVIDIA H2", ""}) {
     EXPECT_EQ(find_nvidia_rates(other), nullptr) << other;
+  }
+}
+
+TEST(NvidiaArchitecture, EightBitsAreTwiceAsFastAsBfloat16) {
+  EXPECT_DOUBLE_EQ(find_nvidia_rates("NVIDIA H200")->narrow_flops_per_second, 1979e12);
+  EXPECT_DOUBLE_EQ(find_nvidia_rates("NVIDIA L40S")->narrow_flops_per_second, 733e12);
+  for (const char* product : {"NVIDIA H200", "NVIDIA H100 80GB HBM3", "NVIDIA H100 PCIe", "NVIDIA A100-SXM4-80GB",
+                              "NVIDIA A100-SXM4-40GB", "NVIDIA A100 80GB PCIe", "NVIDIA L40S", "NVIDIA L4"}) {
+    const HardwareRates* const rates = find_nvidia_rates(product);
+    ASSERT_NE(rates, nullptr) << product;
+    EXPECT_NEAR(rates->narrow_flops_per_second / rates->matrix_flops_per_second, 2, 0.03) << product;
   }
 }
 

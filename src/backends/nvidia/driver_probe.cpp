@@ -1,6 +1,5 @@
 #include "backends/nvidia/driver_probe.h"
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <optional>
@@ -18,6 +17,8 @@ namespace kpt {
 namespace {
 
 // Attribute numbers of the driver interface.
+constexpr int kMaxThreadsPerBlock = 1;
+constexpr int kMaxSharedMemoryPerBlock = 8;
 constexpr int kMultiprocessorCount = 16;
 constexpr int kCapabilityMajor = 75;
 constexpr int kCapabilityMinor = 76;
@@ -104,10 +105,9 @@ class DeviceReader {
       gpu.architecture = nvidia_architecture_name(gpu.capability_major, gpu.capability_minor);
       gpu.matrix_precisions = nvidia_matrix_precisions(gpu.capability_major, gpu.capability_minor);
     }
-    int multiprocessors = 0;
-    if (accept(driver_.device_get_attribute(&multiprocessors, kMultiprocessorCount, device), "multiprocessor count")) {
-      gpu.multiprocessors = std::max(multiprocessors, 0);
-    }
+    gpu.multiprocessors = attribute(device, kMultiprocessorCount, "multiprocessor count").value_or(0);
+    gpu.max_threads_per_block = attribute(device, kMaxThreadsPerBlock, "threads of a block");
+    gpu.max_shared_memory_per_block_bytes = attribute(device, kMaxSharedMemoryPerBlock, "shared memory of a block");
     std::size_t total = 0;
     if (driver_.device_total_mem != nullptr && accept(driver_.device_total_mem(&total, device), "memory size")) {
       gpu.memory_total_bytes = total;
@@ -131,6 +131,13 @@ class DeviceReader {
         accept(driver_.device_get_pci_bus_id(text.data(), length, device), "PCI address")) {
       gpu.pci_bus_id = to_lower(printable_text(text));
     }
+  }
+
+  // Nothing also for a number that nothing can have.
+  std::optional<int> attribute(int device, int number, const char* what) {
+    int value = 0;
+    if (!accept(driver_.device_get_attribute(&value, number, device), what) || value <= 0) return std::nullopt;
+    return value;
   }
 
   bool plausible_capability(NvidiaGpu& gpu) {

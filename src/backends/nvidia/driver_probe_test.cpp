@@ -71,6 +71,17 @@ TEST(NvidiaDriverProbe, WhatACardDoesNotTellOfItsLoadIsAbsent) {
   EXPECT_EQ(gpu.clock_sm_now_mhz, std::nullopt);
 }
 
+TEST(NvidiaDriverProbe, LimitsOfABlockAreTheDriversAndNothingWhereTheyCannotBe) {
+  const NvidiaReport report = probe_with(R"({"version": 13000, "devices": [
+    {"name": "one", "capability": [9, 0], "threads_per_block": 512, "shared_memory_per_block": 32768},
+    {"name": "other", "capability": [9, 0], "threads_per_block": -1, "shared_memory_per_block": 0}]})");
+  ASSERT_EQ(report.gpus.size(), 2U);
+  EXPECT_EQ(report.gpus[0].max_threads_per_block, 512);
+  EXPECT_EQ(report.gpus[0].max_shared_memory_per_block_bytes, 32768);
+  EXPECT_EQ(report.gpus[1].max_threads_per_block, std::nullopt);
+  EXPECT_EQ(report.gpus[1].max_shared_memory_per_block_bytes, std::nullopt);
+}
+
 TEST(NvidiaDriverProbe, SeveralGpusKeepTheirOrder) {
   const NvidiaReport report = probe_with(R"({"version": 12080, "devices": [
     {"name": "first", "uuid": "00112233445566778899aabbccddeeff", "capability": [8, 0]},

@@ -66,6 +66,8 @@ class NvidiaTarget final : public Target, public ModelExaminer {
     // Ampere is the oldest that our kernels are compiled for.
     if (architecture.major >= 8) {
       capabilities_.own_operators.assign(std::begin(aten::kCudaOwnTargets), std::end(aten::kCudaOwnTargets));
+      capabilities_.float16_operators.assign(std::begin(aten::kCudaFloat16Targets),
+                                             std::end(aten::kCudaFloat16Targets));
       // A row costs an instruction for each weight: with some eight, that takes as long as reading a bfloat16 weight.
       capabilities_.weight_only_rows = 8;
     }
@@ -208,7 +210,7 @@ class NvidiaBackend final : public Backend {
       aten::CudaDeviceFacts facts{};
       KPT_RETURN_IF_ERROR(to_status(table->describe_device(index, &facts), "asking an NVIDIA GPU", Vendor::kNvidia));
       const NvidiaTarget* target = find_target(facts.capability_major, facts.capability_minor);
-      if (target == nullptr) continue;  // find_device() says why that GPU cannot be used
+      if (target == nullptr) continue;  // who asks for it by name hears find_device()'s kInvalidArchitecture
       if (memory_percent_ < 100) {      // all of it may be what the program around us has changed
         KPT_RETURN_IF_ERROR(to_status(table->limit_memory(index, memory_percent_),
                                       "limiting the memory of an NVIDIA GPU", Vendor::kNvidia));

@@ -58,6 +58,12 @@ TEST(NvidiaBackend, PrecisionsFollowTheArchitecture) {
       std::ranges::find(hopper.own_operators, "kpt.linear_weight_int8.default") != hopper.own_operators.end();
   EXPECT_EQ(hopper.weight_only_rows > 0, weights_alone) << "what no kernel runs must not be chosen";
   EXPECT_EQ(turing.weight_only_rows, 0);
+  for (const std::string& target : hopper.own_operators) {
+    const bool half = std::ranges::find(hopper.float16_operators, target) != hopper.float16_operators.end();
+    EXPECT_EQ(half, target != "kpt.linear_fp8.default") << target;
+  }
+  EXPECT_EQ(hopper.float16_operators.empty(), hopper.own_operators.empty());
+  EXPECT_TRUE(turing.float16_operators.empty());
   EXPECT_THAT(hopper.features, Contains("hopper"));
   EXPECT_TRUE(hopper.graph_capture && hopper.streams && !hopper.product_takes_residual);
   EXPECT_TRUE(hopper.attention_adds_masks);

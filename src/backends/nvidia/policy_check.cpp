@@ -12,7 +12,7 @@ bool multiplies(const NvidiaArchitecture& architecture, Precision precision) {
 }
 
 Status refuse(std::string_view setting, const NvidiaArchitecture& architecture, std::string_view lacks) {
-  return {StatusCode::kUnsupported,
+  return {StatusCode::kMatrixUnit,
           fmt::format("{} cannot be set for {} ({}), which has no {}", setting, architecture.name,
                       nvidia_target_name(architecture.major, architecture.minor), lacks),
           Vendor::kNvidia};

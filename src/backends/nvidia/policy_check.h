@@ -9,7 +9,8 @@
 
 namespace kpt {
 
-// Fails with kUnsupported, naming the option. `has_nvtx`: of the engine's module.
+// Fails with kMatrixUnit for numbers that the matrix units lack and with kUnsupported for what the build lacks, naming
+// the option. `has_nvtx`: of the engine's module.
 Status check_nvidia_policy(const NvidiaPolicy& policy, const NvidiaArchitecture& architecture, bool has_nvtx);
 
 // What of it changes what runs compute; empty where nothing does.

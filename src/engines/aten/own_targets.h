@@ -21,8 +21,14 @@ inline constexpr std::string_view kCudaOwnTargets[] = {
     "kpt.rotary.default",
 };
 
+// Of those: which take float16 where they take bfloat16.
+inline constexpr std::string_view kCudaFloat16Targets[] = {
+    "kpt.add_norm.default", "kpt.attention.default",   "kpt.conv2d.default", "kpt.glu.default",
+    "kpt.linear.default",   "kpt.linear_int4.default", "kpt.rotary.default", "kpt.linear_weight_int8.default",
+};
+
 // On AMD GPUs through libtorch's ROCm build, where there is a compiler for our kernels. They are compiled for the GPU
-// when a model is loaded, by family.
+// when a model is loaded, by family. All take float16 where they take bfloat16.
 struct RocmOwnTarget {
   std::string_view target;
   std::string_view families[3];  // of kernels/gpu that its node may launch; empty: no more

@@ -65,6 +65,22 @@ std::string flavour_of(std::string_view version_text) {
   return "";
 }
 
+// The three numbers that a wheel's cudnn_version.h defines; empty unless all of them are there.
+std::string parse_cudnn_version(std::string_view header) {
+  std::string version;
+  for (const std::string_view name : {"CUDNN_MAJOR", "CUDNN_MINOR", "CUDNN_PATCHLEVEL"}) {
+    std::optional<std::uint64_t> number;
+    for (const std::string_view line : split(header, '\n')) {
+      const std::string_view rest = line.starts_with("#define ") ? line.substr(8) : std::string_view();
+      if (!rest.starts_with(name) || !rest.substr(name.size()).starts_with(' ')) continue;
+      number = parse_uint(trim(rest.substr(name.size())));
+    }
+    if (!number) return "";
+    version += fmt::format("{}{}", version.empty() ? "" : ".", *number);
+  }
+  return version;
+}
+
 TorchInstallation describe(const std::filesystem::path& dir, std::string source) {
   constexpr std::size_t kMaxBytes = 64 << 10;
   TorchInstallation installation;
@@ -87,6 +103,9 @@ TorchInstallation describe(const std::filesystem::path& dir, std::string source)
     installation.version_text = std::string(trim(*line));
     installation.flavour = flavour_of(installation.version_text);
   }
+  const bool cuda = parse_uint(installation.flavour.substr(0, installation.flavour.find('.'))).has_value();
+  const auto header = read_text_file(dir.parent_path() / "nvidia/cudnn/include/cudnn_version.h", kMaxBytes);
+  if (cuda && header.ok()) installation.cudnn_version = parse_cudnn_version(*header);
   installation.version = parse_torch_version(installation.version_text);
   if (!installation.version) installation.version_text.clear();
   std::error_code error;

@@ -27,7 +27,8 @@ struct TorchInstallation {
   std::string version_text;   // "2.15.0+cu132" as its files say; empty when they do not
   std::optional<aten::TorchVersion> version;  // of version_text
   std::string flavour;                        // "13.2" (CUDA), "rocm 7.1", "none" (CPU only); empty when unknown
-  bool rocm = false;                          // built for AMD GPUs: it has libtorch_hip.so, or its version says so
+  std::string cudnn_version;  // "9.26.0" of the wheel beside it, as its header says; empty when there is none
+  bool rocm = false;          // built for AMD GPUs: it has libtorch_hip.so, or its version says so
 
   std::filesystem::path library(std::string_view file_name) const { return dir / "lib" / file_name; }
 };

@@ -50,6 +50,24 @@ TEST(TorchInstallation, ReadsVersionAndFlavourOfAWheel) {
   EXPECT_EQ(found->source, "option torch.dir");
 }
 
+TEST(TorchInstallation, TellsTheCudnnOfTheWheelBesideIt) {
+  const TemporaryFolder folder;
+  folder.copy_fake("fake_libtorch_silent", "torch/lib/libtorch_cpu.so");
+  folder.write("torch/version.py", version_py("2.15.0+cu132"));
+  const auto version = [&] { return find_torch_installation(search_for(folder.path() / "torch"))->cudnn_version; };
+  EXPECT_EQ(version(), "");
+  const std::string header = "nvidia/cudnn/include/cudnn_version.h";
+  folder.write(header,
+               "/* CUDNN_MAJOR 7 */\n#define CUDNN_MAJOR 9\n#define CUDNN_MINOR 26\n#define CUDNN_PATCHLEVEL 0\n"
+               "#define CUDNN_VERSION (CUDNN_MAJOR * 10000 + CUDNN_MINOR * 100 + CUDNN_PATCHLEVEL)\n");
+  EXPECT_EQ(version(), "9.26.0");
+  folder.write("torch/version.py", "__version__ = '2.15.0+cpu'\ncuda: Optional[str] = None\n");
+  EXPECT_EQ(version(), "") << "somebody else's";
+  folder.write("torch/version.py", version_py("2.15.0+cu132"));
+  folder.write(header, "#define CUDNN_MAJOR 9\n#define CUDNN_MINOR x\n#define CUDNN_PATCHLEVEL 0\n");
+  EXPECT_EQ(version(), "");
+}
+
 TEST(TorchInstallation, TellsRocmAndCpuWheelsApart) {
   const FakeTorch rocm(
       "fake_libtorch_silent",

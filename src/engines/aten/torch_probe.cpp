@@ -147,6 +147,7 @@ TorchProbe probe_torch(const TorchSearch& search, std::uint64_t seed) {
       report.torch_dir = installation->dir.string();
       report.source = installation->source;
       report.flavour = installation->flavour;
+      report.cudnn_version = installation->cudnn_version;
       if (installation->version) report.library_version = to_string(*installation->version);
     }
     return probe;
@@ -155,6 +156,7 @@ TorchProbe probe_torch(const TorchSearch& search, std::uint64_t seed) {
   report.torch_dir = aten->installation.dir.string();
   report.source = aten->installation.source;
   report.flavour = aten->installation.flavour;
+  report.cudnn_version = aten->installation.cudnn_version;
   report.library_version = to_string(aten->library_version);
   report.module_path = aten->path.string();
   report.module_version = to_string(aten->table->built_for);

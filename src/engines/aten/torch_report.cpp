@@ -75,6 +75,7 @@ void visit_report(Visitor&& visitor, Report& report) {
   visitor.field("source", report.source);
   visitor.field("library_version", report.library_version);
   visitor.field("flavour", report.flavour);
+  visitor.field("cudnn_version", report.cudnn_version);
   visitor.field("module_path", report.module_path);
   visitor.field("module_version", report.module_version);
   visitor.field("threads", report.threads);

@@ -44,6 +44,7 @@ struct TorchReport {
   std::string source;           // which step of the search found it
   std::string library_version;  // "2.15.0": the library's own answer; what its files say when it was not opened
   std::string flavour;          // "13.2" (CUDA), "rocm 7.1", "none" (CPU only); empty when unknown
+  std::string cudnn_version;    // "9.26.0", of the wheel beside libtorch; empty when there is none
   std::string module_path;      // of our module; empty when none was opened
   std::string module_version;   // the libtorch it was compiled for
   int threads = 0;              // libtorch's own count, inside one operator

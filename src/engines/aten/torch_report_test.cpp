@@ -14,6 +14,7 @@ TorchReport full_report() {
   report.source = "build";
   report.library_version = "2.15.0";
   report.flavour = "13.2";
+  report.cudnn_version = "9.26.0";
   report.module_path = "/opt/kpt/lib/kpt/kpt_aten_2_15.so";
   report.module_version = "2.15.0";
   report.threads = 2;

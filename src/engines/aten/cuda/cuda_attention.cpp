@@ -1,5 +1,5 @@
-// kpt.attention(query, key, value, mask, scale, causal) -> result: libtorch's flash kernel without a mask; with one
-// cuDNN's where it can, else the memory-efficient one.
+// kpt.attention(query, key, value, mask, scale, causal) -> result, by the kernel that choose_attention() takes:
+// cuDNN's, or libtorch's operator, which takes the one that is said there.
 #include <atomic>
 #include <limits>
 
@@ -7,10 +7,12 @@
 #include <ATen/cuda/CUDAContext.h>
 #include <fmt/format.h>
 
+#include "engines/aten/attention_choice.h"
 #include "engines/aten/cuda/cuda_own_nodes.h"
 #include "engines/aten/module/device_memory.h"
 #include "engines/aten/module/gpu_launch.h"
 #include "engines/aten/module/guarded_call.h"
+#include "engines/aten/module/typed_failure.h"
 #include "kernels/gpu/blind_rows.h"
 
 namespace kpt::aten {
@@ -20,13 +22,23 @@ enum Position : std::size_t { kQuery, kKey, kValue, kMask, kScale, kCausal };
 
 class AttentionNode final : public OwnNode {
  public:
-  AttentionNode(DType dtype, bool masked, double scale, bool causal)
-      : dtype_(dtype), masked_(masked), scale_(scale), causal_(causal) {}
+  // `recorded`: what the file says.
+  AttentionNode(const AttentionCase& recorded, double scale)
+      : recorded_(recorded),
+        dtype_(recorded.dtype),
+        masked_(recorded.masked),
+        scale_(scale),
+        causal_(recorded.causal) {}
 
   std::string describe() const override {
-    return fmt::format("{} attention ({}{}{})",
-                       may_take_cudnn() ? "cuDNN's (libtorch's for heads it has not)" : "libtorch's", to_string(dtype_),
-                       masked_ ? ", mask" : "", causal_ ? ", causal" : "");
+    AttentionCase known = recorded_;
+    known.cudnn_refused = refused_;
+    return describe_attention(known);
+  }
+
+  Status prepare(const OwnWeights&) override {
+    recorded_.capability_major = at::cuda::getCurrentDeviceProperties()->major;
+    return {};
   }
 
   void run(OwnCall& call) const override {
@@ -36,24 +48,26 @@ class AttentionNode final : public OwnNode {
     at::Tensor value = call.tensor(kValue);
     const std::int64_t heads = query.size(1);
     const std::int64_t groups = key.size(1);
-    OwnCall::require(key.sizes() == value.sizes(), "key and value are not of the same sizes");
-    OwnCall::require(key.size(0) == query.size(0) && key.size(3) == query.size(3),
-                     "the key has another batch or width than the query");
+    require(key.sizes() == value.sizes(), "key and value are not of the same sizes");
+    require(key.size(0) == query.size(0) && key.size(3) == query.size(3),
+            "the key has another batch or width than the query");
     const at::DimVector sizes{query.size(0), query.size(2), heads, query.size(3)};
     if (query.numel() == 0 || key.size(2) == 0) {
       call.result(0, sizes).zero_();
       return;
     }
-    OwnCall::require(groups > 0 && heads % groups == 0,
-                     "the heads of the query are no multiple of the heads of the key");
+    require(groups > 0 && heads % groups == 0, "the heads of the query are no multiple of the heads of the key");
     const at::DimVector scores{query.size(0), heads, query.size(2), key.size(2)};
     std::optional<at::Tensor> mask;
     if (masked_) mask = mask_to_add(call.tensor(kMask), query.options(), scores);
     const bool shared = heads != groups;
-    if (mask && takes_cudnn(query) && attend_with_cudnn(query, key, value, *mask, scores, call)) return;
+    AttentionCandidate taken = choose(query, key);
+    if (taken.kernel == AttentionKernel::kCudnn) {
+      if (attend_with_cudnn(query, key, value, *mask, scores, call)) return;
+      taken = choose(query, key);
+    }
     if (mask) mask = mask->expand(scores);
-    // Only kernels for 16-bit types without a mask know shared heads.
-    const bool repeated = shared && (mask || dtype_ == DType::kFloat32);
+    const bool repeated = shared && !taken.shares_heads;
     if (repeated) {
       key = repeat_heads(key, heads / groups);
       value = repeat_heads(value, heads / groups);
@@ -64,20 +78,23 @@ class AttentionNode final : public OwnNode {
   }
 
  private:
+  static void require(bool holds, const char* what) { require_as(StatusCode::kAttention, holds, what); }
+
   static at::Tensor repeat_heads(const at::Tensor& tensor, std::int64_t times) {
     return tensor.unsqueeze(2)
         .expand({tensor.size(0), tensor.size(1), times, tensor.size(2), tensor.size(3)})
         .reshape({tensor.size(0), tensor.size(1) * times, tensor.size(2), tensor.size(3)});
   }
 
-  bool may_take_cudnn() const { return masked_ && dtype_ != DType::kFloat32; }
-
-  // cuDNN reads shared heads in place and knows the matrix units of this GPU; the memory-efficient kernels know
-  // neither.
-  bool takes_cudnn(const at::Tensor& query) const {
-    constexpr std::int64_t kGreatestWidth = 128;
-    return may_take_cudnn() && !refused_ && query.size(3) % 8 == 0 && query.size(3) <= kGreatestWidth &&
-           at::cuda::getCurrentDeviceProperties()->major >= 8;
+  AttentionCandidate choose(const at::Tensor& query, const at::Tensor& key) const {
+    AttentionCase now = recorded_;
+    now.shared_heads = query.size(1) != key.size(1);
+    now.width = query.size(3);
+    now.square = query.size(2) == key.size(2);
+    now.one_key = key.size(2) == 1;
+    now.capability_major = at::cuda::getCurrentDeviceProperties()->major;
+    now.cudnn_refused = refused_;
+    return find_taken(choose_attention(now));
   }
 
   // False, with a warning, when cuDNN has no kernel for the shapes on this GPU; it is not asked again.
@@ -142,12 +159,13 @@ class AttentionNode final : public OwnNode {
     }
     for (std::int64_t axis = 0; axis < mask.dim(); ++axis) {
       const auto wanted = scores[static_cast<std::size_t>(4 - mask.dim() + axis)];
-      OwnCall::require(mask.size(axis) == wanted || mask.size(axis) == 1,
-                       "the mask cannot be broadcast to batch, heads, queries and keys");
+      require(mask.size(axis) == wanted || mask.size(axis) == 1,
+              "the mask cannot be broadcast to batch, heads, queries and keys");
     }
     return mask;
   }
 
+  AttentionCase recorded_;
   DType dtype_;
   bool masked_;
   double scale_;
@@ -166,7 +184,21 @@ Result<std::unique_ptr<OwnNode>> bind_cuda_attention(const OwnBinding& binding) 
   KPT_RETURN_IF_ERROR(binding.check_result(0, dtype, 4));
   KPT_ASSIGN_OR_RETURN(const double scale, binding.number(kScale));
   KPT_ASSIGN_OR_RETURN(const bool causal, binding.truth(kCausal));
-  return std::unique_ptr<OwnNode>(std::make_unique<AttentionNode>(dtype, !binding.is_none(kMask), scale, causal));
+  const auto& query = binding.find_type(kQuery)->dims;
+  const auto& key = binding.find_type(kKey)->dims;
+  AttentionCase recorded;
+  recorded.dtype = dtype;
+  recorded.masked = !binding.is_none(kMask);
+  recorded.causal = causal;
+  recorded.shared_heads = query[1] != key[1];
+  recorded.width = query[3].constant();
+  if (query[2] == key[2]) {
+    recorded.square = true;
+  } else if (query[2].constant() && key[2].constant()) {
+    recorded.square = false;
+  }
+  if (key[2].constant()) recorded.one_key = *key[2].constant() == 1;
+  return std::unique_ptr<OwnNode>(std::make_unique<AttentionNode>(recorded, scale));
 }
 
 }  // namespace kpt::aten

@@ -70,9 +70,13 @@ class ConvNode final : public OwnNode {
 }  // namespace
 
 Result<std::unique_ptr<OwnNode>> bind_cuda_conv2d(const OwnBinding& binding) {
-  KPT_RETURN_IF_ERROR(binding.check_tensor(kInput, {DType::kFloat32, DType::kBFloat16}, 4, 4));
+  KPT_RETURN_IF_ERROR(binding.check_tensor(kInput, {DType::kFloat32, DType::kBFloat16, DType::kFloat16}, 4, 4));
   const DType dtype = binding.find_type(kInput)->dtype;
-  KPT_RETURN_IF_ERROR(binding.check_tensor(kWeight, {DType::kFloat32, DType::kBFloat16}, 4, 4));
+  if (dtype == DType::kFloat16) {
+    KPT_RETURN_IF_ERROR(binding.check_tensor(kWeight, {DType::kFloat16}, 4, 4));
+  } else {
+    KPT_RETURN_IF_ERROR(binding.check_tensor(kWeight, {DType::kFloat32, DType::kBFloat16}, 4, 4));
+  }
   KPT_RETURN_IF_ERROR(binding.check_optional_tensor(kBias, {DType::kFloat32, dtype}, 1, 1));
   KPT_RETURN_IF_ERROR(binding.check_optional_tensor(kResidual, {dtype}, 4, 4));
   KPT_RETURN_IF_ERROR(binding.check_result(0, dtype, 4));

@@ -8,6 +8,7 @@
 #include "engines/aten/cuda/cuda_own_nodes.h"
 #include "engines/aten/module/gpu_launch.h"
 #include "engines/aten/module/tensors.h"
+#include "engines/aten/module/typed_failure.h"
 #include "kernels/gpu/convert.h"
 
 namespace kpt::aten {
@@ -76,9 +77,11 @@ class LinearFp8Node final : public OwnNode {
     const std::int64_t outer = weight.size(0);
     const std::int64_t inner = weight.size(1);
     OwnCall::require(input.size(-1) == inner, "the input's rows are not as wide as the weight's");
-    OwnCall::require(scale.size(0) == outer && scale.is_contiguous() && weight.is_contiguous(),
-                     "weight and scale are not contiguous or do not belong together");
-    OwnCall::require(outer % 16 == 0 && inner % 16 == 0 && inner > 0, "the weight's sizes are no multiples of 16");
+    require_as(StatusCode::kPrecisionCompilation,
+               scale.size(0) == outer && scale.is_contiguous() && weight.is_contiguous(),
+               "weight and scale are not contiguous or do not belong together");
+    require_as(StatusCode::kPrecisionCompilation, outer % 16 == 0 && inner % 16 == 0 && inner > 0,
+               "the weight's sizes are no multiples of 16");
     OwnCall::require(bias == nullptr || bias->size(0) == outer, "the bias does not fit the weight");
     at::DimVector sizes(input.sizes());
     sizes.back() = outer;

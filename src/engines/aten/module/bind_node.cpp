@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "engines/aten/module/compiled_graph.h"
+#include "engines/aten/module/replaced_nodes.h"
 #include "engines/aten/module/tensors.h"
 
 namespace kpt::aten {
@@ -272,6 +273,8 @@ Result<Step> bind_node(const ir::Graph& graph, std::uint32_t index, BindingConte
     fill_factory_type(graph, node, schema, step);
     fill_factory_device(schema, context.device, step);
     step.results = result_targets(node);
+    step.typed = context.device.is_cpu() ? find_replacement(graph, node) : nullptr;
+    if (step.typed != nullptr) step.kind = Step::Kind::kReplaced;
   }
   step.node = index;
   return step;

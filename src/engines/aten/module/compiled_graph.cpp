@@ -165,6 +165,7 @@ std::vector<NodePlan> CompiledGraph::describe() const {
     std::string how = "boxed";
     bool planned = step.planned >= 0;
     if (step.kind == Step::Kind::kTyped) how = "typed";
+    if (step.kind == Step::Kind::kReplaced) how = "own step";
     if (step.kind == Step::Kind::kNumber) how = "own";
     if (step.kind == Step::Kind::kOwn) {
       how = "own: " + step.own->node->describe();

@@ -34,14 +34,14 @@ struct ResultTarget {
 };
 
 struct Step {
-  enum class Kind : std::uint8_t { kBoxed, kTyped, kNumber, kOwn, kCond, kWhile };
+  enum class Kind : std::uint8_t { kBoxed, kTyped, kReplaced, kNumber, kOwn, kCond, kWhile };
   Kind kind = Kind::kBoxed;
   std::uint32_t node = 0;
   std::optional<c10::OperatorHandle> op;
   std::optional<c10::OperatorHandle> out_op;  // writes into a given tensor; used when the result is planned
   std::vector<ArgumentSource> arguments;
   std::vector<ResultTarget> results;
-  TypedFunction typed = nullptr;
+  TypedFunction typed = nullptr;  // of kTyped, for a result that is planned, and of kReplaced
   NumberFunction number = nullptr;
   std::unique_ptr<OwnStep> own;        // of kOwn
   std::int32_t planned = -1;           // the frame's tensor that receives the result; -1: libtorch allocates it

@@ -25,6 +25,14 @@ Status QueuedWork::wait() {
   }
 }
 
+bool QueuedWork::done() const {
+  try {
+    return event_.query();
+  } catch (const std::exception&) {
+    return true;  // the device failed, as wait() tells
+  }
+}
+
 RunEstimates::RunEstimates(const LoadedGraph& loaded) : loaded_(loaded) {
   for (std::uint32_t value = 0; value < loaded.graph().values.size(); ++value) {
     roots_.push_back(loaded.compiled().aliases().root(value));

@@ -17,7 +17,7 @@ bool ends_in_product(DType weight, DType result, bool has_bias, bool bias_in_pro
   if (has_residual || weight != result) return false;
   if (!has_bias) return activation == ir::Activation::kNone;
   return bias_in_product && (activation == ir::Activation::kNone || activation == ir::Activation::kRelu ||
-                             (activation == ir::Activation::kGeluTanh && weight == DType::kBFloat16));
+                             (activation == ir::Activation::kGeluTanh && weight != DType::kFloat32));
 }
 
 class LinearNode final : public OwnNode {
@@ -109,19 +109,22 @@ void multiply_by_blas(at::Tensor& result, const at::Tensor& given, const at::Ten
 }
 
 Result<std::unique_ptr<OwnNode>> bind_gpu_linear(const OwnBinding& binding) {
-  KPT_RETURN_IF_ERROR(binding.check_tensor(kInput, {DType::kFloat32, DType::kBFloat16}, 1));
+  KPT_RETURN_IF_ERROR(binding.check_tensor(kInput, {DType::kFloat32, DType::kBFloat16, DType::kFloat16}, 1));
   const ir::TensorType& input = *binding.find_type(kInput);
-  KPT_RETURN_IF_ERROR(binding.check_tensor(kWeight, {DType::kFloat32, DType::kBFloat16}, 2, 2));
+  KPT_RETURN_IF_ERROR(binding.check_tensor(kWeight, {DType::kFloat32, DType::kBFloat16, DType::kFloat16}, 2, 2));
   LinearNode::Form form;
   form.input = input.dtype;
   form.weight = binding.find_type(kWeight)->dtype;
-  if (form.input == DType::kBFloat16 && form.weight == DType::kFloat32) {
-    return binding.refuse(kWeight, "is float32 with an input of bfloat16");
+  // Beside products of one type there are those of a float32 input and a bfloat16 weight.
+  if (form.input != form.weight && (form.input != DType::kFloat32 || form.weight != DType::kBFloat16)) {
+    return binding.refuse(kWeight,
+                          fmt::format("is {} with an input of {}", to_string(form.weight), to_string(form.input)));
   }
-  KPT_RETURN_IF_ERROR(binding.check_optional_tensor(kBias, {DType::kFloat32, DType::kBFloat16}, 1, 1));
+  const DType half = form.weight == DType::kFloat16 ? DType::kFloat16 : DType::kBFloat16;
+  KPT_RETURN_IF_ERROR(binding.check_optional_tensor(kBias, {DType::kFloat32, half}, 1, 1));
   // A product of bfloat16 numbers is written as either type.
   form.result = form.weight == DType::kBFloat16 ? binding.result_type(0).dtype : input.dtype;
-  if (form.result != DType::kFloat32 && form.result != DType::kBFloat16) form.result = input.dtype;
+  if (form.result != DType::kFloat32 && form.result != half) form.result = input.dtype;
   KPT_RETURN_IF_ERROR(binding.check_optional_tensor(kResidual, {form.result}, input.dims.size(), input.dims.size()));
   KPT_RETURN_IF_ERROR(binding.check_result(0, form.result, input.dims.size()));
   KPT_ASSIGN_OR_RETURN(form.activation, binding.activation(kActivation));

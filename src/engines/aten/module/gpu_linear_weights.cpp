@@ -8,6 +8,7 @@
 #include "engines/aten/module/gpu_launch.h"
 #include "engines/aten/module/gpu_own_nodes.h"
 #include "engines/aten/module/tensors.h"
+#include "engines/aten/module/typed_failure.h"
 #include "kernels/gpu/convert.h"
 #include "kernels/gpu/weight_only.h"
 
@@ -47,9 +48,10 @@ class WeightOnlyNode final : public OwnNode {
     const std::int64_t outer = weight.size(0);
     const std::int64_t inner = weight.size(1) * (halves() ? 2 : 1);
     OwnCall::require(input.size(-1) == inner, "the input's rows are not as wide as the weight's");
-    OwnCall::require(scale.size(0) == outer, "the scales do not fit the weight");
-    OwnCall::require(!halves() || (inner % form_.group == 0 && scale.size(1) == inner / form_.group),
-                     "the scales do not fit the weight's groups");
+    require_as(StatusCode::kPrecisionCompilation, scale.size(0) == outer, "the scales do not fit the weight");
+    require_as(StatusCode::kPrecisionCompilation,
+               !halves() || (inner % form_.group == 0 && scale.size(1) == inner / form_.group),
+               "the scales do not fit the weight's groups");
     std::optional<at::Tensor> bias;
     if (const at::Tensor* given = call.find_tensor(kBias)) {
       OwnCall::require(given->size(0) == outer, "the bias does not fit the weight");

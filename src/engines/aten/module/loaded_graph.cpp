@@ -10,6 +10,7 @@
 #include "engines/aten/module/graph_state.h"
 #include "engines/aten/module/guarded_call.h"
 #include "engines/aten/module/tensors.h"
+#include "engines/aten/module/typed_failure.h"
 
 namespace kpt::aten {
 namespace {
@@ -238,6 +239,8 @@ Status LoadedGraph::current_failure(std::uint32_t position) const {
   } catch (const CallFailure& error) {
     const bool caller = error.code() == CallCode::kInvalidArgument;
     return describe_failure(error, caller ? StatusCode::kInvalidArgument : StatusCode::kVendorLibrary, position);
+  } catch (const TypedFailure& error) {
+    return describe_failure(error, error.code(), position);
   } catch (const OwnNodeFailure& error) {
     return describe_failure(error, StatusCode::kKernel, position);
   } catch (const c10::OutOfMemoryError& error) {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "engines/aten/module/own_nodes.h"
+#include "engines/aten/module/typed_failure.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/simd_kernels.h"
 
@@ -38,9 +39,9 @@ class AttentionNode final : public OwnNode {
     attention.width = query.size(3);
     attention.groups = key.size(1);
     attention.keys = key.size(2);
-    OwnCall::require(key.sizes() == value.sizes(), "key and value are not of the same sizes");
-    OwnCall::require(key.size(0) == attention.batch && key.size(3) == attention.width,
-                     "the key has another batch or width than the query");
+    require(key.sizes() == value.sizes(), "key and value are not of the same sizes");
+    require(key.size(0) == attention.batch && key.size(3) == attention.width,
+            "the key has another batch or width than the query");
     attention.query = operand(query);
     attention.key = operand(key);
     attention.value = operand(value);
@@ -50,9 +51,9 @@ class AttentionNode final : public OwnNode {
     attention.causal = causal_;
     at::Tensor& result = call.result(0, {attention.batch, attention.queries, attention.heads, attention.width});
     if (result.numel() == 0) return;
-    OwnCall::require(attention.groups > 0 && attention.heads % attention.groups == 0,
-                     "the heads of the query are no multiple of the heads of the key");
-    OwnCall::require(attention.width <= kMostWidth, "its heads are wider than 65536 elements");
+    require(attention.groups > 0 && attention.heads % attention.groups == 0,
+            "the heads of the query are no multiple of the heads of the key");
+    require(attention.width <= kMostWidth, "its heads are wider than 65536 elements");
     attention.result = result.mutable_data_ptr();
     const kernels::Parallel parallel = call.parallel();
     const kernels::AttentionPlan plan = kernels::plan_attention(attention, parallel.threads);
@@ -68,6 +69,8 @@ class AttentionNode final : public OwnNode {
     return operand;
   }
 
+  static void require(bool holds, const char* what) { require_as(StatusCode::kAttention, holds, what); }
+
   // Broadcast to [batch, heads, queries, keys].
   static kernels::AttentionOperand mask_operand(const at::Tensor& mask, const kernels::Attention& attention) {
     const std::int64_t sizes[4] = {attention.batch, attention.heads, attention.queries, attention.keys};
@@ -75,8 +78,8 @@ class AttentionNode final : public OwnNode {
     operand.data = mask.const_data_ptr();
     for (std::int64_t axis = 0; axis < mask.dim(); ++axis) {
       const std::int64_t place = 4 - mask.dim() + axis;
-      OwnCall::require(mask.size(axis) == sizes[place] || mask.size(axis) == 1,
-                       "the mask cannot be broadcast to batch, heads, queries and keys");
+      require(mask.size(axis) == sizes[place] || mask.size(axis) == 1,
+              "the mask cannot be broadcast to batch, heads, queries and keys");
       operand.strides[place] = mask.size(axis) == 1 ? 0 : mask.stride(axis);
     }
     return operand;

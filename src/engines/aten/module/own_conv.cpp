@@ -9,6 +9,7 @@
 
 #include "engines/aten/module/own_nodes.h"
 #include "engines/aten/module/tensors.h"
+#include "engines/aten/module/typed_failure.h"
 #include "kernels/cpu/conv.h"
 #include "kernels/cpu/image_copy.h"
 
@@ -86,7 +87,7 @@ class ConvNode final : public OwnNode {
     if (packed_) return convolve(call, *packed_);
     const at::Tensor* scale = is_int8() ? &call.tensor(form_.at.scale) : nullptr;
     const auto packed = pack(call.tensor(kWeight), scale, call.find_tensor(form_.at.bias));
-    if (!packed.ok()) throw OwnNodeFailure(packed.status().message());
+    if (!packed.ok()) throw_not_packed(packed.status());
     convolve(call, *packed);
   }
 
@@ -102,7 +103,7 @@ class ConvNode final : public OwnNode {
     at::Tensor dense_scale;
     if (scale != nullptr) {
       if (scale->size(0) != weight.size(0)) {
-        return Status(StatusCode::kUnsupported, "its scales do not fit its weight");
+        return Status(StatusCode::kPrecisionCompilation, "its scales do not fit its weight");
       }
       dense_scale = scale->contiguous();
       weights.form = kernels::LinearForm::kInt8;

@@ -6,6 +6,7 @@
 
 #include "engines/aten/module/own_nodes.h"
 #include "engines/aten/module/tensors.h"
+#include "engines/aten/module/typed_failure.h"
 #include "kernels/cpu/packed_linear.h"
 
 namespace kpt::aten {
@@ -98,7 +99,7 @@ class LinearNode final : public OwnNode {
     if (packed_) return multiply(call, *packed_);
     const at::Tensor* scale = at_.scale < 0 ? nullptr : &call.tensor(static_cast<std::size_t>(at_.scale));
     const auto packed = pack(call.tensor(at_.weight), scale, call.find_tensor(at_.bias));
-    if (!packed.ok()) throw OwnNodeFailure(packed.status().message());
+    if (!packed.ok()) throw_not_packed(packed.status());
     multiply(call, *packed);
   }
 
@@ -119,7 +120,7 @@ class LinearNode final : public OwnNode {
     if (scale != nullptr) {
       const std::int64_t groups = form_ == LinearForm::kInt4 ? weights.columns / group_ : 1;
       if (scale->size(0) != weights.rows || (scale->dim() == 2 && scale->size(1) != groups)) {
-        return Status(StatusCode::kUnsupported, "its scales do not fit its weight");
+        return Status(StatusCode::kPrecisionCompilation, "its scales do not fit its weight");
       }
       dense_scale = scale->contiguous();
       weights.scale = dense_scale.const_data_ptr<float>();

@@ -245,6 +245,7 @@ void run_step(const Step& step, Frame& frame, const RunLimits& limits) {
         run_boxed(step, frame);
       }
       break;
+    case Step::Kind::kReplaced: step.typed(step, frame); break;
     case Step::Kind::kNumber: run_number(step, frame); break;
     case Step::Kind::kOwn: {
       OwnCall call(step, frame);

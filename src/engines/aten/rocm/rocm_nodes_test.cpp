@@ -5,6 +5,7 @@
 #include <cmath>
 #include <iterator>
 #include <memory>
+#include <numbers>
 #include <random>
 #include <set>
 #include <string>
@@ -53,6 +54,7 @@ class WatchedLauncher final : public gpu::Launcher {
 
 float number(float value) { return value; }
 float number(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U); }
+float number(at::Half value) { return value; }
 float number(std::int8_t value) { return value; }
 float number(std::uint8_t value) { return value; }
 
@@ -66,6 +68,7 @@ std::vector<double> numbers_of(const Tensor& tensor) {
 std::vector<double> to_numbers(const Tensor& tensor) {
   switch (tensor.dtype()) {
     case DType::kBFloat16: return numbers_of<std::uint16_t>(tensor);
+    case DType::kFloat16: return numbers_of<at::Half>(tensor);
     case DType::kInt8: return numbers_of<std::int8_t>(tensor);
     case DType::kUInt8: return numbers_of<std::uint8_t>(tensor);
     default: return numbers_of<float>(tensor);
@@ -87,6 +90,10 @@ class NodeGraph {
     } else if (dtype == DType::kBFloat16) {
       for (auto& value : tensor.elements<std::uint16_t>()) {
         value = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(normal(random_)) >> 16U);
+      }
+    } else if (dtype == DType::kFloat16) {
+      for (auto& value : tensor.elements<std::uint16_t>()) {
+        value = c10::detail::fp16_ieee_from_fp32_value(normal(random_));
       }
     } else {
       for (auto& value : tensor.elements<std::uint8_t>()) value = static_cast<std::uint8_t>(random_());
@@ -161,7 +168,10 @@ void expect_near(const Tensor& tensor, const std::vector<double>& wanted, double
   }
 }
 
-double rounding_of(DType dtype) { return dtype == DType::kBFloat16 ? 1.0 / 250 : 3e-6; }
+double rounding_of(DType dtype) {
+  if (dtype == DType::kFloat16) return 1.0 / 1500;
+  return dtype == DType::kBFloat16 ? 1.0 / 250 : 3e-6;
+}
 
 double gelu(double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); }
 
@@ -197,7 +207,7 @@ class RocmNodes : public ::testing::TestWithParam<int> {
 };
 
 TEST_P(RocmNodes, NormsWithAResidual) {
-  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
     for (const std::string kind : {"layer", "rms"}) {
       constexpr std::int64_t kRows = 5;
       constexpr std::int64_t kWidth = 37;
@@ -235,41 +245,45 @@ TEST_P(RocmNodes, NormsWithAResidual) {
 }
 
 TEST_P(RocmNodes, Gates) {
-  NodeGraph graph("kpt.glu.default", seed_);
-  const auto input = to_numbers(graph.input("input", DType::kFloat32, {3, 2, 26}));
-  graph.constant("activation", {std::string("silu")});
-  graph.result(DType::kFloat32, {3, 2, 13});
-  const auto outputs = run(graph, "kpt.glu.default");
-  ASSERT_EQ(outputs.size(), 1U);
-  std::vector<double> wanted;
-  for (std::size_t row = 0; row < 6; ++row) {
-    for (std::size_t column = 0; column < 13; ++column) {
-      const double gate = input[row * 26 + column];
-      wanted.push_back(gate / (1 + std::exp(-gate)) * input[row * 26 + 13 + column]);
+  for (const DType dtype : {DType::kFloat32, DType::kFloat16}) {
+    NodeGraph graph("kpt.glu.default", seed_);
+    const auto input = to_numbers(graph.input("input", dtype, {3, 2, 26}));
+    graph.constant("activation", {std::string("silu")});
+    graph.result(dtype, {3, 2, 13});
+    const auto outputs = run(graph, "kpt.glu.default");
+    ASSERT_EQ(outputs.size(), 1U);
+    std::vector<double> wanted;
+    for (std::size_t row = 0; row < 6; ++row) {
+      for (std::size_t column = 0; column < 13; ++column) {
+        const double gate = input[row * 26 + column];
+        wanted.push_back(gate / (1 + std::exp(-gate)) * input[row * 26 + 13 + column]);
+      }
     }
+    expect_near(outputs[0], wanted, rounding_of(dtype));
   }
-  expect_near(outputs[0], wanted, 3e-6);
 }
 
 TEST_P(RocmNodes, RotaryPositions) {
   constexpr std::size_t kLength = 5;
   constexpr std::size_t kWidth = 12;
-  NodeGraph graph("kpt.rotary.default", seed_);
-  const auto input = to_numbers(graph.input("input", DType::kFloat32, {2, 3, kLength, kWidth}));
-  const auto cos = to_numbers(graph.weight("cos", DType::kFloat32, {kLength, kWidth}));
-  const auto sin = to_numbers(graph.weight("sin", DType::kFloat32, {kLength, kWidth}));
-  graph.result(DType::kFloat32, {2, 3, kLength, kWidth});
-  const auto outputs = run(graph, "kpt.rotary.default");
-  ASSERT_EQ(outputs.size(), 1U);
-  std::vector<double> wanted;
-  for (std::size_t at = 0; at < input.size(); ++at) {
-    const std::size_t column = at % kWidth;
-    const std::size_t place = at / kWidth % kLength * kWidth + column;
-    const bool first = column < kWidth / 2;
-    const double turned = first ? -input[at + kWidth / 2] : input[at - kWidth / 2];
-    wanted.push_back(input[at] * cos[place] + turned * sin[place]);
+  for (const DType dtype : {DType::kFloat32, DType::kFloat16}) {
+    NodeGraph graph("kpt.rotary.default", seed_);
+    const auto input = to_numbers(graph.input("input", dtype, {2, 3, kLength, kWidth}));
+    const auto cos = to_numbers(graph.weight("cos", dtype, {kLength, kWidth}));
+    const auto sin = to_numbers(graph.weight("sin", dtype, {kLength, kWidth}));
+    graph.result(dtype, {2, 3, kLength, kWidth});
+    const auto outputs = run(graph, "kpt.rotary.default");
+    ASSERT_EQ(outputs.size(), 1U);
+    std::vector<double> wanted;
+    for (std::size_t at = 0; at < input.size(); ++at) {
+      const std::size_t column = at % kWidth;
+      const std::size_t place = at / kWidth % kLength * kWidth + column;
+      const bool first = column < kWidth / 2;
+      const double turned = first ? -input[at + kWidth / 2] : input[at - kWidth / 2];
+      wanted.push_back(input[at] * cos[place] + turned * sin[place]);
+    }
+    expect_near(outputs[0], wanted, rounding_of(dtype));
   }
-  expect_near(outputs[0], wanted, 3e-6);
 }
 
 // activation(input · weightᵀ + bias + residual), where `weight` has `columns` rows.
@@ -290,21 +304,62 @@ std::vector<double> multiply(const std::vector<double>& input, const std::vector
 TEST_P(RocmNodes, ProductsAreEndedByOneKernel) {
   constexpr std::int64_t kColumns = 11;
   constexpr std::int64_t kDepth = 23;
-  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {  // of the weight; the rest is float32
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {  // of the weight
+    const DType rest = dtype == DType::kFloat16 ? dtype : DType::kFloat32;
     NodeGraph graph("kpt.linear.default", seed_);
-    Tensor input = graph.input("input", DType::kFloat32, {2, 3, kDepth});
+    Tensor input = graph.input("input", rest, {2, 3, kDepth});
     if (dtype == DType::kBFloat16) {  // numbers that lose nothing on the way to the product
       for (float& value : input.elements<float>()) value = std::round(value * 8) / 8;
     }
     const auto weight = to_numbers(graph.weight("weight", dtype, {kColumns, kDepth}));
-    const auto bias = to_numbers(graph.weight("bias", DType::kFloat32, {kColumns}));
-    const auto residual = to_numbers(graph.input("residual", DType::kFloat32, {2, 3, kColumns}));
+    const auto bias = to_numbers(graph.weight("bias", rest, {kColumns}));
+    const auto residual = to_numbers(graph.input("residual", rest, {2, 3, kColumns}));
     graph.constant("activation", {std::string("gelu")});
-    graph.result(DType::kFloat32, {2, 3, kColumns});
+    graph.result(rest, {2, 3, kColumns});
     const auto outputs = run(graph, "kpt.linear.default");
     ASSERT_EQ(outputs.size(), 1U);
     EXPECT_THAT(launcher_.families, ::testing::ElementsAre("activation"));
     expect_near(outputs[0], multiply(to_numbers(input), weight, kColumns, bias, residual), rounding_of(dtype), 20);
+  }
+}
+
+TEST_P(RocmNodes, ProductsOfFloat16EndInTheLibrary) {
+  for (const std::string activation : {"none", "relu", "gelu_tanh"}) {
+    NodeGraph graph("kpt.linear.default", seed_);
+    const auto input = to_numbers(graph.input("input", DType::kFloat16, {6, 23}));
+    const auto weight = to_numbers(graph.weight("weight", DType::kFloat16, {11, 23}));
+    const auto bias = to_numbers(graph.weight("bias", DType::kFloat16, {11}));
+    graph.constant("residual", ir::Argument());
+    graph.constant("activation", {activation});
+    graph.result(DType::kFloat16, {6, 11});
+    const auto outputs = run(graph, "kpt.linear.default");
+    ASSERT_EQ(outputs.size(), 1U);
+    EXPECT_THAT(launcher_.families, ::testing::IsEmpty()) << activation;
+    std::vector<double> wanted;
+    for (std::size_t at = 0; at < 66; ++at) {
+      double sum = bias[at % 11];
+      for (std::size_t step = 0; step < 23; ++step) sum += input[at / 11 * 23 + step] * weight[at % 11 * 23 + step];
+      if (activation == "relu") sum = std::max(sum, 0.0);
+      if (activation == "gelu_tanh") {
+        sum = 0.5 * sum * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (sum + 0.044715 * sum * sum * sum)));
+      }
+      wanted.push_back(sum);
+    }
+    expect_near(outputs[0], wanted, rounding_of(DType::kFloat16), 20);
+  }
+}
+
+TEST_P(RocmNodes, Float16GoesIntoNoProductWithOthers) {
+  for (const DType input : {DType::kFloat32, DType::kBFloat16}) {
+    NodeGraph graph("kpt.linear.default", seed_);
+    graph.input("input", input, {6, 4});
+    graph.weight("weight", DType::kFloat16, {3, 4});
+    graph.constant("bias", ir::Argument());
+    graph.constant("residual", ir::Argument());
+    graph.constant("activation", {std::string("none")});
+    graph.result(input, {6, 3});
+    const Status status = graph.run(&launcher_).status();
+    EXPECT_THAT(status.message(), HasSubstr(fmt::format("is float16 with an input of {}", to_string(input))));
   }
 }
 
