@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Runs our kernels' AMD machine code in an instruction-level emulator and compares with float64.
 
-    tools/amd_emulate.py --emulator DIR [--build build/cpu-release] [--targets gfx942,gfx950] [--kernels norm,softmax]
+    tools/amd_emulate.py --emulator DIR [--mend] [--build build/cpu-release] [--targets gfx942] [--kernels norm,softmax]
 
-DIR is a checkout of github.com/tinygrad/tinygrad; nothing of it is copied or changed. Code objects come from the
-project's own HIP compiler path and launches from its own plan functions, both through kpt_emulation_feed:
+DIR is a checkout of github.com/tinygrad/tinygrad; nothing of it is copied or changed. --mend corrects what it is known
+to execute wrongly in the running process (amd_emulate_mend.py), and checks the corrected instructions first; without
+it a wrong result of a kernel that holds such an instruction is not judged. Code objects come from the project's own HIP
+compiler path and launches from its own plan functions, both through kpt_emulation_feed:
     cmake --build build/cpu-release --target kpt_emulation_feed
 
 Prints one row for each kernel and target: cases run, the largest error as a part of what is allowed, or why it could
@@ -31,6 +33,8 @@ import traceback
 import numpy as np
 
 import amd_emulate_cases as cases
+import amd_emulate_mend
+import amd_emulate_mend_checks
 import amd_emulate_norm_cases as norm_cases
 import amd_emulate_tensor_cases as tensor_cases
 import amd_emulate_weight_cases as weight_cases
@@ -74,8 +78,9 @@ class Feed:
             raise Refused(line[6:].strip())
         return line.strip()
 
-    def kernels(self):
-        line, found = self.ask("kernels"), {}
+    def kernels(self, target):
+        """Families by the kernels of the target's code objects."""
+        line, found = self.ask(f"kernels {target}"), {}
         while line != "end":
             name, family = line.split()
             found[name] = family
@@ -148,7 +153,7 @@ def misexecuted(object_, kernel, arch, decode):
       - make_stores writes all 32 bits of the register for ds_load_*_d16, which keeps the other half;
       - in 16-bit instructions of CDNA it takes registers from v128 on for upper halves, as RDNA3 encodes them;
       - _compile_wmma takes the constant 0 as the sums of a WMMA for register v128, and bytes of FP8 for float16.
-    A wrong result of a kernel that holds one says nothing of the kernel."""
+    A wrong result of a kernel that holds one says nothing of the kernel, unless the emulator is mended."""
     at, size = object_.code[kernel]
     end, found = at + size, set()
     while at < end:
@@ -203,12 +208,13 @@ class Memory:
 class Device:
     """What a case works with: memory, and calls that are planned, compiled and emulated."""
 
-    def __init__(self, target, feed, emulator, folder):
+    def __init__(self, target, feed, emulator, folder, mended):
         run_asm, self.decode = emulator
+        self.mended, self.fnuz = mended, mended and target == "gfx942"
         self.target, self.arch = target, ARCHITECTURES[target]
         self.wave = WAVES[self.arch]
         self.feed, self.run_asm, self.folder = feed, run_asm, folder
-        self.families, self.objects = feed.kernels(), {}
+        self.families, self.objects = feed.kernels(target), {}
         self.memory = Memory()
         self.ran = []
 
@@ -223,15 +229,10 @@ class Device:
                 self.objects[family] = CodeObject(file.read())
         return self.objects[family]
 
-    def has(self, family):
-        """Whether the target has the instructions of a family."""
-        try:
-            return self.object_of(family) is not None
-        except Refused:
-            return False
-
     def suspects(self):
         """Instructions of the kernels that ran which the emulator executes wrongly."""
+        if self.mended:
+            return []
         found = []
         for kernel in dict.fromkeys(self.ran):
             found += misexecuted(self.object_of(self.families[kernel]), kernel, self.arch, self.decode)
@@ -288,7 +289,17 @@ def give_lds_room(emu):
     emu.Buffer, emu.lds_room = buffer, room  # which lives as long as the emulator
 
 
-def prepare_emulator(options, folder):
+def mend(emu, target):
+    from tinygrad.renderer.amd import dsl
+
+    amd_emulate_mend.apply(emu, target)
+    wrong, count = amd_emulate_mend_checks.wrong_ones(emu, (dsl.v, dsl.src), ARCHITECTURES[target], target)
+    if wrong:
+        raise RuntimeError(f"mended, {', '.join(wrong)} still give other numbers than numpy")
+    print(f"{target}: {count} mended instructions are right", file=sys.stderr, flush=True)
+
+
+def prepare_emulator(options, folder, target):
     """The emulator compiles each instruction for the machine's own CPU, as its model says; where the system hides some
     of that CPU (SVE), such code dies. So its compiler is told the plain architecture, and its cache is our own."""
     compiler = os.path.join(folder, "clang")
@@ -303,16 +314,25 @@ def prepare_emulator(options, folder):
     from tinygrad.renderer.amd import decode_inst
 
     give_lds_room(emu)
+    if options.mend:
+        mend(emu, target)
     return emu.run_asm, decode_inst
+
+
+def cases_of(target):
+    wave = WAVES[ARCHITECTURES[target]]
+    yield from cases.all_cases(wave, UNITS[target])
+    yield from norm_cases.all_cases(wave)
+    yield from tensor_cases.all_cases()
+    yield from weight_cases.all_cases(wave)
 
 
 def run_target(target, options, seed, answers):
     """In a process of its own: a read outside the arrays ends it, and the last line says where."""
     feed = open_feed(options)
     with tempfile.TemporaryDirectory() as folder:
-        device = Device(target, feed, prepare_emulator(options, folder), folder)
-        own = [*cases.all_cases(device.wave, UNITS[target]), *norm_cases.all_cases(device.wave)]
-        for case in (*own, *tensor_cases.all_cases(), *weight_cases.all_cases(device.wave)):
+        device = Device(target, feed, prepare_emulator(options, folder, target), folder, options.mend)
+        for case in cases_of(target):
             if options.kernels and not any(part in case.kernel for part in options.kernels):
                 continue
             answers.put(("begin", case.kernel, case.label))
@@ -325,7 +345,7 @@ def run_target(target, options, seed, answers):
                 status, text = ("right", "") if error <= 1 else ("wrong", case.label)
                 if status == "wrong" and (suspects := device.suspects()):
                     status, text = "cannot", f"the emulator executes {', '.join(suspects)} wrongly"
-            except NotRunnable as reason:
+            except (NotRunnable, cases.NotJudged) as reason:
                 status, error, text = "cannot", 0.0, f"{reason} (in {device.ran[-1]})" if device.ran else str(reason)
             except Refused as refusal:
                 status, error, text = "cannot", 0.0, str(refusal)
@@ -333,7 +353,7 @@ def run_target(target, options, seed, answers):
                 status, error, text = "wrong", float("inf"), f"{case.label}: {traceback.format_exc(limit=-2)}"
             answers.put(("end", case.kernel, status, error, text, time.monotonic() - started))
         if not options.kernels:
-            answers.put(("kernels", [kernel for kernel, family in device.families.items() if device.has(family)]))
+            answers.put(("kernels", list(device.families)))
     answers.put(("done",))
 
 
@@ -405,6 +425,7 @@ def exit_code(wrong, without, allow_missing):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--emulator", required=True, help="checkout of github.com/tinygrad/tinygrad")
+    parser.add_argument("--mend", action="store_true", help="correct what the emulator executes wrongly")
     parser.add_argument("--build", default="build/cpu-release", help="build folder with kpt_emulation_feed")
     parser.add_argument("--targets", default="gfx942,gfx950,gfx1100,gfx1200")
     parser.add_argument("--kernels", type=lambda text: text.split(","), help="parts of kernels' names: only these")
@@ -419,7 +440,8 @@ def main():
     if unknown:
         parser.error(f"the emulator does not know {', '.join(unknown)}; it knows {', '.join(ARCHITECTURES)}")
     version = open_feed(options).ask("compiler")[3:]
-    print(f"compiler: {version}\nnumpy: {np.__version__}\nseed: {options.seed}", flush=True)
+    emulator = f"mended, for {amd_emulate_mend.COMMIT}" if options.mend else "as it is"
+    print(f"compiler: {version}\nnumpy: {np.__version__}\nemulator: {emulator}\nseed: {options.seed}", flush=True)
     context = multiprocessing.get_context("spawn")
     wrong = without = 0
     for target in options.targets.split(","):

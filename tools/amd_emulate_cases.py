@@ -24,6 +24,10 @@ LARGEST = {"int8": 127.0, "float8_e4m3fn": 448.0, "float8_e4m3fnuz": 240.0, "flo
 ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "hardswish", "hardsigmoid", "relu6")
 
 
+class NotJudged(Exception):
+    """What the emulator as it is does otherwise than the hardware."""
+
+
 def stable_hash(text):
     return zlib.crc32(text.encode())
 
@@ -334,21 +338,29 @@ def embedding(device, random, dtype, id_dtype, count, width):
     return 0.0 if np.array_equal(output, wanted) and flag[0] == 1 else float("inf")
 
 
-def operand(random, type, shape):
-    """What matrix instructions multiply: numbers of a type, codes of FP8 without NaN."""
+def operand(random, type, shape, fnuz):
+    """What matrix instructions multiply: numbers of a type, codes of FP8 that have one."""
     if type == "i8":
         return random.integers(-127, 128, shape).astype(np.int8)
     if type in FP8:
-        both = np.isfinite(fp8_values(SUFFIXES[type])) & np.isfinite(fp8_values("float8_e4m3fn"))
-        return random.choice(np.flatnonzero(both).astype(np.uint8), shape)
+        known = np.isfinite(fp8_values(SUFFIXES[type]))
+        if not fnuz:  # the emulator as it is takes all codes for float8_e4m3fn
+            known &= np.isfinite(fp8_values("float8_e4m3fn"))
+        return random.choice(np.flatnonzero(known).astype(np.uint8), shape)
     return normal(random, SUFFIXES[type], shape)
 
 
-def matrix(device, random, type, unit, rows, columns, depth, activation, bias):
+def matrix(device, random, type, unit, rows, columns, depth, activation, bias, nan=False):
     dtype, narrow = SUFFIXES[type], type not in FLOATS
     weight_type = "e4m3" if type in FP8 else type  # weights are of one kind, whatever the instruction takes
-    x = device.array(operand(random, type, (rows, depth)))
-    w = device.array(operand(random, weight_type, (columns, depth)))
+    own, stored = (operand(random, kind, shape, device.fnuz) for kind, shape in ((type, (rows, depth)),
+                                                                                 (weight_type, (columns, depth))))
+    if nan:  # one in a row of the input, both codes of it in two rows of the weights
+        if unit == "cdna3" and not device.fnuz:
+            raise NotJudged("the emulator multiplies FP8 of gfx942 as OCP, where the code of NaN is minus zero")
+        own[rows // 2, depth // 3] = 0x80 if type == "e4m3fnuz" else 0xFF
+        stored[0, depth - 1], stored[columns - 2, 1] = 0x7F, 0xFF
+    x, w = device.array(own), device.array(stored)
     output_type = ("bfloat16" if bias == "own" else "float32") if narrow else dtype
     bias_type = "float32" if bias == "float32" else output_type
     b = device.array(normal(random, bias_type, columns)) if bias else None
@@ -364,8 +376,8 @@ def matrix(device, random, type, unit, rows, columns, depth, activation, bias):
                bias_dtype=bias_type, residual=added, output=output, output_dtype=output_type, rows=rows,
                columns=columns, depth=depth, input_stride=depth, weight_stride=depth, **scales)
     a, c = decode(dtype, x), decode(SUFFIXES[weight_type], w)
-    if unit == "cdna3" and type in FP8:
-        # The emulator's instruction knows float8_e4m3fn alone, whose numbers are twice those of the same codes here.
+    if unit == "cdna3" and type in FP8 and not device.fnuz:
+        # The emulator as it is knows float8_e4m3fn alone, whose numbers are twice those of the same codes here.
         a, c = decode("float8_e4m3fn", x) * (2 if type == "e4m3" else 1), 2 * c
     wanted = (a @ c.T) * factor + (decode(bias_type, b) if bias else 0)
     wanted = activate(activation, wanted + (decode(output_type, added) if added is not None else 0))
@@ -494,6 +506,9 @@ def matrix_cases(unit):
             kernel = f"matrix_{unit}_{'e4m3fnuz' if unit == 'cdna3' and type in FP8 else type}"
             yield Case(kernel, f"{rows} x {columns} x {depth}, {activation}, {type}", matrix, type=type, unit=unit,
                        rows=rows, columns=columns, depth=depth, activation=activation, bias=bias)
+        if type in FP8:
+            yield Case(kernel, f"19 x 35 x 72, NaN, {type}", matrix, type=type, unit=unit, rows=19, columns=35,
+                       depth=72, activation="none", bias="own", nan=True)
 
 
 def attention_cases(unit):

@@ -1,10 +1,16 @@
 #!/usr/bin/env python3
-"""Shows when amd_emulate.py fails: a wrong result, and a kernel that no case runs."""
+"""Shows when amd_emulate.py fails: a wrong result, and a kernel that no case runs.
+
+    tools/amd_emulate_test.py [kpt_emulation_feed]
+
+With the program: that no kernel of a target is without a case. Nothing is compiled or emulated.
+"""
 
 import contextlib
 import io
 import queue
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -15,6 +21,8 @@ except ImportError:
     print("skipped: there is no numpy here")
     sys.exit(0)
 import amd_emulate
+
+FEED = sys.argv.pop(1) if len(sys.argv) == 2 else None
 
 
 class ExitCode(unittest.TestCase):
@@ -60,6 +68,20 @@ class ExitCode(unittest.TestCase):
 
     def test_who_asks_for_some_kernels_gets_those(self):
         self.assertEqual(self.table({"a": "right"}, ["a", "new"], only_some=True)[0], (0, 0))
+
+
+@unittest.skipUnless(FEED, "there is no kpt_emulation_feed")
+class Cases(unittest.TestCase):
+    def test_every_kernel_of_a_target_has_a_case_and_every_case_a_kernel(self):
+        with tempfile.TemporaryDirectory() as folder:
+            feed = amd_emulate.Feed(FEED, folder)
+            for target in amd_emulate.ARCHITECTURES:
+                with self.subTest(target):
+                    with_case = {case.kernel for case in amd_emulate.cases_of(target)}
+                    self.assertEqual(with_case, set(feed.kernels(target)))
+            feed.process.stdin.close()
+            feed.process.stdout.close()
+            self.assertEqual(feed.process.wait(), 0)
 
 
 if __name__ == "__main__":

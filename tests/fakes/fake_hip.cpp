@@ -3,10 +3,13 @@
 // with KPT_FAKE_ROCM5 the library has the function and the structure of ROCm 5 and not those of ROCm 6. "real_time":
 // true makes events tell the host's clock instead of a quarter of a millisecond for each.
 // "calls" makes any function fail; two more orders are for kernels: "kernel_faults": true (it starts, and what waits
-// for it says it failed) and "kernel_hangs": true (its stream is never ready). fake_hip_calls() and fake_hip_live()
+// for it says it failed) and "kernel_hangs": true (its stream is never ready, nor is an event or another stream that
+// comes after it). "streams_hang": true makes streams that are never ready, and with "events_wait": n an event is ready
+// when it was asked n times. fake_hip_calls() and fake_hip_live()
 // tell a test what was called and how many objects were not given back; fake_hip_reset() forgets all of it.
 // fake_hip_fail(n, code) makes the nth call from then on return the code, once, whatever its name is;
 // fake_hip_failed() is that name, empty while it has not come.
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 
@@ -169,7 +172,7 @@ KPT_FAKE_EXPORT int hipDeviceSynchronize() { return enter_waiting("hipDeviceSync
 KPT_FAKE_EXPORT int hipMemGetInfo(std::size_t* free_bytes, std::size_t* total) {
   if (const int code = enter("hipMemGetInfo"); code != 0) return code;
   *total = spec().device(current).value("memory_total", std::size_t{0});
-  *free_bytes = *total - device().used_bytes();
+  *free_bytes = *total - std::min<std::size_t>(*total, device().used_bytes());
   return 0;
 }
 
@@ -230,7 +233,9 @@ KPT_FAKE_EXPORT int hipStreamCreateWithPriority(void** stream, unsigned, int pri
   if (const int code = enter("hipStreamCreateWithPriority"); code != 0) return code;
   if (priority < -1 || priority > 1) return fake::kInvalidValue;
   calls += "priority " + std::to_string(priority) + '\n';
-  return give(device().streams, stream);
+  const int given = give(device().streams, stream);
+  static_cast<fake::Stream*>(*stream)->hangs = spec().json().value("streams_hang", false);
+  return given;
 }
 
 KPT_FAKE_EXPORT int hipStreamDestroy(void* stream) {
@@ -252,7 +257,10 @@ KPT_FAKE_EXPORT int hipStreamQuery(void* stream) {
 
 KPT_FAKE_EXPORT int hipStreamWaitEvent(void* stream, void* event, unsigned) {
   if (const int code = enter("hipStreamWaitEvent"); code != 0) return code;
-  return is_stream(stream) && device().events.contains(static_cast<fake::Event*>(event)) ? 0 : fake::kInvalidHandle;
+  const auto* known = static_cast<const fake::Event*>(event);
+  if (!is_stream(stream) || !device().events.contains(static_cast<fake::Event*>(event))) return fake::kInvalidHandle;
+  if (stream != nullptr && known->hangs) static_cast<fake::Stream*>(stream)->hangs = true;
+  return 0;
 }
 
 KPT_FAKE_EXPORT int hipEventCreateWithFlags(void** event, unsigned) {
@@ -273,12 +281,24 @@ KPT_FAKE_EXPORT int hipEventRecord(void* event, void* stream) {
   known->recorded = true;
   known->tick = ++device().ticks;
   known->at = std::chrono::steady_clock::now();
+  known->hangs = stream != nullptr && static_cast<fake::Stream*>(stream)->hangs;
+  known->not_ready = spec().json().value("events_wait", 0);
   return 0;
 }
 
-KPT_FAKE_EXPORT int hipEventSynchronize(void* event) {
-  if (const int code = enter_waiting("hipEventSynchronize"); code != 0) return code;
-  return device().events.contains(static_cast<fake::Event*>(event)) ? 0 : fake::kInvalidHandle;
+KPT_FAKE_EXPORT int hipEventQuery(void* event) {
+  if (const int code = enter_waiting("hipEventQuery"); code != 0) return code;
+  auto* known = static_cast<fake::Event*>(event);
+  if (!device().events.contains(known)) return fake::kInvalidHandle;
+  if (known->hangs) return fake::kNotReady;
+  if (known->not_ready > 0) {
+    --known->not_ready;
+    return fake::kNotReady;
+  }
+  for (auto& entry : device().events) {  // what was recorded before has passed too
+    if (entry.second->tick < known->tick) entry.second->not_ready = 0;
+  }
+  return 0;
 }
 
 KPT_FAKE_EXPORT int hipEventElapsedTime(float* milliseconds, void* begin, void* end) {
@@ -287,6 +307,7 @@ KPT_FAKE_EXPORT int hipEventElapsedTime(float* milliseconds, void* begin, void* 
   auto* last = static_cast<fake::Event*>(end);
   if (!device().events.contains(first) || !device().events.contains(last)) return fake::kInvalidHandle;
   if (!first->recorded || !last->recorded) return fake::kInvalidHandle;
+  if (first->hangs || last->hangs || first->not_ready > 0 || last->not_ready > 0) return fake::kNotReady;
   *milliseconds = 0.25F * static_cast<float>(last->tick - first->tick);
   if (spec().json().value("real_time", false)) {
     *milliseconds = std::chrono::duration<float, std::milli>(last->at - first->at).count();

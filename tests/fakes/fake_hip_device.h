@@ -33,7 +33,9 @@ struct Stream {
 };
 struct Event {
   bool recorded = false;
-  int tick = 0;  // when: each event that is recorded takes one
+  int tick = 0;        // when: each event that is recorded takes one
+  bool hangs = false;  // its stream did when it was recorded
+  int not_ready = 0;   // how often it is yet to say so
   std::chrono::steady_clock::time_point at;
 };
 struct Module;

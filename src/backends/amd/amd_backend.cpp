@@ -37,6 +37,17 @@ struct KernelSupply {
   std::vector<std::string> options = {};     // of the compiler, beside its own
 };
 
+// Who has no compiler may still run models on the GPU: says how.
+Status with_other_ways(const Status& failure, const std::string& not_libtorch) {
+  if (failure.code() != StatusCode::kUnsupported) return failure;
+  return {
+      failure.code(),
+      fmt::format("{}; the other ways to such a GPU are libtorch's ROCm build (not taken: {}) and, as device xla:rocm, "
+                  "a PJRT plugin",
+                  failure.message(), not_libtorch),
+      Vendor::kAmd};
+}
+
 class AmdTarget final : public Target {
  public:
   // `supply` must outlive it.
@@ -65,14 +76,23 @@ class AmdTarget final : public Target {
         capabilities_.own_operators.emplace_back("kpt.linear_fp8.default");
       }
     }
+    capabilities_.float16_operators = capabilities_.own_operators;
     capabilities_.features = {std::string(architecture.gfx_target), to_lower(architecture.name)};
     // What was measured or optimized with them does not hold without.
     if (traits().shape.matrix != gpu::MatrixUnit::kNone) capabilities_.features.emplace_back("matrix-cores");
     capabilities_.features.insert(capabilities_.features.end(), supply.options.begin(), supply.options.end());
+    if (const HardwareRates* published = find_amd_target_rates(gfx_target())) {
+      rates_ = *published;
+      // Products without them are arithmetic as all else.
+      if (traits().shape.matrix == gpu::MatrixUnit::kNone) {
+        rates_->matrix_flops_per_second = rates_->narrow_flops_per_second = 0;
+      }
+    }
   }
 
   std::string_view name() const override { return name_; }
   const Capabilities& capabilities() const override { return capabilities_; }
+  const HardwareRates* rates() const override { return rates_ ? &*rates_ : nullptr; }
   std::string_view gfx_target() const { return architecture_.gfx_target; }
   // Compute units do not matter to what a target can do: 0 for one that is not here.
   native::Traits traits(int compute_units = 0) const {
@@ -101,6 +121,7 @@ class AmdTarget final : public Target {
   const KernelSupply& supply_;
   bool matrix_cores_;
   Capabilities capabilities_;
+  std::optional<HardwareRates> rates_;
 };
 
 class AmdDevice final : public Device {
@@ -204,8 +225,11 @@ class AmdBackend final : public Backend {
     supply_ = {parts_.kernels, nullptr, context.threads, context.amd_compile_options};
     if (!supply_.kernels) {
       const auto store = std::make_shared<KernelStore>(context);
-      supply_.kernels = [store](std::string_view family, std::string_view gfx_target) {
-        return store->get(family, gfx_target);
+      supply_.kernels = [store, reason = parts_.not_libtorch](std::string_view family,
+                                                              std::string_view gfx_target) -> Result<std::string> {
+        auto code = store->get(family, gfx_target);
+        if (!code.ok()) return with_other_ways(code.status(), reason);
+        return code;
       };
       supply_.store = store;
     }
@@ -325,7 +349,10 @@ std::unique_ptr<Backend> make_amd_backend(const BackendContext& context) {
   const AmdEngineDecision engine = choose_amd_engine(search, context.detection.files, context.amd_engine);
   log::debug("the engine for AMD GPUs is chosen",
              {{"engine", engine.libtorch ? "libtorch" : "native"}, {"reason", engine.reason}});
-  return engine.libtorch ? make_amd_torch_backend(context) : make_amd_backend(context, {});
+  if (engine.libtorch) return make_amd_torch_backend(context);
+  AmdBackendParts parts;
+  parts.not_libtorch = engine.reason;
+  return make_amd_backend(context, std::move(parts));
 }
 
 std::unique_ptr<Backend> make_amd_backend(const BackendContext& context, AmdBackendParts parts) {

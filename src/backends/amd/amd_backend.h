@@ -23,9 +23,10 @@ std::unique_ptr<Backend> make_amd_backend(const BackendContext& context);
 // Our own kernels, with another runtime and kernels from elsewhere: what tests are made of.
 struct AmdBackendParts {
   std::vector<std::string> libraries = hip_library_names();
-  std::function<AmdReport(const DetectionContext&)> detect;  // empty: detect_amd()
-  KernelSource kernels;                                      // empty: KernelStore
-  std::shared_ptr<DevicePools> pools;                        // null: those of the process
+  std::function<AmdReport(const DetectionContext&)> detect;    // empty: detect_amd()
+  KernelSource kernels;                                        // empty: KernelStore
+  std::shared_ptr<DevicePools> pools;                          // null: those of the process
+  std::string not_libtorch = "our own kernels are asked for";  // why: for who has no compiler
 };
 std::unique_ptr<Backend> make_amd_backend(const BackendContext& context, AmdBackendParts parts);
 

@@ -1,4 +1,4 @@
-// What the options amd.architecture and amd.compile_options do to a backend, on the test libamdhip64.
+// What the options amd.architecture, amd.compile_options and amd.matrix_cores do to a backend, on the test libamdhip64.
 #include <mutex>
 #include <set>
 
@@ -14,6 +14,7 @@
 namespace kpt {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -49,6 +50,49 @@ TEST(AmdOptions, AModelIsLoadedOnTheArchitectureThatTheUserChose) {
     const bool known = std::string_view(chosen) == "gfx942";
     EXPECT_EQ(status.code(), known ? StatusCode::kInvalidArchitecture : StatusCode::kConfiguration) << chosen;
     EXPECT_THAT(status.message(), HasSubstr(known ? "amd:0 is gfx1100, and amd.architecture is gfx942" : "'gfx1'"));
+  }
+}
+
+TEST(AmdOptions, WithoutACompilerTheThreeWaysAreNamed) {
+  const testing::TemporaryFolder folder;
+  BackendContext context;
+  context.detection.environment =
+      Environment::from_map({{"PATH", folder.path().string()}, {"ROCM_PATH", folder.path().string()}});
+  AmdBackendParts parts;
+  parts.not_libtorch = "the libtorch at hand was built without ROCm";
+  const auto backend = make_amd_backend(context, parts);
+  const auto program = backend->targets().front()->compile(ir::read_graph(kSoftmax).value());
+  EXPECT_EQ(program.status().code(), StatusCode::kUnsupported) << program.status().to_string();
+  EXPECT_EQ(program.status().vendor(), Vendor::kAmd);
+  EXPECT_THAT(program.status().message(),
+              AllOf(HasSubstr("install clang-22 and lld-22, or ROCm"),
+                    HasSubstr("libtorch's ROCm build (not taken: the libtorch at hand was built without ROCm)"),
+                    HasSubstr("as device xla:rocm, a PJRT plugin")));
+}
+
+TEST(AmdOptions, RatesOfATargetFollowTheMatrixCores) {
+  const testing::TestGpu gpu("gfx942");
+  BackendContext context;
+  const auto backend = gpu.make_backend(context);
+  const HardwareRates* const with = first_device(*backend).target().rates();
+  ASSERT_NE(with, nullptr);
+  EXPECT_EQ(with->matrix_flops_per_second, 1307.4e12);
+  EXPECT_EQ(with->narrow_flops_per_second, 2614.9e12);
+  context.amd_matrix_cores = false;
+  const auto plain = gpu.make_backend(context);
+  const HardwareRates* const without = first_device(*plain).target().rates();
+  ASSERT_NE(without, nullptr);
+  EXPECT_EQ(without->matrix_flops_per_second, 0);
+  EXPECT_EQ(without->narrow_flops_per_second, 0);
+  EXPECT_EQ(without->float32_flops_per_second, 163.4e12);
+  EXPECT_EQ(first_device(*backend).rates(), nullptr) << "this GPU is no product with rates";
+  for (const Target* target : backend->targets()) {
+    if (target->name() == "amd:gfx1151") {
+      EXPECT_EQ(target->rates(), nullptr);
+    }
+    if (target->name() == "amd:gfx908") {
+      EXPECT_EQ(target->rates()->matrix_flops_per_second, 0) << "no kernels of ours";
+    }
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <iterator>
 #include <mutex>
 
 #include <fmt/format.h>
@@ -56,12 +57,12 @@ class AmdTorchTarget final : public Target {
       obstacle_ = source_.kernels->find_obstacle(architecture_.gfx_target);
       if (!obstacle_.empty()) return;
       for (const aten::RocmOwnTarget& own : aten::kRocmOwnTargets) capabilities_.own_operators.emplace_back(own.target);
+      capabilities_.float16_operators = capabilities_.own_operators;
       // As on NVIDIA GPUs: with more rows, reading a bfloat16 weight takes no longer. Not measured here.
       capabilities_.weight_only_rows = 8;
       capabilities_.product_takes_residual = false;
       capabilities_.features.emplace_back("own-kernels");
-      const std::vector<std::string>& options = source_.compile_options;
-      capabilities_.features.insert(capabilities_.features.end(), options.begin(), options.end());
+      std::ranges::copy(source_.compile_options, std::back_inserter(capabilities_.features));
     });
     return capabilities_;
   }

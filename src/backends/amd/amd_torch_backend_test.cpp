@@ -186,6 +186,7 @@ TEST_F(AmdTorchBackend, WithKernelsOfOursTheirOperatorsRun) {
               ::testing::UnorderedElementsAre("kpt.add_norm.default", "kpt.glu.default", "kpt.linear.default",
                                               "kpt.linear_int4.default", "kpt.linear_weight_int8.default",
                                               "kpt.rotary.default"));
+  EXPECT_EQ(target.capabilities().float16_operators, target.capabilities().own_operators);
   EXPECT_THAT(target.capabilities().features, ::testing::Contains("own-kernels"));
   EXPECT_TRUE(target.supports(program_of("kpt.glu.default")->graph()).value()[0].supported);
   EXPECT_FALSE(target.supports(program_of("kpt.attention.default")->graph()).value()[0].supported);

@@ -149,34 +149,58 @@ constexpr std::array kTable = {
 };
 
 struct ProductRates {
-  std::string_view product;  // a part of the driver's name
+  std::string_view gfx_target;
+  std::string_view product;  // a part of the driver's name; of a Radeon the end
   HardwareRates rates;
 };
 
 constexpr std::uint64_t kGigabyte = 1'000'000'000;
 
-// Memory, its bandwidth, dense bfloat16 products, float32 arithmetic without matrix cores, from the data sheets. An
-// MI250X is two devices: these are of one.
+// Memory, its bandwidth, dense bfloat16 products, float32 arithmetic without matrix cores, dense products of eight bits
+// where they are faster. Of Instincts from the data sheets; an MI250X is two devices: these are of one. Of Radeons from
+// AMD's announcements: bandwidth, and compute units by boost clock with 128 (RDNA2) or 256 operations of float32 a
+// clock, 512 (RDNA3) or 1024 (RDNA4) of bfloat16, 2048 (RDNA4) of eight bits. RDNA2 has no matrix cores. An RX 9060 XT
+// has 8 or 16 GB by one name. The fastest of a target stands first and for the target.
 constexpr auto kProducts = std::to_array<ProductRates>({
-    {"MI355X", {288 * kGigabyte, 8.0e12, 2516.6e12, 157.3e12}},
-    {"MI350X", {288 * kGigabyte, 8.0e12, 2306.9e12, 144.2e12}},
-    {"MI325X", {256 * kGigabyte, 6.0e12, 1307.4e12, 163.4e12}},
-    {"MI300X", {192 * kGigabyte, 5.3e12, 1307.4e12, 163.4e12}},
-    {"MI300A", {128 * kGigabyte, 5.3e12, 980.6e12, 122.6e12}},
-    {"MI250X", {64 * kGigabyte, 1.6e12, 191.5e12, 23.9e12}},
-    {"MI210", {64 * kGigabyte, 1.6e12, 181.0e12, 22.6e12}},
-    {"MI100", {32 * kGigabyte, 1.2e12, 92.3e12, 23.1e12}},
-    {"RX 7900 XTX", {24 * kGigabyte, 0.96e12, 122.8e12, 61.4e12}},
-    {"RX 9070 XT", {16 * kGigabyte, 0.64e12, 194.6e12, 48.7e12}},
+    {"gfx950", "MI355X", {288 * kGigabyte, 8.0e12, 2516.6e12, 157.3e12, 5033.2e12}},
+    {"gfx950", "MI350X", {288 * kGigabyte, 8.0e12, 2306.9e12, 144.2e12, 4613.7e12}},
+    {"gfx942", "MI325X", {256 * kGigabyte, 6.0e12, 1307.4e12, 163.4e12, 2614.9e12}},
+    {"gfx942", "MI300X", {192 * kGigabyte, 5.3e12, 1307.4e12, 163.4e12, 2614.9e12}},
+    {"gfx942", "MI300A", {128 * kGigabyte, 5.3e12, 980.6e12, 122.6e12, 1961.2e12}},
+    {"gfx90a", "MI250X", {64 * kGigabyte, 1.6e12, 191.5e12, 23.9e12}},
+    {"gfx90a", "MI210", {64 * kGigabyte, 1.6e12, 181.0e12, 22.6e12}},
+    {"gfx908", "MI100", {32 * kGigabyte, 1.2e12, 92.3e12, 23.1e12, 184.6e12}},
+    {"gfx1030", "RX 6950 XT", {16 * kGigabyte, 0.576e12, 0, 23.65e12}},
+    {"gfx1030", "RX 6900 XT", {16 * kGigabyte, 0.512e12, 0, 23.04e12}},
+    {"gfx1030", "RX 6800 XT", {16 * kGigabyte, 0.512e12, 0, 20.74e12}},
+    {"gfx1030", "RX 6800", {16 * kGigabyte, 0.512e12, 0, 16.17e12}},
+    {"gfx1100", "RX 7900 XTX", {24 * kGigabyte, 0.96e12, 122.8e12, 61.4e12}},
+    {"gfx1100", "RX 7900 XT", {20 * kGigabyte, 0.8e12, 103.2e12, 51.6e12}},
+    {"gfx1101", "RX 7800 XT", {16 * kGigabyte, 0.624e12, 74.6e12, 37.3e12}},
+    {"gfx1101", "RX 7700 XT", {12 * kGigabyte, 0.432e12, 70.3e12, 35.2e12}},
+    {"gfx1102", "RX 7600 XT", {16 * kGigabyte, 0.288e12, 45.1e12, 22.6e12}},
+    {"gfx1102", "RX 7600", {8 * kGigabyte, 0.288e12, 43.5e12, 21.75e12}},
+    {"gfx1200", "RX 9060 XT", {0, 0.32e12, 102.6e12, 25.6e12, 205.1e12}},
+    {"gfx1201", "RX 9070 XT", {16 * kGigabyte, 0.64e12, 194.6e12, 48.7e12, 389.3e12}},
 });
+
+// A further word makes a Radeon another product: "RX 7900 XT" is no "RX 7900 XTX", "RX 6800" no "RX 6800M".
+bool is_product(std::string_view name, std::string_view product) {
+  return product.starts_with("RX ") ? name.ends_with(product) : name.find(product) != std::string_view::npos;
+}
 
 }  // namespace
 
 std::span<const AmdArchitecture> amd_architectures() { return kTable; }
 
-const HardwareRates* find_amd_rates(std::string_view product) {
-  const auto* row = std::ranges::find_if(
-      kProducts, [=](const ProductRates& entry) { return product.find(entry.product) != std::string_view::npos; });
+const HardwareRates* find_amd_rates(std::string_view name) {
+  const auto* row =
+      std::ranges::find_if(kProducts, [=](const ProductRates& entry) { return is_product(name, entry.product); });
+  return row == kProducts.end() ? nullptr : &row->rates;
+}
+
+const HardwareRates* find_amd_target_rates(std::string_view gfx_target) {
+  const auto* row = std::ranges::find(kProducts, gfx_target, &ProductRates::gfx_target);
   return row == kProducts.end() ? nullptr : &row->rates;
 }
 

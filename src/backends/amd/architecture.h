@@ -52,7 +52,9 @@ const AmdArchitecture* find_amd_architecture(std::string_view gfx_target);
 std::span<const AmdArchitecture> amd_architectures();
 
 // Published rates by the name that the driver gives a product ("AMD Instinct MI300X"); null where this tree has none.
-const HardwareRates* find_amd_rates(std::string_view product);
+const HardwareRates* find_amd_rates(std::string_view name);
+// Those of the fastest product of a target that this tree has; null where it has none.
+const HardwareRates* find_amd_target_rates(std::string_view gfx_target);
 
 // The kernel's number (major·10000 + minor·100 + stepping) as a name: 90402 → "gfx942", 90010 → "gfx90a". Nothing if
 // the number cannot be one.

@@ -115,8 +115,59 @@ TEST(AmdArchitecture, RatesAreThoseOfTheProduct) {
   ASSERT_NE(rates, nullptr);
   EXPECT_EQ(rates->memory_bytes, 192'000'000'000U);
   EXPECT_EQ(rates->matrix_flops_per_second, 1307.4e12);
-  EXPECT_EQ(find_amd_rates("AMD Radeon RX 7900 XT"), nullptr) << "not those of a neighbour";
-  EXPECT_EQ(find_amd_rates(""), nullptr);
+  EXPECT_EQ(rates->narrow_flops_per_second, 2614.9e12);
+  EXPECT_EQ(find_amd_rates("AMD Radeon RX 7900 XTX")->bytes_per_second, 0.96e12);
+  EXPECT_EQ(find_amd_rates("AMD Radeon RX 7900 XT")->bytes_per_second, 0.8e12);
+  EXPECT_EQ(find_amd_rates("AMD Radeon RX 6800")->float32_flops_per_second, 16.17e12);
+  for (const char* neighbour : {"AMD Radeon RX 7900 GRE", "AMD Radeon RX 6800M", "AMD Radeon RX 7600S",
+                                "AMD Radeon RX 7700 XT/7800 XT", "AMD Radeon RX 9070", ""}) {
+    EXPECT_EQ(find_amd_rates(neighbour), nullptr) << neighbour;
+  }
+}
+
+// One product stands for a target: none that the driver may show instead is faster.
+TEST(AmdArchitecture, RatesOfATargetAreThoseOfItsFastestProduct) {
+  struct Products {
+    const char* target;
+    std::vector<const char*> products;
+  };
+  for (const auto& [target, products] :
+       {Products{"gfx950", {"MI355X", "MI350X"}}, Products{"gfx942", {"MI325X", "MI300X", "MI300A"}},
+        Products{"gfx90a", {"MI250X", "MI210"}}, Products{"gfx908", {"MI100"}},
+        Products{"gfx1030", {"RX 6950 XT", "RX 6900 XT", "RX 6800 XT", "RX 6800"}},
+        Products{"gfx1100", {"RX 7900 XTX", "RX 7900 XT"}}, Products{"gfx1101", {"RX 7800 XT", "RX 7700 XT"}},
+        Products{"gfx1102", {"RX 7600 XT", "RX 7600"}}, Products{"gfx1200", {"RX 9060 XT"}},
+        Products{"gfx1201", {"RX 9070 XT"}}}) {
+    SCOPED_TRACE(target);
+    const HardwareRates* const fastest = find_amd_target_rates(target);
+    ASSERT_NE(fastest, nullptr);
+    EXPECT_EQ(fastest, find_amd_rates(products.front()));
+    for (const char* product : products) {
+      const HardwareRates* const rates = find_amd_rates(product);
+      ASSERT_NE(rates, nullptr) << product;
+      EXPECT_LE(rates->bytes_per_second, fastest->bytes_per_second) << product;
+      EXPECT_LE(rates->matrix_flops_per_second, fastest->matrix_flops_per_second) << product;
+      EXPECT_LE(rates->float32_flops_per_second, fastest->float32_flops_per_second) << product;
+      EXPECT_LE(rates->narrow_flops_per_second, fastest->narrow_flops_per_second) << product;
+    }
+  }
+  EXPECT_EQ(find_amd_target_rates("gfx1151"), nullptr) << "not those of a neighbour";
+}
+
+// What the rates say of matrix cores is what the table of targets says of them.
+TEST(AmdArchitecture, RatesAgreeWithTheMatrixCores) {
+  for (const AmdArchitecture& row : amd_architectures()) {
+    const HardwareRates* const rates = find_amd_target_rates(row.gfx_target);
+    if (rates == nullptr) continue;
+    SCOPED_TRACE(row.gfx_target);
+    EXPECT_EQ(rates->matrix_flops_per_second > 0, row.matrix_unit != AmdMatrixUnit::kNone);
+    if (rates->matrix_flops_per_second > 0) {
+      EXPECT_GT(rates->matrix_flops_per_second, rates->float32_flops_per_second);
+    }
+    if (rates->narrow_flops_per_second > 0) {
+      EXPECT_NEAR(rates->narrow_flops_per_second / rates->matrix_flops_per_second, 2, 1e-3);
+    }
+  }
 }
 
 }  // namespace

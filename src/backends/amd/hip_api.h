@@ -59,7 +59,7 @@ inline constexpr int kHipErrorLaunchFailure = 719;
   X(hipEventCreateWithFlags, event_create, int (*)(HipEventHandle*, unsigned))                                        \
   X(hipEventDestroy, event_destroy, int (*)(HipEventHandle))                                                          \
   X(hipEventRecord, event_record, int (*)(HipEventHandle, HipStreamHandle))                                           \
-  X(hipEventSynchronize, event_synchronize, int (*)(HipEventHandle))                                                  \
+  X(hipEventQuery, event_query, int (*)(HipEventHandle))                                                              \
   X(hipEventElapsedTime, event_elapsed_time, int (*)(float*, HipEventHandle, HipEventHandle))                         \
   X(hipModuleLoadData, module_load_data, int (*)(HipModuleHandle*, const void*))                                      \
   X(hipModuleUnload, module_unload, int (*)(HipModuleHandle))                                                         \

@@ -1,5 +1,6 @@
 #include "backends/amd/hip_recorder.h"
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <thread>
@@ -27,7 +28,7 @@ Result<HipRecorder::Origin> HipRecorder::make_origin() const {
   KPT_ASSIGN_OR_RETURN(HipEvent event, device_.make_event());
   const std::int64_t before = now_ns();
   KPT_RETURN_IF_ERROR(stream.record(event));
-  KPT_RETURN_IF_ERROR(event.synchronize());
+  KPT_RETURN_IF_ERROR(event.synchronize(limit_));
   // It came in between; with the later moment, work at the end of a run would seem to begin after it.
   return Origin{std::move(event), before + (now_ns() - before) / 2};
 }
@@ -66,8 +67,10 @@ void HipRecorder::drop() {
 Result<std::vector<Activity>> HipRecorder::read(const Origin& origin, const std::deque<Work>& work) const {
   std::vector<Activity> activities;
   std::uint64_t correlation = 0;
+  const auto end = std::chrono::steady_clock::now() + limit_;
   for (const Work& one : work) {
-    KPT_RETURN_IF_ERROR(one.end.synchronize());
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+    KPT_RETURN_IF_ERROR(one.end.synchronize(std::max(left, std::chrono::milliseconds(0))));
     KPT_ASSIGN_OR_RETURN(const auto begin, one.begin.since(origin.event));
     KPT_ASSIGN_OR_RETURN(const auto taken, one.end.since(one.begin));
     Activity call = one.call;

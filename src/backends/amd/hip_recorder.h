@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -21,11 +22,14 @@ namespace kpt {
 // Thread safe. Listens from start() to finish(), one at a time.
 class HipRecorder {
  public:
-  explicit HipRecorder(HipDevice device) : device_(std::move(device)) {}
+  // `limit`: how long start() and finish() wait for the device.
+  explicit HipRecorder(HipDevice device, std::chrono::milliseconds limit = std::chrono::seconds(30))
+      : device_(std::move(device)), limit_(limit) {}
 
-  // Fails with kAlreadyExists when somebody listens already.
+  // Fails with kAlreadyExists when somebody listens already, with kDeadlineExceeded, and as HIP's events do.
   Status start();
-  // Waits for the device. Fails as HIP's events do; listens no more in any case.
+  // Waits for what was heard: of a run that has ended it is over, of one in another thread it may not be. Fails with
+  // kDeadlineExceeded and as HIP's events do; listens no more in any case.
   Result<std::vector<Activity>> finish();
   // Forgets what was heard and listens no more, without a look at the device: after work that failed, which may never
   // end.
@@ -63,6 +67,7 @@ class HipRecorder {
   Result<std::vector<Activity>> read(const Origin& origin, const std::deque<Work>& work) const;
 
   HipDevice device_;
+  std::chrono::milliseconds limit_;
   std::atomic<bool> listens_ = false;
   std::mutex mutex_;
   std::optional<Origin> origin_;  // set while somebody listens

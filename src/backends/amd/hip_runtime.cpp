@@ -23,7 +23,9 @@ constexpr std::uintptr_t kArgumentEnd = 3;
 
 StatusCode code_of(int error, std::string_view call) {
   switch (error) {
-    case kHipErrorOutOfMemory: return StatusCode::kOutOfMemory;
+    // Of the host there may be enough, and not enough that may be pinned.
+    case kHipErrorOutOfMemory:
+      return call == "hipHostMalloc" ? StatusCode::kMemoryAllocation : StatusCode::kOutOfMemory;
     case kHipErrorNotInitialized:
     case kHipErrorNoDevice:
     case kHipErrorInvalidDevice: return StatusCode::kDeviceNotAvailable;
@@ -42,6 +44,30 @@ StatusCode code_of(int error, std::string_view call) {
 }
 
 Status amd_failure(StatusCode code, std::string message) { return {code, std::move(message), Vendor::kAmd}; }
+
+// Asks `query`, by `call` of HIP's, until it says something else than 'not ready'.
+template <typename Query>
+Status wait_until_ready(const HipRuntime& runtime, std::string_view call, std::chrono::milliseconds limit,
+                        const Query& query) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  // Short work is waited for without sleep; long work must not keep a core busy.
+  constexpr std::chrono::microseconds kLongest{500};
+  std::chrono::microseconds pause{0};
+  for (int round = 0;; ++round) {
+    const int code = query();
+    if (code != kHipErrorNotReady) return runtime.check(code, call);
+    if (std::chrono::steady_clock::now() >= end) {
+      return amd_failure(StatusCode::kDeadlineExceeded,
+                         fmt::format("{} still says 'not ready' after {} ms", call, limit.count()));
+    }
+    if (round < 100) {
+      std::this_thread::yield();
+      continue;
+    }
+    pause = std::min(pause + std::chrono::microseconds(10), kLongest);
+    std::this_thread::sleep_for(pause);
+  }
+}
 
 }  // namespace
 
@@ -126,8 +152,9 @@ Status HipHandle::select_device() const {
   return runtime_->check(runtime_->api().set_device(device_), "hipSetDevice", fmt::format("GPU {}", device_));
 }
 
-Status HipEvent::synchronize() const {
-  return handle_.runtime().check(handle_.runtime().api().event_synchronize(get()), "hipEventSynchronize");
+Status HipEvent::synchronize(std::chrono::milliseconds limit) const {
+  const HipRuntime& runtime = handle_.runtime();
+  return wait_until_ready(runtime, "hipEventQuery", limit, [&] { return runtime.api().event_query(get()); });
 }
 
 Result<std::chrono::duration<float, std::milli>> HipEvent::since(const HipEvent& begin) const {
@@ -190,24 +217,7 @@ Status HipStream::wait(const HipEvent& event) const {
 
 Status HipStream::synchronize(std::chrono::milliseconds limit) const {
   const HipRuntime& runtime = handle_.runtime();
-  const auto end = std::chrono::steady_clock::now() + limit;
-  // Short work is waited for without sleep; long work must not keep a core busy.
-  constexpr std::chrono::microseconds kLongest{500};
-  std::chrono::microseconds pause{0};
-  for (int round = 0;; ++round) {
-    const int code = runtime.api().stream_query(get());
-    if (code != kHipErrorNotReady) return runtime.check(code, "hipStreamQuery");
-    if (std::chrono::steady_clock::now() >= end) {
-      return amd_failure(StatusCode::kDeadlineExceeded,
-                         fmt::format("hipStreamQuery still says 'not ready' after {} ms", limit.count()));
-    }
-    if (round < 100) {
-      std::this_thread::yield();
-      continue;
-    }
-    pause = std::min(pause + std::chrono::microseconds(10), kLongest);
-    std::this_thread::sleep_for(pause);
-  }
+  return wait_until_ready(runtime, "hipStreamQuery", limit, [&] { return runtime.api().stream_query(get()); });
 }
 
 Status HipDevice::select() const {

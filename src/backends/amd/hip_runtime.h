@@ -109,7 +109,8 @@ class HipEvent {
  public:
   explicit HipEvent(HipHandle handle) : handle_(std::move(handle)) {}
   void* get() const { return handle_.get(); }
-  Status synchronize() const;
+  // Waits until it has passed. kDeadlineExceeded when it has not by the limit.
+  Status synchronize(std::chrono::milliseconds limit) const;
   // Between two events that were recorded and have passed.
   Result<std::chrono::duration<float, std::milli>> since(const HipEvent& begin) const;
 

@@ -9,11 +9,13 @@
 #include <gtest/gtest.h>
 
 #include "backends/amd/code_object.h"
+#include "backends/amd/target_traits.h"
 #include "base/environment.h"
 #include "base/files.h"
 #include "base/text.h"
 #include "kernels/gpu/kernel_sources.h"
 #include "kernels/gpu/launch.h"
+#include "kernels/gpu/norm.h"
 #include "support/rounds.h"
 #include "support/tree_paths.h"
 
@@ -51,6 +53,7 @@ std::vector<std::string> kernel_targets() {
 class AmdKernels : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(AmdKernels, CompileWithoutSpillsWithinTheLimits) {
+  if (testing::kSanitized) GTEST_SKIP() << "the compiler's work is looked at without sanitizers";
   const std::string& target = GetParam();
   ASSERT_NE(find_amd_architecture(target), nullptr) << "KPT_AMD_TARGETS names a target that the table lacks";
   const auto compiler = find_hip_compiler(Environment::from_process(), target);
@@ -182,6 +185,30 @@ TEST(AmdMatrixKernels, EveryTargetHasTheFamiliesOfItsUnit) {
   }
 }
 
+// Some kernels are for NVIDIA alone: no AMD target's plan may name one.
+TEST(AmdKernelTable, PlansOfNormsLeadToKernelsOfAmd) {
+  alignas(16) static float memory[16];
+  gpu::NormBackwardCall call;
+  call.kind = gpu::NormKind::kRms;
+  call.gradient = call.input = call.input_gradient = memory;
+  call.scale = memory;
+  call.rows = 1;
+  for (const AmdArchitecture& row : amd_architectures()) {
+    const gpu::DeviceShape shape = native_traits(row, 100).shape;
+    for (const std::int64_t width : {4, 300, 2048, 2052, 8196}) {
+      for (const void* third : {static_cast<const void*>(nullptr), static_cast<const void*>(memory)}) {
+        call.width = width;
+        call.sum_gradient = third;
+        const auto plan = gpu::plan_norm_backward(call, shape);
+        ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+        const auto info = std::ranges::find(gpu::list_kernels(), plan->front().kernel, &gpu::KernelInfo::name);
+        ASSERT_NE(info, gpu::list_kernels().end()) << plan->front().kernel;
+        EXPECT_NE(gpu::hip_source(info->family), "") << row.gfx_target << " " << info->name;
+      }
+    }
+  }
+}
+
 std::string vector_of(const char* type, int count) {
   return count == 1 ? type : fmt::format("{} __attribute__((ext_vector_type({})))", type, count);
 }
@@ -246,6 +273,7 @@ TEST(AmdMatrixInstructions, EveryOneOfTheTableBecomesMachineCode) {
 }
 
 TEST(AmdKernelTable, ThePageIsCurrent) {
+  if (testing::kSanitized) GTEST_SKIP() << "the compiler's work is looked at without sanitizers";
   const auto page = read_text_file(source_dir() + "/docs/reference/amd_kernels.md", 1U << 20U);
   ASSERT_TRUE(page.ok()) << page.status().to_string();
   const auto compiler = find_hip_compiler(Environment::from_process(), "gfx950");

@@ -89,8 +89,8 @@ struct GraphPlan {
 };
 
 // Fails with kUnsupported and the nodes that no kernel covers, by operator and reason with the first of each and how
-// many there are, and for what is no node (inputs that the model writes); with kInvalidArgument for a symbol without a
-// value.
+// many there are; with kModelPreparation for what is no node (inputs that the model writes), and with kInvalidArgument
+// for a symbol without a value.
 Result<GraphPlan> plan_graph(const ir::Graph& graph, const ir::Bindings& sizes, const Traits& traits);
 
 // One answer for each node. Graphs with symbols are tried with small sizes within their ranges.

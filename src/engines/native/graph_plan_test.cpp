@@ -100,7 +100,7 @@ output %sum "output"
   EXPECT_EQ(planned->states[0].input, 0U);
   EXPECT_FALSE(planned->blocks[planned->states[0].before.block].weight);
   const auto failed = with("input", "x");
-  EXPECT_EQ(failed.status().code(), StatusCode::kUnsupported);
+  EXPECT_EQ(failed.status().code(), StatusCode::kModelPreparation);
   EXPECT_THAT(failed.status().message(), HasSubstr("writes 'x'"));
 }
 

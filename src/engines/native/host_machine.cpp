@@ -83,7 +83,8 @@ MemorySource HostMachine::make_source(std::shared_ptr<Memory> memory) {
         std::make_unique<HostBuffer>(bytes, std::shared_ptr<std::atomic<std::size_t>>(memory, &memory->used)));
   };
   const auto ask = [memory]() -> Result<DeviceMemory> {
-    return DeviceMemory{memory->most - memory->used, memory->most};
+    const std::size_t most = memory->most;
+    return DeviceMemory{most - std::min(most, memory->used.load()), most};
   };
   return {take, ask};
 }

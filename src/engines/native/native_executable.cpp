@@ -70,7 +70,7 @@ Status check_written_alone(const ir::Graph& graph, std::span<const std::uint32_t
       if (other == index || !is_weight(input)) continue;
       const Range range = range_of(weights.at(input.name));
       if (own.begin >= range.end || range.begin >= own.end) continue;
-      return {StatusCode::kUnsupported,
+      return {StatusCode::kModelPreparation,
               fmt::format("buffer '{}' is written and shares memory with '{}', which planned launches keep apart", name,
                           input.name)};
     }

@@ -27,8 +27,8 @@ namespace kpt::native {
 // ends, since the device may still write there.
 class NativeExecutable final : public Executable {
  public:
-  // Fails with kUnsupported as plan_graph() does and for a written buffer that shares memory with another weight, with
-  // kInvalidArgument for weights that are missing or do not fit, and as the machine does.
+  // Fails as plan_graph() does, with kModelPreparation for a written buffer that shares memory with another weight,
+  // with kInvalidArgument for weights that are missing or do not fit, and as the machine does.
   static Result<std::unique_ptr<Executable>> load(std::shared_ptr<const ir::Graph> graph, const Weights& weights,
                                                   std::shared_ptr<Machine> machine);
   NativeExecutable(const NativeExecutable&) = delete;

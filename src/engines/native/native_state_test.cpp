@@ -225,7 +225,7 @@ TEST(NativeWrites, WhatSharesMemoryWithAWrittenBufferIsRefused) {
   const std::string in_place = "s: float32[4] = aten.add_.Tensor(self=%b, other=%x)";
   for (const std::int64_t offset : {1, 4, 7}) {
     const Status status = load(in_place, offset);
-    EXPECT_EQ(status.code(), StatusCode::kUnsupported) << offset;
+    EXPECT_EQ(status.code(), StatusCode::kModelPreparation) << offset;
     EXPECT_THAT(status.message(), HasSubstr("buffer 'b' is written and shares memory with 'p'"));
   }
   for (const std::int64_t offset : {0, 8}) EXPECT_TRUE(load(in_place, offset).ok()) << "beside it, at " << offset;
@@ -281,7 +281,7 @@ TEST(NativeWrites, ABufferWithStridesOfItsOwnIsNotWrittenInPlace) {
   };
   const Status in_place =
       load("w: float32[2, 3]{strides=[1, 2]} = aten.add_.Tensor(self=%b, other=%x)\noutput %w \"w\"\n");
-  EXPECT_EQ(in_place.code(), StatusCode::kUnsupported);
+  EXPECT_EQ(in_place.code(), StatusCode::kModelPreparation);
   EXPECT_THAT(in_place.message(), HasSubstr("buffer 'b' is written and has strides of its own"));
   const Status replaced =
       load("w: float32[2, 3] = aten.add.Tensor(self=%b, other=%x)\nbuffer_mutation %w \"b\"\noutput %w \"w\"\n");

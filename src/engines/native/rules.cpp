@@ -45,7 +45,7 @@ Status check_symbols(const ir::Graph& graph) {
     for (const std::string& symbol : size.symbols()) {
       if (told.contains(symbol)) continue;
       return {
-          StatusCode::kUnsupported,
+          StatusCode::kModelPreparation,
           fmt::format("the size {} of '{}' is no input's own, and planned launches must know all sizes before a run",
                       symbol, value.name)};
     }
@@ -79,12 +79,12 @@ Status check_written(const ir::Graph& graph, const MemoryFacts& facts) {
   for (const ir::GraphInput& input : graph.inputs) {
     if (input.value == ir::kNoValue || !facts.is_written(input.value)) continue;
     if (input.kind != ir::InputKind::kBuffer) {
-      return {StatusCode::kUnsupported,
+      return {StatusCode::kModelPreparation,
               fmt::format("the model writes '{}', and planned launches write buffers only", input.name)};
     }
     // By how it lies PyTorch decides what of it is a view and what a copy, which does not see what is written later.
     if (graph.at(input.value).kind == ir::ValueKind::kTensor && !is_dense(graph.at(input.value).tensor)) {
-      return {StatusCode::kUnsupported,
+      return {StatusCode::kModelPreparation,
               fmt::format("buffer '{}' is written and has strides of its own, and planned launches write buffers "
                           "without gaps only",
                           input.name)};
@@ -135,21 +135,22 @@ Status check_graph(const ir::Graph& graph, const MemoryFacts& facts) {
   KPT_RETURN_IF_ERROR(check_written(graph, facts));
   for (const ir::GraphOutput& output : graph.outputs) {
     if (output.kind != ir::OutputKind::kUser && output.kind != ir::OutputKind::kBufferMutation) {
-      return {StatusCode::kUnsupported,
+      return {StatusCode::kModelPreparation,
               fmt::format("the model writes '{}', and planned launches write buffers only", output.name)};
     }
     const ir::ValueId* id = output.value.value_id();
     if (id == nullptr) continue;
     const ir::ValueKind kind = graph.at(*id).kind;
     if (kind == ir::ValueKind::kFloat || kind == ir::ValueKind::kBool) {
-      return {StatusCode::kUnsupported, fmt::format("output '{}' is a number that the model computes", output.name)};
+      return {StatusCode::kModelPreparation,
+              fmt::format("output '{}' is a number that the model computes", output.name)};
     }
   }
   for (const ir::GraphInput& input : graph.inputs) {
     if (input.kind != ir::InputKind::kUser || input.value == ir::kNoValue) continue;
     const ir::ValueKind kind = graph.at(input.value).kind;
     if (kind == ir::ValueKind::kFloat || kind == ir::ValueKind::kBool) {
-      return {StatusCode::kUnsupported,
+      return {StatusCode::kModelPreparation,
               fmt::format("input '{}' is a number, and planned launches take sizes and tensors", input.name)};
     }
   }
