@@ -1,7 +1,14 @@
 #!/usr/bin/env bash
 # Compiles models for TPUs that are not here, with Google's own compiler, and prints what it says as a table.
 #   tpu_aot.sh setup               packages and libtpu; prints the path of libtpu.so
-#   tpu_aot.sh BUILD MODEL.pt2…    the tests that need libtpu, then every model for every target of TPU_AOT_TARGETS
+#   tpu_aot.sh BUILD MODEL.pt2…    the tests that need libtpu, then these models
+#   tpu_aot.sh BUILD               the tests, then models of the test set (make tpu-aot)
+#
+#   TPU_AOT_TARGETS       for which targets: all generations
+#   TPU_AOT_MODELS        patterns of names in small sizes: *_static, all that have fixed sizes; empty: none
+#   TPU_AOT_FULL_MODELS   the same in full sizes: bert_fp32_static vit_fp32_static llama_bf16_static (BERT-base, ViT-B,
+#                         Llama of 1B parameters); minutes each, hours under emulation; empty: none
+#   TPU_AOT_LIBTPU        version of libtpu
 #
 # libtpu exists for x86_64 only. On other processors it runs through user-mode emulation, which takes four packages, two
 # of them of the architecture amd64; as root (or with sudo that asks no password) they are installed, otherwise the line
@@ -57,25 +64,15 @@ setup_libtpu() {
   echo "$folder/libtpu/libtpu.so"
 }
 
-setup_packages
-library=$(setup_libtpu)
-if [ "${1:-}" = setup ]; then
-  echo "$library"
-  exit 0
-fi
-[ $# -ge 2 ] || { sed -n 's/^# \{0,1\}//;2,4p' "$0" >&2; exit 2; }
-build=$1
-shift
-export TPU_LIBRARY_PATH=$library
-
-"$build/test_bin/kpt_engines_xla_test" --gtest_filter='TopologyProcess.TheRealCompiler*' --gtest_brief=1
-failed=0
-echo "| model | target | code | arguments | outputs | temporaries | GFLOP | MB moved | compiler's µs | ours µs | compiled in s |"
-echo "|---|---|---|---|---|---|---|---|---|---|---|"
-for model in "$@"; do
-  for target in $targets; do
-    if json=$("$build/bin/kpt" compile "$model" --target "$target" --no-cache --json 2>&1); then
-      "$(command -v python3)" -c '
+# Every model for every target, as a table; goes on after a refusal, and then gives 1.
+compile_models() {
+  local failed=0 model target json
+  echo "| model | target | code | arguments | outputs | temporaries | peak | GFLOP | MB moved | compiler's µs | ours µs | compiled in s |"
+  echo "|---|---|---|---|---|---|---|---|---|---|---|---|"
+  for model in "$@"; do
+    for target in $targets; do
+      if json=$("$build/bin/kpt" compile "$model" --target "$target" --no-cache --json 2>&1); then
+        "$(command -v python3)" -c '
 import json, sys
 model, outcome = sys.argv[1], json.loads(sys.argv[2])
 text = outcome["targets"][0]
@@ -83,13 +80,56 @@ f, e = text["figures"], text["estimates"]
 kib = lambda n: "–" if n is None else f"{n / 1024:,.0f} KiB"
 number = lambda n, scale, form: "–" if n is None else format(n * scale, form)
 print("|", " | ".join([model, text["target"], kib(f["code_bytes"]), kib(f["argument_bytes"]), kib(f["output_bytes"]),
-      kib(f["temporary_bytes"]), number(f["flops"], 1e-9, ".4g"), number(f["bytes_accessed"], 1e-6, ".4g"),
-      number(e["compiler_seconds"], 1e6, ".4g"), number(e["published_rates_seconds"], 1e6, ".4g"),
-      format(outcome["seconds"], ".0f")]), "|")' "$(basename "$model" .pt2)" "$json"
-    else
-      echo "| $(basename "$model" .pt2) | $target | refused: ${json//|/\\|} |"
-      failed=1
-    fi
+      kib(f["temporary_bytes"]), kib(f["peak_bytes"]), number(f["flops"], 1e-9, ".4g"),
+      number(f["bytes_accessed"], 1e-6, ".4g"), number(e["compiler_seconds"], 1e6, ".4g"),
+      number(e["published_rates_seconds"], 1e6, ".4g"), format(outcome["seconds"], ".0f")]), "|")' \
+          "$(basename "$model" .pt2)" "$json"
+      else
+        echo "| $(basename "$model" .pt2) | $target | refused: ${json//|/\\|} |"
+        failed=1
+      fi
+    done
   done
-done
+  return $failed
+}
+
+# Models of the test set in a size, by patterns of their names: exported where they are not there yet, then compiled.
+compile_zoo() {
+  local size=$1 folder="$here/../build/tpu_models_$1" python pattern models=()
+  shift
+  python=$("$here/setup_python.sh") || return 1
+  "$python" "$here/../tests/models/export_models.py" --out "$folder" --size "$size" --reuse --only "$@" >&2 || return 1
+  for pattern in "$@"; do
+    mapfile -t -O ${#models[@]} models < <(compgen -G "$folder/$pattern.pt2")
+  done
+  [ ${#models[@]} -gt 0 ] || { echo "tpu-aot: no model of the test set is called $*" >&2; return 1; }
+  printf '\nModels of the test set, %s sizes:\n\n' "$size"
+  compile_models "${models[@]}"
+}
+
+setup_packages
+library=$(setup_libtpu)
+if [ "${1:-}" = setup ]; then
+  echo "$library"
+  exit 0
+fi
+[ $# -ge 1 ] || { sed -n 's/^# \{0,1\}//;2,11p' "$0" >&2; exit 2; }
+build=$1
+shift
+export TPU_LIBRARY_PATH=$library
+
+"$build/test_bin/kpt_engines_xla_test" --gtest_filter='TopologyProcess.TheRealCompiler*' --gtest_brief=1
+if [ $# -gt 0 ]; then
+  compile_models "$@"
+  exit
+fi
+failed=0
+set -f # patterns are for the folders of models
+read -ra small <<<"${TPU_AOT_MODELS-*_static}"
+read -ra full <<<"${TPU_AOT_FULL_MODELS-bert_fp32_static vit_fp32_static llama_bf16_static}"
+set +f
+[ ${#small[@]} -eq 0 ] || compile_zoo small "${small[@]}" || failed=1
+# These take minutes each, and hours under emulation.
+export KPT_TPU_COMPILE_TIMEOUT_MS=${KPT_TPU_COMPILE_TIMEOUT_MS:-28800000}
+[ ${#full[@]} -eq 0 ] || compile_zoo full "${full[@]}" || failed=1
 exit $failed

@@ -5,7 +5,7 @@ set -euo pipefail
 [ $# -eq 1 ] || { echo "usage: tpu_check.sh BUILD" >&2; exit 2; }
 TPU_LIBRARY_PATH=$("$(dirname "$0")/tpu_aot.sh" setup)
 export TPU_LIBRARY_PATH
-outcome=$("$1/test_bin/kpt_every_lowering_test" --gtest_filter='EveryLowering.Stands*:*ForTpus*' | tee /dev/stderr)
+outcome=$("$1/test_bin/kpt_every_lowering_test" --gtest_filter='EveryLowering.Stands*:*ForTpus*' | tee -a /dev/stderr)
 if grep -q SKIPPED <<<"$outcome" || ! grep -q "PASSED  \] 3 tests" <<<"$outcome"; then
   echo "tpu-check: the compiler was not asked" >&2
   exit 1

@@ -3,10 +3,13 @@
 //   "struct_size BYTES"        version 0.81 with that table size
 //   "null"                     no table
 //   "crash", "abort", "hang"   in GetPjrtApi; with the name of a call ("hang PJRT_Client_Compile") in that call
+//   "stall NAME FILE"          that call waits until the file is there
 //   "needs_skip_mds"           hangs unless TPU_SKIP_MDS_QUERY is set, as libtpu does away from Google's cloud
-//   "locked"                   aborts unless ALLOW_MULTIPLE_LIBTPU_LOAD is set, as libtpu does beside another process
+//   "locked"                   PJRT_Plugin_Initialize fails unless ALLOW_MULTIPLE_LIBTPU_LOAD is set, as libtpu's does
+//                              beside another process
 //   "lack NAME"                the table has no entry of that name
 //   "fail NAME CODE TEXT…"     that call gives this error
+//   "say NAME TEXT…"           a line on standard output from that call
 //   "platform_version TEXT"    instead of "fake 1"
 //   "devices NUMBER"           of every topology, instead of one for each chip
 //   "print TEXT"               a line on standard output while PJRT_Compile runs
@@ -29,6 +32,7 @@
 #include <cstring>
 #include <iostream>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -110,6 +114,13 @@ Fault* destroy(char* args) {
 
 Fault* nothing(char*) { return nullptr; }
 
+Fault* initialize(char*) {
+  const bool may_share = std::getenv("ALLOW_MULTIPLE_LIBTPU_LOAD") != nullptr;  // NOLINT(concurrency-mt-unsafe)
+  if (may_share || !find_order("locked", "")) return nullptr;
+  return fault(10,
+               "The TPU is already in use by process with pid 1. Not attempting to load libtpu.so in this process.");
+}
+
 Fault* error_message(char* args) {
   const auto* error = at<Fault*>(args, 16);
   at<const char*>(args, 24) = error->message.data();
@@ -173,6 +184,7 @@ Fault* same(char* args) {
 Fault* get_executable(char* args) {
   auto* copy = new Executable();
   copy->outputs = at<Executable*>(args, 16)->outputs;
+  copy->text_bytes = at<Executable*>(args, 16)->text_bytes;
   at<Executable*>(args, 24) = copy;
   return nullptr;
 }
@@ -379,7 +391,7 @@ constexpr Row kRows[] = {
     {0, "PJRT_Error_Destroy", 24, &destroy<Fault>},
     {1, "PJRT_Error_Message", 40, &error_message},
     {2, "PJRT_Error_GetCode", 28, &error_code},
-    {3, "PJRT_Plugin_Initialize", 16, &nothing},
+    {3, "PJRT_Plugin_Initialize", 16, &initialize},
     {4, "PJRT_Plugin_Attributes", 32, &nothing},
     {5, "PJRT_Event_Destroy", 24, &destroy<Event>},
     {8, "PJRT_Event_Await", 24, &nothing},
@@ -423,12 +435,16 @@ void end_if_ordered(const std::string& name) {
   if (find_order("crash", name)) std::raise(SIGSEGV);
   if (find_order("abort", name)) std::abort();
   if (find_order("hang", name)) hang();
+  if (const auto file = name.empty() ? std::nullopt : rest_of_order("stall " + name)) {
+    while (::access(file->c_str(), F_OK) != 0) ::usleep(2000);
+  }
 }
 
 template <std::size_t kRow>
 Fault* enter(char* args) {
   const Row& row = kRows[kRow];
   end_if_ordered(row.name);
+  if (const auto text = rest_of_order(std::string("say ") + row.name)) std::cout << *text << std::endl;
   if (const auto order = rest_of_order(std::string("fail ") + row.name)) {
     if (std::string(row.name).ends_with("_Destroy")) row.function(args);  // refused, yet nothing leaks
     const auto space = order->find(' ');
@@ -459,7 +475,6 @@ const Table* answer() {
   if (const auto bytes = rest_of_order("struct_size")) table.struct_size = std::stoull(*bytes);
   if (find_order("null", "")) return nullptr;
   end_if_ordered("");
-  if (find_order("locked", "") && std::getenv("ALLOW_MULTIPLE_LIBTPU_LOAD") == nullptr) std::abort();
   if (find_order("needs_skip_mds", "") && std::getenv("TPU_SKIP_MDS_QUERY") == nullptr) hang();
   return &table;
 }

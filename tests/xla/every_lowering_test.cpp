@@ -16,6 +16,8 @@
 #include "ir/text.h"
 #include "ir/verifier.h"
 #include "numbers_check.h"
+#include "passes/node_arguments.h"
+#include "passes/own_calls.h"
 #include "support/tree_paths.h"
 
 namespace kpt {
@@ -41,13 +43,30 @@ TEST(EveryLowering, StandsInTheGraph) {
   EXPECT_TRUE(module.ok()) << module.status().message();
 }
 
+// Operators of ours that round their inputs to fewer bits are taken out: quantized_numbers_test.cpp has them.
+std::string precise_graph_text() {
+  ir::Graph graph = ir::read_graph(graph_text()).value();
+  std::set<ir::ValueId> rounded;
+  std::erase_if(graph.nodes, [&](const ir::Node& node) {
+    const bool is_precise = !is_quantized_product(node.target);
+    if (!is_precise) rounded.insert(result_at(node, 0));
+    return !is_precise;
+  });
+  EXPECT_EQ(rounded.size(), 5U);
+  std::erase_if(graph.outputs, [&](const ir::GraphOutput& output) {
+    const ir::ValueId* const value = output.value.value_id();
+    return value != nullptr && rounded.contains(*value);
+  });
+  return ir::print_graph(graph);
+}
+
 TEST(EveryLowering, GivesTheNumbersOfLibtorch) {
   const auto runner = xla_test::ModuleRunner::open();
   if (!runner.ok()) GTEST_SKIP() << runner.status().message();
   const auto seed = std::random_device{}();
   SCOPED_TRACE(::testing::Message() << "seed " << seed);
   std::mt19937_64 random(seed);
-  xla_test::check_numbers(**runner, graph_text(), random);
+  xla_test::check_numbers(**runner, precise_graph_text(), random);
 }
 
 class EveryLoweringForTpus : public ::testing::TestWithParam<std::string> {};

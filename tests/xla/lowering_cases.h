@@ -160,6 +160,21 @@ inline constexpr LoweringCase kLoweringCases[] = {
      "c: {t}[2] = aten.select.int(self=%m, dim=0, index=0)\n"
      "v4: {t}[3, 2] = aten.addmm.default(self=%c, mat1=%w, mat2=%m, beta=0.5, alpha=2)\n"
      "output %v0 \"o0\"\noutput %v1 \"o1\"\noutput %v2 \"o2\"\noutput %v3 \"o3\"\noutput %v4 \"o4\"\n"},
+    // Whole numbers, which FP8 holds: what is rounded before a product is not the product's affair.
+    {"ScaledProducts",
+     "input x: {t}[{a}, {q}]\ninput w: float32[3, {q}]\ninput r: float32[{a}, 1]\ninput c: float32[1, 3]\ninput s: "
+     "float32[]\ninput b: bfloat16[3]\n"
+     "xr: {t}[{a}, {q}] = aten.round.default(self=%x)\n"
+     "wr: float32[3, {q}] = aten.round.default(self=%w)\n"
+     "x8: float8_e4m3fn[{a}, {q}] = aten.to.dtype(self=%xr, dtype=dtype(float8_e4m3fn))\n"
+     "w8: float8_e5m2[3, {q}] = aten.to.dtype(self=%wr, dtype=dtype(float8_e5m2))\n"
+     "t: float8_e5m2[{q}, 3]{{strides=[1, {q}]}} = aten.t.default(self=%w8)\n"
+     "v0: float32[{a}, 3] = aten._scaled_mm.default(self=%x8, mat2=%t, scale_a=%r, scale_b=%c, bias=%b, "
+     "out_dtype=dtype(float32))\n"
+     "v1: bfloat16[{a}, 3] = aten._scaled_mm.default(self=%x8, mat2=%t, scale_a=%s, scale_b=%s, "
+     "out_dtype=dtype(bfloat16))\n"
+     "v2: float32[{a}, {q}] = aten.to.dtype(self=%x8, dtype=dtype(float32))\n"
+     "output %v0 \"o0\"\noutput %v1 \"o1\"\noutput %v2 \"o2\"\n"},
     {"Convolution",
      "input x: {t}[{p}, 4, 9, 7]\ninput w: {t}[6, 2, 3, 3]\ninput b: {t}[6]\ninput d: {t}[4, 1, 3, 2]\n"
      "v0: {t}[{p}, 6, 5, 4] = aten.conv2d.default(input=%x, weight=%w, bias=%b, stride=[2, 2], padding=[1, 1], "

@@ -423,12 +423,40 @@ def own(g, i):
         stride=[1, 1], padding=[1, 1], dilation=[1, 1], groups=1, activation="relu6")
 
 
+def own_quantized(g, i):
+    """Their numbers are held by quantized_numbers_test.cpp: they round their inputs, as nothing of PyTorch does."""
+    def codes(name, dims):
+        return g.run("aten.to.dtype", 0, self=g.input(name, dims, I32), dtype=torch.int8)
+    def add(target, dims, **arguments):
+        g.add(target, torch.empty(dims), None, arguments)
+    rest = {"bias": i.row, "residual": i.y, "activation": "gelu"}
+    square = codes("codes", [6, 6])
+    add("kpt.linear_int8.default", [4, 6], input=i.x, weight=square, scale=i.row, **rest)
+    add("kpt.linear_weight_int8.default", [4, 6], input=i.x, weight=square, scale=i.row, **rest)
+    add("kpt.linear_fp8.default", [4, 6], input=i.x,
+        weight=g.run("aten.to.dtype", 0, self=i.square, dtype=torch.float8_e4m3fn), scale=i.row, **rest)
+    add("kpt.linear_int4.default", [4, 6], input=g.input("wide", [4, 32]), weight=g.input("pairs", [6, 16], torch.uint8),
+        scale=g.input("group_scale", [6, 1]), **rest, group=32)
+    add("kpt.conv2d_int8.default", [2, 4, 8, 8], input=i.image, weight=codes("filters", [4, 4, 3, 3]),
+        scale=g.input("filter_scale", [4]), bias=None, residual=i.image, stride=[1, 1], padding=[1, 1], dilation=[1, 1],
+        activation="none")
+
+
+def eight_bits(g, i):
+    """Codes of FP8; which scales PyTorch's own operator takes depends on version and processor."""
+    left = g.run("aten.to.dtype", 0, self=i.x, dtype=torch.float8_e4m3fn)
+    right = g.run("aten.t.default", 0, self=g.run("aten.to.dtype", 0, self=i.square, dtype=torch.float8_e5m2))
+    g.add("aten._scaled_mm.default", torch.empty(4, 6), None,
+          {"self": left, "mat2": right, "scale_a": g.input("rows", [4, 1]), "scale_b": g.input("columns", [1, 6]),
+           "bias": i.row, "scale_result": None, "out_dtype": F32, "use_fast_accum": False})
+
+
 def main():
     torch.manual_seed(0)
     graph = Graph()
     inputs = Inputs(graph)
     for part in (elementwise, comparisons, activations, reductions, shapes, views, creation, indexing, products,
-                 convolutions, norms, own):
+                 convolutions, norms, own, own_quantized, eight_bits):
         part(graph, inputs)
     sys.stdout.write(graph.text())
 

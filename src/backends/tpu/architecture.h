@@ -4,6 +4,9 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
+
+#include "kpt/dtype.h"
 
 namespace kpt {
 
@@ -26,8 +29,11 @@ struct TpuGeneration {
   TpuNodeKind node_kind = TpuNodeKind::kAccel;  // what Google's images make; older ones differ, so it only words advice
   // How programs see a chip: as one device with all its cores, or as one device per core.
   int devices_per_chip = 1;
-  // Published peak rates of a chip: dense products in bfloat16, and HBM.
+  // Published peak rates of a chip: dense products in bfloat16, those of eight bits where they are faster (and of which
+  // type: int8, or float8_e4m3fn), and HBM.
   double bf16_flops_per_second = 0;
+  double narrow_flops_per_second = 0;  // 0: none are faster
+  DType narrow_dtype = DType::kInt8;
   double hbm_bytes_per_second = 0;
   int matrix_unit = 0;  // rows and columns of the matrix that one unit multiplies by
   // For compiling without the hardware: the name in libtpu's topologies, and the shapes that are offered, the default
@@ -36,6 +42,9 @@ struct TpuGeneration {
   std::string_view chip_config;  // libtpu's word for making a chip one device; empty: that is its default
   std::span<const std::string_view> topologies;
 };
+
+// What a chip multiplies faster than float32, for Capabilities::matrix_dtypes.
+std::vector<DType> matrix_dtypes_of(const TpuGeneration& generation);
 
 // Oldest first.
 std::span<const TpuGeneration> tpu_generations();

@@ -34,6 +34,19 @@ TEST(TpuArchitecture, SubsystemTellsV2FromV3) {
   EXPECT_EQ(name_of(find_tpu_generation(0x0063, 0x1234)), "v5e");
 }
 
+TEST(TpuArchitecture, EightBitsCountWhereTheyAreFaster) {
+  const auto products = [](const char* name) { return matrix_dtypes_of(*find_tpu_generation(name)); };
+  EXPECT_EQ(products("v4"), std::vector{DType::kBFloat16});
+  for (const char* name : {"v5e", "v5p", "v6e"}) {
+    EXPECT_EQ(products(name), (std::vector{DType::kBFloat16, DType::kInt8})) << name;
+  }
+  EXPECT_EQ(products("v7"), (std::vector{DType::kBFloat16, DType::kFloat8E4M3FN}));
+  for (const TpuGeneration& row : tpu_generations()) {
+    EXPECT_TRUE(row.narrow_flops_per_second == 0 || row.narrow_flops_per_second > row.bf16_flops_per_second)
+        << row.name;
+  }
+}
+
 TEST(TpuArchitecture, EveryRowIsFoundByItsOwnNameAndIds) {
   ASSERT_EQ(tpu_generations().size(), 7U);
   for (const TpuGeneration& row : tpu_generations()) {

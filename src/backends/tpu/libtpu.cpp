@@ -47,4 +47,12 @@ Libtpu find_libtpu(const DetectionContext& context) {
   return libtpu;
 }
 
+PjrtPlugin ask_libtpu(const DetectionContext& context, const PluginProbe& probe) {
+  if (auto plugin = detect_plugin(context, kTpuPluginName, probe)) return std::move(*plugin);
+  PjrtPlugin none;
+  none.name = kTpuPluginName;
+  none.finding = {Presence::kAbsent, "libtpu is not installed", "pip install libtpu"};
+  return none;
+}
+
 }  // namespace kpt

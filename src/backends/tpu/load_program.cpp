@@ -9,8 +9,8 @@
 
 #include "backends/tpu/tpu_device_target.h"
 #include "backends/tpu/tpu_memory.h"
-#include "base/log.h"
 #include "base/text.h"
+#include "engines/xla/execution/compile_ahead.h"
 #include "engines/xla/pjrt/topology_process.h"
 
 namespace kpt {
@@ -68,19 +68,10 @@ Status check_program(const pjrt::ProgramMemory& program, const TpuMemory& memory
                                       format_bytes(*figures.temporary_bytes)));
 }
 
-// The stored executable with its sizes, where it is for this machine.
-std::optional<StoredExecutable> find_stored(const TpuProgram& program, const ir::Graph& graph, const std::string& why) {
-  auto sizes = read_sizes(graph, program.sizes());
-  const std::string reason = why.empty() ? sizes.status().message() : why;
-  if (reason.empty()) return StoredExecutable{std::move(*sizes), program.executable()};
-  log::info("a stored program is not used and the model is compiled here", {{"reason", reason}});
-  return std::nullopt;
-}
-
 }  // namespace
 
-std::string find_misfit(const TpuProgram& program, const Libtpu& libtpu, const pjrt::Client& client, std::size_t device,
-                        const std::string& precision) {
+std::string find_misfit(const AheadProgram& program, const Libtpu& libtpu, const pjrt::Client& client,
+                        std::size_t device, const std::string& precision) {
   const CompileFigures& figures = *program.figures();
   const CompilerName made_by = read_compiler(figures.compiler);
   const pjrt::Plugin& plugin = client.plugin();
@@ -95,9 +86,9 @@ std::string find_misfit(const TpuProgram& program, const Libtpu& libtpu, const p
   if (figures.device_kind != kind) {
     return fmt::format("it is for the device {}, and this is {}", printable(figures.device_kind, 100), kind);
   }
-  if (program.precision() != precision) {
+  if (program.conditions() != precision) {
     return fmt::format("its products have the precision {}, and tpu.precision asks for {}",
-                       printable(program.precision(), 20), precision);
+                       printable(program.conditions(), 20), precision);
   }
   return {};
 }
@@ -106,7 +97,7 @@ Result<std::unique_ptr<Executable>> load_tpu_program(const std::shared_ptr<const
                                                      const Weights& weights, XlaDevice& device,
                                                      const TpuCompiler& compiler, const BackendContext& context) {
   const auto* const target = dynamic_cast<const TpuDeviceTarget*>(&device.target());
-  const auto compiled = std::dynamic_pointer_cast<const TpuProgram>(program);
+  const auto compiled = std::dynamic_pointer_cast<const AheadProgram>(program);
   auto own = std::dynamic_pointer_cast<const XlaProgram>(program);
   if (target == nullptr || (own == nullptr && compiled == nullptr) || program->target() != target->name()) {
     return Status(StatusCode::kInvalidArgument,
@@ -129,7 +120,7 @@ Result<std::unique_ptr<Executable>> load_tpu_program(const std::shared_ptr<const
     own = std::dynamic_pointer_cast<const XlaProgram>(made);
     const std::string why = find_misfit(*compiled, find_libtpu(context.detection), *client,
                                         device.setup().devices.first, context.tpu_precision);
-    extras.stored = find_stored(*compiled, own->graph(), why);
+    extras.stored = take_stored(*compiled, own->graph(), why);
   }
   if (context.compile_time_limit.count() > 0) {
     extras.compile_elsewhere = [&compiler, topology = target->topology()](
@@ -137,7 +128,7 @@ Result<std::unique_ptr<Executable>> load_tpu_program(const std::shared_ptr<const
       if (topology) return compiler.compile_beside_client(*topology, text, options);
       return Status(StatusCode::kUnsupported,
                     "pjrt.compile_timeout_ms needs the shape of the TPU slice, which this machine does not tell; set "
-                    "TPU_TOPOLOGY, or leave the option at 0",
+                    "tpu.topology, or leave the option at 0",
                     Vendor::kTpu);
     };
   }

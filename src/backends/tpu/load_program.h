@@ -6,14 +6,14 @@
 
 #include "backends/tpu/libtpu.h"
 #include "backends/tpu/tpu_compiler.h"
-#include "backends/tpu/tpu_program.h"
 #include "device/backend_context.h"
 #include "device/execution.h"
+#include "engines/xla/execution/ahead_program.h"
 #include "engines/xla/execution/xla_device.h"
 
 namespace kpt {
 
-// Takes what TpuDeviceTarget makes, and a TpuProgram for the same slice: its executable is loaded where
+// Takes what TpuDeviceTarget makes, and an AheadProgram for the same slice: its executable is loaded where
 // find_misfit() has nothing to say, and otherwise compiled anew, with a line in the log. The device's target must be a
 // TpuDeviceTarget. Products are computed by tpu.precision; programs are compiled by the client, or, with
 // pjrt.compile_timeout_ms, by libtpu in a process of its own (`compiler`, which must outlive the result).
@@ -27,7 +27,7 @@ Result<std::unique_ptr<Executable>> load_tpu_program(const std::shared_ptr<const
 // Why a stored executable is not for this machine, one clause; empty when it is. It must have been made by this libtpu
 // (its package's version, or what it says of itself where that is not known), for this kind of device and with this
 // precision of products.
-std::string find_misfit(const TpuProgram& program, const Libtpu& libtpu, const pjrt::Client& client, std::size_t device,
-                        const std::string& precision);
+std::string find_misfit(const AheadProgram& program, const Libtpu& libtpu, const pjrt::Client& client,
+                        std::size_t device, const std::string& precision);
 
 }  // namespace kpt

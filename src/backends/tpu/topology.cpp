@@ -72,9 +72,13 @@ std::vector<TpuTopology> tpu_topologies() {
 }
 
 HardwareRates rates_of(const TpuGeneration& generation) {
-  const auto devices = static_cast<std::uint64_t>(generation.devices_per_chip);
-  return {generation.hbm_bytes_per_chip / devices, generation.hbm_bytes_per_second / static_cast<double>(devices),
-          generation.bf16_flops_per_second / static_cast<double>(devices)};
+  const auto devices = static_cast<double>(generation.devices_per_chip);
+  HardwareRates rates;
+  rates.memory_bytes = generation.hbm_bytes_per_chip / static_cast<std::uint64_t>(generation.devices_per_chip);
+  rates.bytes_per_second = generation.hbm_bytes_per_second / devices;
+  rates.matrix_flops_per_second = generation.bf16_flops_per_second / devices;
+  rates.narrow_flops_per_second = generation.narrow_flops_per_second / devices;
+  return rates;
 }
 
 }  // namespace kpt

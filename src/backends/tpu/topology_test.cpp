@@ -73,6 +73,7 @@ TEST(TpuTopology, RatesAreThoseOfOneDevice) {
   const HardwareRates v7 = rates_of(*find_tpu_generation("v7"));
   EXPECT_EQ(v7.memory_bytes, std::uint64_t{96} << 30U);
   EXPECT_EQ(v7.bytes_per_second, 3690e9);
+  EXPECT_EQ(v7.narrow_flops_per_second, 2307e12);
   for (const TpuGeneration& row : tpu_generations()) {
     const HardwareRates rates = rates_of(row);
     EXPECT_GT(rates.bytes_per_second, 0) << row.name;

@@ -8,29 +8,23 @@
 
 #include "backends/tpu/detect_tpu.h"
 #include "backends/tpu/examine_model.h"
+#include "backends/tpu/libtpu.h"
 #include "backends/tpu/load_program.h"
 #include "backends/tpu/topology.h"
+#include "backends/tpu/topology_choice.h"
 #include "backends/tpu/tpu_compiler.h"
 #include "backends/tpu/tpu_device_target.h"
 #include "backends/tpu/tpu_memory.h"
-#include "backends/tpu/tpu_program.h"
 #include "base/text.h"
+#include "engines/xla/execution/ahead_program.h"
 #include "engines/xla/execution/matrix_precision.h"
 #include "engines/xla/execution/xla_device.h"
 #include "engines/xla/pjrt/client.h"
 #include "engines/xla/pjrt/detect_plugins.h"
-#include "engines/xla/pjrt/plugin_search.h"
 #include "engines/xla/stablehlo/lower.h"
 
 namespace kpt {
 namespace {
-
-std::string to_text(const ir::Bindings& sizes) {
-  std::string text;
-  for (const auto& [name, value] : sizes.entries())
-    text += fmt::format("{}{}={}", text.empty() ? "" : ",", name, value);
-  return text;
-}
 
 // Of all tensors; nothing when the number passes 64 bits.
 std::optional<std::uint64_t> count_bytes(const std::vector<xla::ModulePlace>& places, std::size_t count) {
@@ -53,14 +47,12 @@ class TpuTarget final : public Target, public ModelExaminer {
         name_(topology_.target_name()),
         rates_(rates_of(*topology_.generation)),
         memory_(name_, rates_.memory_bytes, context.tpu_memory_percent),
-        precision_(context.tpu_precision) {
-    capabilities_.whole_graph_only = true;
-    capabilities_.matrix_dtypes = {DType::kBFloat16};
+        precision_(context.tpu_precision),
+        capabilities_(xla_capabilities()) {
+    rates_.wide_flops_per_second = rates_.matrix_flops_per_second / count_passes(precision_);
+    capabilities_.dynamic_shapes = false;
+    capabilities_.matrix_dtypes = matrix_dtypes_of(*topology_.generation);
     capabilities_.features = {"tpu", std::string(topology_.generation->name)};
-#define KPT_ADD_DTYPE(enumerator, name, bytes) \
-  if (pjrt::buffer_type_of(DType::enumerator)) capabilities_.dtypes.push_back(DType::enumerator);
-    KPT_DTYPES(KPT_ADD_DTYPE)
-#undef KPT_ADD_DTYPE
   }
 
   std::string_view name() const override { return name_; }
@@ -77,14 +69,14 @@ class TpuTarget final : public Target, public ModelExaminer {
   }
 
   Result<std::unique_ptr<Program>> compile_sized(ir::Graph graph, const ir::Bindings& sizes) const override {
-    KPT_RETURN_IF_ERROR(check_sizes(graph, sizes));
+    KPT_RETURN_IF_ERROR(check_sizes(graph, sizes, "a TPU"));
     KPT_ASSIGN_OR_RETURN(const xla::LoweredModule module, xla::lower(graph, sizes));
     KPT_RETURN_IF_ERROR(check_tensors(module));
     KPT_ASSIGN_OR_RETURN(pjrt::TopologyProgram compiled,
                          compiler_.compile(topology_, set_matrix_precision(module.text, precision_)));
     KPT_RETURN_IF_ERROR(check_figures(compiled.figures));
-    return std::unique_ptr<Program>(
-        std::make_unique<TpuProgram>(name_, std::move(graph), to_text(sizes), precision_, std::move(compiled)));
+    return std::unique_ptr<Program>(std::make_unique<AheadProgram>(
+        kTpuForm, name_, std::move(graph), write_sizes(sizes), precision_, std::move(compiled)));
   }
 
   Result<std::unique_ptr<Program>> deserialize(std::string_view bytes) const override {
@@ -93,23 +85,6 @@ class TpuTarget final : public Target, public ModelExaminer {
   std::optional<CompileStatistics> compile_statistics() const override { return compiler_.statistics(topology_); }
 
  private:
-  Status check_sizes(const ir::Graph& graph, const ir::Bindings& sizes) const {
-    std::string open;
-    for (const ir::SymbolRange& symbol : graph.symbols) {
-      const auto value = sizes.find(symbol.name);
-      if (!value) {
-        open += fmt::format("{}{}", open.empty() ? "" : ", ", symbol.name);
-        continue;
-      }
-      if ((symbol.min && *value < *symbol.min) || (symbol.max && *value > *symbol.max)) {
-        return {StatusCode::kInvalidArgument, fmt::format("the size {}={} is out of its range", symbol.name, *value)};
-      }
-    }
-    if (open.empty()) return {};
-    return {StatusCode::kInvalidArgument,
-            fmt::format("a program for a TPU has fixed sizes, and the model leaves {} free; give each a value", open)};
-  }
-
   // Before the compiler is asked: it takes minutes.
   Status check_tensors(const xla::LoweredModule& module) const {
     const auto arguments = count_bytes(module.arguments, module.arguments.size());
@@ -186,15 +161,19 @@ class TpuBackend final : public Backend {
  private:
   // Chips, libtpu, and an answer of libtpu in a child process; the devices themselves are opened when they are used.
   Status detect() {
-    const TpuReport report = detect_tpu(context_.detection);
-    if (report.finding.presence != Presence::kPresent) return cannot_be_used(report.finding);
-    const auto plugin = detect_plugin(context_.detection, kTpuPluginName, make_plugin_probe(context_.detection));
-    if (!plugin) return cannot_be_used({Presence::kAbsent, "libtpu is not installed", "pip install libtpu"});
-    if (plugin->finding.presence != Presence::kPresent) return cannot_be_used(plugin->finding);
+    TpuReport found = detect_tpu(context_.detection);
+    if (found.finding.presence != Presence::kPresent) return cannot_be_used(found.finding);
+    KPT_ASSIGN_OR_RETURN(const TpuReport report, apply_chosen_topology(context_.tpu_topology, std::move(found)));
+    const PjrtPlugin plugin = ask_libtpu(context_.detection, make_plugin_probe(context_.detection));
+    if (plugin.finding.presence != Presence::kPresent) return cannot_be_used(plugin.finding);
     target_.emplace(report, context_);
     std::size_t place = 0;
     for (DeviceInfo& info : describe_tpu_devices(report, "")) {
-      devices_.emplace_back(*target_, XlaDeviceSetup{std::move(info), *plugin, {}, {place++, context_.pjrt_devices}});
+      XlaDeviceSetup setup;
+      setup.info = std::move(info);
+      setup.plugin = plugin;
+      setup.devices = {place++, context_.pjrt_devices};
+      devices_.emplace_back(*target_, std::move(setup));
     }
     return {};
   }

@@ -9,10 +9,10 @@
 #include <gtest/gtest.h>
 
 #include "backends/tpu/topology.h"
-#include "backends/tpu/tpu_program.h"
 #include "base/log.h"
 #include "compile_cache/compile_cache.h"
 #include "device/model_findings.h"
+#include "engines/xla/execution/ahead_program.h"
 #include "ir/text.h"
 #include "support/hardware_fixture.h"
 #include "support/tree_paths.h"
@@ -103,7 +103,7 @@ TEST_F(TpuBackendTest, AGraphBecomesAProgramWithFiguresForEveryTopology) {
     EXPECT_EQ((*program)->figures()->argument_bytes, 1000U);
     const auto again = target->deserialize((*program)->serialize().value());
     ASSERT_TRUE(again.ok()) << again.status().message();
-    EXPECT_EQ(dynamic_cast<const TpuProgram&>(**again).executable(), "fake_executable 1");
+    EXPECT_EQ(dynamic_cast<const AheadProgram&>(**again).executable(), "fake_executable 1");
     if (target->name().ends_with("2x4")) break;  // a process each: a few are enough for one test
   }
 }
@@ -135,7 +135,7 @@ TEST_F(TpuBackendTest, FreeSizesMustBeGivenAndFitTheirRange) {
   sizes.set("s0", 8);
   const auto program = compile(kAnySize, "tpu:v5e:2x2", sizes);
   ASSERT_TRUE(program.ok()) << program.status().message();
-  EXPECT_EQ(dynamic_cast<const TpuProgram&>(**program).sizes(), "s0=8");
+  EXPECT_EQ(dynamic_cast<const AheadProgram&>(**program).sizes(), "s0=8");
 }
 
 TEST_F(TpuBackendTest, TheSecondTimeComesFromTheCacheAndNothingElseDoes) {
@@ -192,7 +192,7 @@ TEST_F(TpuBackendTest, ADamagedEntryIsCompiledAnew) {
   const auto capture = log::capture(&lines);
   const auto program = compile();
   ASSERT_TRUE(program.ok()) << program.status().message();
-  EXPECT_EQ(dynamic_cast<const TpuProgram&>(**program).executable(), "fake_executable 1");
+  EXPECT_EQ(dynamic_cast<const AheadProgram&>(**program).executable(), "fake_executable 1");
 }
 
 TEST_F(TpuBackendTest, AModelTooLargeIsRefusedBeforeTheCompilerIsAsked) {
@@ -231,6 +231,17 @@ output %y "y"
   EXPECT_TRUE(compile(kProduct).ok());
   context_.tpu_precision = "DEFAULT";
   EXPECT_FALSE(compile(kProduct).ok());
+}
+
+TEST_F(TpuBackendTest, PassesOfTheMatrixUnitAreInTheRates) {
+  for (const auto& [precision, passes] : {std::pair("HIGHEST", 6), std::pair("HIGH", 3), std::pair("DEFAULT", 1)}) {
+    context_.tpu_precision = precision;
+    const auto backend = make_tpu_backend(context_);
+    const HardwareRates* const rates = find(*backend, "tpu:v5e:2x2").rates();
+    ASSERT_NE(rates, nullptr);
+    EXPECT_EQ(rates->matrix_flops_per_second, 197e12);
+    EXPECT_EQ(rates->wide_flops_per_second, 197e12 / passes) << precision;
+  }
 }
 
 TEST_F(TpuBackendTest, TemporariesCountToo) {

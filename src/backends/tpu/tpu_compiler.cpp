@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "backends/tpu/tpu_program.h"
 #include "base/log.h"
 #include "device/machine_architecture.h"
+#include "engines/xla/execution/ahead_program.h"
 #include "engines/xla/pjrt/compile_options.h"
 
 namespace kpt {

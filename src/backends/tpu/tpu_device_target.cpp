@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "backends/tpu/architecture.h"
-#include "backends/tpu/tpu_program.h"
 #include "engines/xla/execution/matrix_precision.h"
 #include "engines/xla/execution/xla_device.h"
 #include "engines/xla/execution/xla_program.h"
@@ -30,6 +29,7 @@ TpuDeviceTarget::TpuDeviceTarget(const TpuReport& report, const BackendContext& 
   const TpuGeneration* const generation = find_tpu_generation(report.generation);
   if (generation == nullptr) return;
   rates_ = rates_of(*generation);
+  capabilities_.matrix_dtypes = matrix_dtypes_of(*generation);
   capabilities_.features.emplace_back(generation->name);
   name_ = fmt::format("tpu:{}", generation->name);
   if (report.topology.empty()) return;
@@ -56,7 +56,7 @@ std::string TpuDeviceTarget::arithmetic() const {
 }
 
 Result<std::unique_ptr<Program>> deserialize_tpu_program(const std::string& target, std::string_view bytes) {
-  if (is_tpu_program(bytes)) return TpuProgram::deserialize(target, bytes);
+  if (is_ahead_program(kTpuForm, bytes)) return AheadProgram::deserialize(kTpuForm, target, bytes);
   return XlaProgram::deserialize(target, bytes);
 }
 

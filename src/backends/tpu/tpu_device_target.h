@@ -10,6 +10,7 @@
 #include "device/backend_context.h"
 #include "device/execution.h"
 #include "device/hardware.h"
+#include "engines/xla/execution/ahead_program.h"
 #include "kpt/device.h"
 
 namespace kpt {
@@ -19,8 +20,8 @@ namespace kpt {
 std::vector<DeviceInfo> describe_tpu_devices(const TpuReport& report, const std::string& reason);
 
 // The target of all devices of this machine. Its name is that of the same slice without hardware ("tpu:v5e:2x2"), so
-// that what `kpt compile` stored for it is found; where the machine tells less, "tpu:v5e" or "tpu". Graphs with symbols
-// are compiled for each set of sizes when it is first run.
+// that what `kpt compile` stored for it is found; where neither the machine nor the option tpu.topology tells it all,
+// "tpu:v5e" or "tpu". Graphs with symbols are compiled for each set of sizes when it is first run.
 class TpuDeviceTarget final : public Target {
  public:
   TpuDeviceTarget(const TpuReport& report, const BackendContext& context);
@@ -33,7 +34,7 @@ class TpuDeviceTarget final : public Target {
   Result<std::unique_ptr<Program>> deserialize(std::string_view bytes) const override;
   std::string arithmetic() const override;
 
-  // Nothing where the machine does not tell it, or programs are not compiled for it without the hardware.
+  // Nothing where the report does not tell it, or programs are not compiled for it without the hardware.
   const std::optional<TpuTopology>& topology() const { return topology_; }
 
  private:
@@ -43,6 +44,10 @@ class TpuDeviceTarget final : public Target {
   std::optional<HardwareRates> rates_;
   Capabilities capabilities_;
 };
+
+// How the stored form of what was compiled for a slice begins. Its conditions are the precision of products of float32,
+// as XLA calls it.
+inline constexpr AheadForm kTpuForm = {"kpt-tpu-program", 2};
 
 // Either form: what was compiled for the slice without hardware, or a graph for it.
 Result<std::unique_ptr<Program>> deserialize_tpu_program(const std::string& target, std::string_view bytes);

@@ -9,9 +9,10 @@
 
 #include "backends/tpu/tpu_backend.h"
 #include "backends/tpu/tpu_device_target.h"
-#include "backends/tpu/tpu_program.h"
 #include "base/log.h"
+#include "engines/xla/execution/ahead_program.h"
 #include "ir/text.h"
+#include "kpt/errors.h"
 #include "support/hardware_fixture.h"
 #include "support/tpu_machine.h"
 #include "support/tree_paths.h"
@@ -155,7 +156,7 @@ TEST_F(TpuDevicesTest, ChipsWithLibtpuAreDevicesOfTheSlicesTarget) {
   ASSERT_NE((*devices)[0]->rates(), nullptr);
   EXPECT_EQ((*devices)[0]->rates()->memory_bytes, std::uint64_t{16} << 30U);
   EXPECT_TRUE(target.capabilities().dynamic_shapes);
-  EXPECT_EQ(target.capabilities().matrix_dtypes, std::vector<DType>{DType::kBFloat16});
+  EXPECT_EQ(target.capabilities().matrix_dtypes, (std::vector{DType::kBFloat16, DType::kInt8}));
   EXPECT_FALSE(target.capabilities().own_operators.empty());
   EXPECT_EQ(target.arithmetic(), "");
   context_.tpu_precision = "DEFAULT";
@@ -172,6 +173,37 @@ TEST_F(TpuDevicesTest, WhatTheMachineDoesNotTellIsNotInTheName) {
   EXPECT_EQ(devices[0]->rates(), nullptr);
   EXPECT_THAT(devices[0]->info().description, HasSubstr("unknown generation"));
   EXPECT_TRUE(run(load(kGraph), filled({4, 3}, 1)).ok());
+}
+
+TEST_F(TpuDevicesTest, TheUsersSliceIsTakenWhereTheMachineTellsNone) {
+  const std::string stored = compile_ahead(kGraph);
+  variables_.erase("TPU_TOPOLOGY");
+  variables_.erase("TPU_ACCELERATOR_TYPE");
+  EXPECT_FALSE(load(kGraph, 0, stored).ok()) << "a program for a slice, and nobody knows which this is";
+  context_.tpu_topology = "v5e:2x2";
+  order(kNobodyCompiles);
+  context_.compile_cache_bytes = 0;
+  const auto loaded = load(kGraph, 0, stored);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+  EXPECT_EQ(loaded->backend->devices().value()[0]->target().name(), "tpu:v5e:2x2");
+  context_.tpu_topology = "v7:2x2x1";
+  const auto backend = make();
+  const auto devices = backend->devices().value();
+  EXPECT_EQ(devices.size(), 8U) << "two for each chip";
+  EXPECT_EQ(devices[0]->info().memory_bytes, std::uint64_t{96} << 30U);
+}
+
+TEST_F(TpuDevicesTest, TpusOfAnotherSliceThanTheUsersAreRefused) {
+  for (const char* chosen : {"v6e:2x2", "v5e:4x4", "v5e:9x9"}) {
+    context_.tpu_topology = chosen;
+    const Status status = devices_status();
+    const bool known = std::string_view(chosen) != "v5e:9x9";
+    EXPECT_EQ(status.code(), known ? StatusCode::kInvalidArchitecture : StatusCode::kConfiguration) << chosen;
+    EXPECT_EQ(status.vendor(), Vendor::kTpu) << chosen;
+    EXPECT_THAT(status.message(), HasSubstr(known ? "are v5e:2x2, and tpu.topology is " : "is 'v5e:9x9'")) << chosen;
+  }
+  context_.tpu_topology = "v5e:2x2";
+  EXPECT_TRUE(devices_status().ok());
 }
 
 TEST_F(TpuDevicesTest, AChipMayBeSeveralDevices) {
@@ -229,6 +261,22 @@ TEST_F(TpuDevicesTest, AFailureOfLibtpuKeepsItsMessageAndItsVendor) {
   EXPECT_THAT(status.message(), HasSubstr("the board is on fire"));
 }
 
+TEST_F(TpuDevicesTest, ARunThatLibtpuKeepsForItselfEndsAtItsDeadline) {
+  const auto loaded = load(kGraph);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+  order("temporaries 1000;hang PJRT_LoadedExecutable_Execute");
+  RunContext context;
+  context.deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
+  std::vector<Tensor> outputs;
+  const Tensor inputs[] = {filled({4, 3}, 7)};
+  const auto start = std::chrono::steady_clock::now();
+  const Status status = loaded->executable->run(context, inputs, outputs);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+  EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(status.vendor(), Vendor::kTpu);
+  EXPECT_THAT(status.message(), HasSubstr("the plugin of tpu:0 cannot be stopped"));
+}
+
 TEST_F(TpuDevicesTest, ATensorOfAnotherTpuIsRefused) {
   const auto loaded = load(kGraph, 1);
   ASSERT_TRUE(loaded.ok()) << loaded.status().message();
@@ -260,6 +308,14 @@ TEST_F(TpuDevicesTest, MemoryIsWhatLibtpuCounts) {
   }
   context_.pjrt_devices = 2;
   EXPECT_THAT(load(kGraph, 3).status().message(), HasSubstr("pjrt.devices asks for 2 devices, and tpu:3 has 1"));
+}
+
+TEST_F(TpuDevicesTest, AModelThatDevicesCannotShareIsATypedError) {
+  context_.pjrt_devices = 2;
+  context_.pjrt_split_weights = true;
+  const Status status = load(kProduct).status();  // of 3 × 3 weights
+  EXPECT_THROW(throw_status(status), TpuModelPreparationError) << status.to_string();
+  EXPECT_THAT(status.message(), HasSubstr("no weight of the model can be shared out over 2 devices"));
 }
 
 TEST_F(TpuDevicesTest, AProgramMayTakeAPartOfTheMemory) {
@@ -363,7 +419,7 @@ TEST_F(TpuDevicesTest, AProgramOfAnotherTargetIsRefused) {
   const auto devices = backend->devices().value();
   EXPECT_EQ(devices[0]->target().name(), "tpu:v5e:2x4");
   EXPECT_EQ(devices[0]->target().deserialize(stored).status().code(), StatusCode::kVersionMismatch);
-  const std::shared_ptr<const Program> program = TpuProgram::deserialize("tpu:v5e:2x2", stored).value();
+  const std::shared_ptr<const Program> program = AheadProgram::deserialize(kTpuForm, "tpu:v5e:2x2", stored).value();
   EXPECT_EQ(backend->load(program, {}, std::span(devices).first(1)).status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(backend->load(nullptr, {}, std::span(devices).first(1)).status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(backend->load(program, {}, {}).status().code(), StatusCode::kInvalidArgument);
@@ -387,7 +443,9 @@ TEST_F(TpuDevicesTest, UnderATimeLimitLibtpuCompilesInAProcessOfItsOwn) {
   variables_.erase("TPU_TOPOLOGY");
   const Status unknown = load(kGraph).status();
   EXPECT_EQ(unknown.code(), StatusCode::kUnsupported);
-  EXPECT_THAT(unknown.message(), HasSubstr("set TPU_TOPOLOGY"));
+  EXPECT_THAT(unknown.message(), HasSubstr("set tpu.topology"));
+  context_.tpu_topology = "v5e:2x2";
+  EXPECT_EQ(load(kGraph).status().code(), StatusCode::kCompilationTimeout) << "now the shape is known";
 }
 
 }  // namespace

@@ -7,8 +7,9 @@
 #include <gtest/gtest.h>
 
 #include "backends/tpu/tpu_backend.h"
-#include "backends/tpu/tpu_program.h"
+#include "backends/tpu/tpu_device_target.h"
 #include "base/log.h"
+#include "engines/xla/execution/ahead_program.h"
 #include "engines/xla/pjrt/compile_options.h"
 #include "engines/xla/stablehlo/lower.h"
 #include "engines/xla/testing/run_stablehlo.h"
@@ -204,7 +205,8 @@ TEST_F(TpuStandIn, AnExecutableMadeElsewhereRunsOnAnyDevice) {
       std::to_string(client->plugin().api_major()) + "." + std::to_string(client->plugin().api_minor()),
       client->platform_version());
   made.figures.device_kind = client->devices()[0].kind;
-  const auto program = std::make_shared<const TpuProgram>("tpu:v5e:2x2", graph, "s0=3", "HIGHEST", std::move(made));
+  const auto program =
+      std::make_shared<const AheadProgram>(kTpuForm, "tpu:v5e:2x2", graph, "s0=3", "HIGHEST", std::move(made));
   const Weights weights = random_weights();
   for (const std::size_t place : {0U, 2U}) {
     std::string lines;

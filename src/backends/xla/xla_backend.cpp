@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <mutex>
+#include <optional>
 
 #include <fmt/format.h>
 
 #include "backends/xla/plugin_names.h"
 #include "base/log.h"
+#include "engines/xla/execution/compile_ahead.h"
 #include "engines/xla/execution/xla_device.h"
 #include "engines/xla/execution/xla_program.h"
 #include "engines/xla/pjrt/detect_plugins.h"
@@ -16,9 +19,18 @@
 namespace kpt {
 namespace {
 
+// The plugin of a target, to compile with.
+using FindCompiler = std::function<Result<XlaDevice*>(std::string_view target)>;
+
+// compile() leaves the compiler for when the program is loaded and its sizes are known; compile_sized() asks it at
+// once, with or without sizes, for a program that is stored.
 class XlaTarget final : public Target {
  public:
-  explicit XlaTarget(std::string name) : name_(std::move(name)), capabilities_(xla_capabilities()) {
+  XlaTarget(std::string name, FindCompiler find_compiler, const BackendContext& context)
+      : name_(std::move(name)),
+        find_compiler_(std::move(find_compiler)),
+        context_(context),
+        capabilities_(xla_capabilities()) {
     if (name_ == "xla:cuda" || name_ == "xla:rocm") capabilities_.matrix_dtypes = {DType::kBFloat16, DType::kFloat16};
   }
 
@@ -28,13 +40,30 @@ class XlaTarget final : public Target {
   Result<std::unique_ptr<Program>> compile(ir::Graph graph) const override {
     return XlaProgram::make(name_, std::move(graph));
   }
+  Result<std::unique_ptr<Program>> compile_sized(ir::Graph graph, const ir::Bindings& sizes) const override {
+    KPT_ASSIGN_OR_RETURN(XlaDevice* const device, find_compiler_(name_));
+    CompileStatistics counts;
+    auto program = compile_ahead(*device, std::move(graph), sizes, context_, counts);
+    const std::lock_guard lock(mutex_);
+    statistics_ += counts;
+    return program;
+  }
   Result<std::unique_ptr<Program>> deserialize(std::string_view bytes) const override {
+    if (is_ahead_program(kXlaAheadForm, bytes)) return AheadProgram::deserialize(kXlaAheadForm, name_, bytes);
     return XlaProgram::deserialize(name_, bytes);
+  }
+  std::optional<CompileStatistics> compile_statistics() const override {
+    const std::lock_guard lock(mutex_);
+    return statistics_;
   }
 
  private:
   std::string name_;
+  FindCompiler find_compiler_;
+  const BackendContext& context_;
   Capabilities capabilities_;
+  mutable std::mutex mutex_;
+  mutable CompileStatistics statistics_;
 };
 
 // What a plugin of this kind must be told: the host is as many devices as are asked for, and on a GPU memory is taken
@@ -53,6 +82,8 @@ XlaDeviceSetup make_setup(const std::string& name, const PjrtPlugin& plugin, std
   setup.client_options = client_options(name, devices);
   setup.devices = {0, devices};
   setup.is_host = name == "xla:cpu";
+  setup.limits_runs = !setup.is_host;  // it may be slow, and another thread costs small models a tenth
+  if (setup.is_host) setup.compile_limit = std::chrono::milliseconds(0);
   return setup;
 }
 
@@ -66,7 +97,7 @@ void warn_about(const PjrtPlugin& plugin) {
 class XlaBackend final : public Backend {
  public:
   explicit XlaBackend(const BackendContext& context) : context_(context) {
-    for (const char* name : {"xla:cpu", "xla:cuda", "xla:rocm"}) targets_.emplace_back(name);
+    for (const char* name : {"xla:cpu", "xla:cuda", "xla:rocm"}) add_target(name);
   }
 
   std::string_view name() const override { return "xla"; }
@@ -92,39 +123,67 @@ class XlaBackend final : public Backend {
     if (device == nullptr) {
       return Status(StatusCode::kInvalidArgument, "the xla backend loads a program on one of its own devices");
     }
-    auto own = std::dynamic_pointer_cast<const XlaProgram>(std::move(program));
-    if (own == nullptr || own->target() != device->target().name()) {
+    const auto ahead = std::dynamic_pointer_cast<const AheadProgram>(program);
+    auto own = std::dynamic_pointer_cast<const XlaProgram>(program);
+    const bool is_ours = own != nullptr || ahead != nullptr;
+    if (!is_ours || program->target() != device->target().name()) {
       return Status(
           StatusCode::kInvalidArgument,
           fmt::format("a program for {} cannot be loaded on {}",
-                      own == nullptr ? std::string_view("another backend") : own->target(), device->info().name));
+                      is_ours ? program->target() : std::string_view("another backend"), device->info().name));
     }
+    if (ahead != nullptr) return load_ahead(*device, *ahead, weights, context_);
     return load_on_device(*device, std::move(own), weights, context_);
   }
 
  private:
+  void add_target(const std::string& name) {
+    targets_.emplace_back(name, [this](std::string_view target) { return find_compiler(target); }, context_);
+  }
+
   void detect() {
-    const std::vector<PjrtPlugin> plugins = detect_plugins(context_.detection, make_plugin_probe(context_.detection));
-    const std::vector<std::string> names = name_xla_devices(plugins);
-    for (std::size_t i = 0; i < plugins.size(); ++i) {
-      if (plugins[i].finding.presence != Presence::kPresent) {
-        warn_about(plugins[i]);
+    plugins_ = detect_plugins(context_.detection, make_plugin_probe(context_.detection));
+    log::debug("PJRT plugins asked", {{"plugins", std::to_string(plugins_.size())}});
+    names_ = name_xla_devices(plugins_);
+    for (std::size_t i = 0; i < plugins_.size(); ++i) {
+      if (plugins_[i].finding.presence != Presence::kPresent) {
+        warn_about(plugins_[i]);
         continue;
       }
-      auto target = std::ranges::find(targets_, names[i], &XlaTarget::name);
-      if (target == targets_.end()) {
-        targets_.emplace_back(names[i]);
-        target = std::prev(targets_.end());
-      }
-      devices_.emplace_back(*target, make_setup(names[i], plugins[i], context_.pjrt_devices));
+      if (std::ranges::find(targets_, names_[i], &XlaTarget::name) == targets_.end()) add_target(names_[i]);
+      const auto target = std::ranges::find(targets_, names_[i], &XlaTarget::name);
+      devices_.emplace_back(*target, make_setup(names_[i], plugins_[i], context_.pjrt_devices));
+      compilers_.emplace_back(*target, make_setup(names_[i], plugins_[i], 1));
     }
     detected_ = true;
+  }
+
+  Result<XlaDevice*> find_compiler(std::string_view target) {
+    const std::lock_guard lock(mutex_);
+    if (!detected_) detect();
+    for (XlaDevice& device : compilers_) {
+      if (device.info().name == target) return &device;
+    }
+    const auto named = std::ranges::find(names_, target);
+    if (named == names_.end()) {
+      return Status(StatusCode::kDeviceNotAvailable,
+                    fmt::format("compiling for {} needs its PJRT plugin, which was not found; install one, or name its "
+                                "file in PJRT_NAMES_AND_LIBRARY_PATHS",
+                                target));
+    }
+    const Finding& finding = plugins_[static_cast<std::size_t>(named - names_.begin())].finding;
+    return Status(StatusCode::kDeviceNotAvailable,
+                  fmt::format("compiling for {} needs its PJRT plugin, which cannot be used: {}{}{}", target,
+                              finding.reason, finding.remedy.empty() ? "" : "; ", finding.remedy));
   }
 
   BackendContext context_;
   mutable std::mutex mutex_;
   std::deque<XlaTarget> targets_;  // addresses stay when it grows
+  std::vector<PjrtPlugin> plugins_;
+  std::vector<std::string> names_;  // of their devices
   std::deque<XlaDevice> devices_;
+  std::deque<XlaDevice> compilers_;  // the same, each one device
   bool detected_ = false;
 };
 

@@ -6,6 +6,7 @@
 
 #include "backends/xla/xla_backend.h"
 #include "base/log.h"
+#include "engines/xla/execution/xla_device.h"
 #include "ir/text.h"
 #include "support/hardware_fixture.h"
 #include "support/tree_paths.h"
@@ -72,7 +73,9 @@ TEST_F(XlaBackendFaults, ASoundPluginWorks) {
 
 TEST_F(XlaBackendFaults, APluginThatEndsOrHangsIsNoDevice) {
   context_.detection.probe_time_limit = std::chrono::milliseconds(1000);
-  for (const char* orders : {"crash", "abort", "hang", "null", "version 0 3"}) {
+  for (const char* orders :
+       {"crash", "abort", "hang", "null", "version 0 3", "crash PJRT_Plugin_Initialize", "hang PJRT_Plugin_Initialize",
+        "fail PJRT_Plugin_Initialize 13 no licence", "crash PJRT_Plugin_Attributes"}) {
     order(orders);
     std::string lines;
     const auto capture = log::capture(&lines);
@@ -81,6 +84,12 @@ TEST_F(XlaBackendFaults, APluginThatEndsOrHangsIsNoDevice) {
     EXPECT_THAT(lines, AllOf(HasSubstr("a PJRT plugin cannot be used"), HasSubstr("plugin=fake"))) << orders;
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
   }
+}
+
+TEST_F(XlaBackendFaults, WhatAPluginPrintsIsNotItsAnswer) {
+  order("say PJRT_Plugin_Initialize welcome");
+  const Status status = run_twice();
+  EXPECT_TRUE(status.ok()) << status.message();
 }
 
 TEST_F(XlaBackendFaults, AnErrorOfEachCallComesThrough) {
@@ -125,6 +134,19 @@ TEST_F(XlaBackendFaults, MoreDevicesThanThereAreIsASentence) {
   const Status status = run_twice();
   EXPECT_EQ(status.code(), StatusCode::kDeviceNotAvailable);
   EXPECT_THAT(status.message(), HasSubstr("the option pjrt.devices asks for 5 devices, and xla:fake has 4"));
+}
+
+TEST_F(XlaBackendFaults, AllButTheHostHaveALimitToCompileWhereNoneIsSet) {
+  const std::string host = (folder_.path() / "cpu.so").string();
+  std::filesystem::copy_file(build_dir() + "/fakes/pjrt/fake_pjrt_plugin.so", host);
+  context_.detection.pjrt_plugins.push_back("cpu=" + host);
+  const auto backend = make_xla_backend(context_);
+  const auto devices = backend->devices().value();
+  ASSERT_EQ(devices.size(), 2U);
+  for (Device* const device : devices) {
+    const auto limit = dynamic_cast<XlaDevice&>(*device).setup().compile_limit;
+    EXPECT_EQ(limit, device->info().name == "xla:cpu" ? std::chrono::minutes(0) : std::chrono::minutes(30));
+  }
 }
 
 TEST_F(XlaBackendFaults, AHangingCompilerEndsAtTheLimit) {

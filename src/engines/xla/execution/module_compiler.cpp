@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "base/build_info.h"
 #include "base/log.h"
+#include "base/sha256.h"
 #include "base/text.h"
 #include "engines/xla/pjrt/compile_process.h"
 
@@ -29,6 +31,18 @@ void warn_about_cache(std::string_view what, const Status& status) {
 }
 
 }  // namespace
+
+CompileConditions find_conditions(const pjrt::Client& client, const ModuleCompilerOptions& options) {
+  CompileConditions conditions;
+  conditions.plugin = client.plugin().release();
+  conditions.platform = client.platform_name();
+  conditions.platform_version = client.platform_version();
+  if (client.platform_name() == "cpu") conditions.host = sha256_hex(find_host_features(options.files));
+  // Another build of ours may lower the graph to a module with other arguments.
+  conditions.options = sha256_hex(fmt::format("{} {} {}", build_info().version, build_info().commit,
+                                              pjrt::encode_compile_options(options.settings)));
+  return conditions;
+}
 
 ModuleCompiler::ModuleCompiler(std::shared_ptr<const pjrt::Client> client, ModuleCompilerOptions options)
     : client_(std::move(client)),
@@ -86,29 +100,102 @@ Result<std::string> ModuleCompiler::compile_in_child(const std::string& module_t
 }
 
 Result<std::shared_ptr<const pjrt::LoadedExecutable>> ModuleCompiler::load(std::string_view executable) const {
-  return client_->deserialize(executable, compile_options_);
+  return deserialize(std::string(executable), compile_options_);
+}
+
+std::chrono::milliseconds ModuleCompiler::limit() const {
+  return options_.time_limit.count() > 0 ? options_.time_limit : options_.call_limit;
+}
+
+// A plugin that keeps a program for itself would keep every further one, too.
+Status ModuleCompiler::check_answers() const {
+  if (threads_.given_up() == 0) return {};
+  const pjrt::Plugin& plugin = client_->plugin();
+  return {StatusCode::kDeviceNotAvailable,
+          fmt::format("PJRT plugin {} does not answer: it has not come back from an earlier request; see whether the "
+                      "device is there and free (kpt doctor), and start the program again",
+                      plugin.name()),
+          plugin.vendor()};
+}
+
+template <typename T, typename Late>
+Result<T> ModuleCompiler::ask(const Late& late, std::function<Result<T>()> work) const {
+  if (limit().count() == 0) return work();
+  KPT_RETURN_IF_ERROR(check_answers());
+  return pjrt::call_within<T>(threads_, limit(), late, std::move(work));
+}
+
+Result<std::shared_ptr<const pjrt::LoadedExecutable>> ModuleCompiler::compile_here(
+    const std::string& module_text) const {
+  const auto late = [this] {
+    const pjrt::Plugin& plugin = client_->plugin();
+    return Status(StatusCode::kCompilationTimeout,
+                  fmt::format("PJRT plugin {} has not compiled the program within {:.1f} s; see whether the device is "
+                              "there and free (kpt doctor), or give it longer with pjrt.compile_timeout_ms",
+                              plugin.name(), static_cast<double>(limit().count()) / 1000.0),
+                  plugin.vendor());
+  };
+  return ask<std::shared_ptr<const pjrt::LoadedExecutable>>(
+      late,
+      [client = client_, module_text, options = compile_options_] { return client->compile(module_text, options); });
+}
+
+Result<std::shared_ptr<const pjrt::LoadedExecutable>> ModuleCompiler::deserialize(std::string bytes,
+                                                                                  std::string options) const {
+  const pjrt::Plugin& plugin = client_->plugin();
+  return ask<std::shared_ptr<const pjrt::LoadedExecutable>>(
+      [&] { return pjrt::no_answer(plugin.name(), "load a program", limit(), plugin.vendor()); },
+      [client = client_, bytes = std::move(bytes), options = std::move(options)] {
+        return client->deserialize(bytes, options);
+      });
+}
+
+Result<std::string> ModuleCompiler::serialize(const std::shared_ptr<const pjrt::LoadedExecutable>& executable) const {
+  const pjrt::Plugin& plugin = client_->plugin();
+  return ask<std::string>(
+      [&] { return pjrt::no_answer(plugin.name(), "serialize a program", limit(), plugin.vendor()); },
+      [executable] { return executable->serialize(); });
 }
 
 Result<CompiledModule> ModuleCompiler::compile(const std::string& module_text) const {
+  KPT_RETURN_IF_ERROR(check_answers());
   const CacheKey key = make_key(module_text);
-  if (const auto bytes = find_cached(key)) {
-    auto loaded = options_.compile_elsewhere ? load(*bytes) : client_->deserialize(*bytes);
-    if (loaded.ok()) return CompiledModule{std::move(*loaded), ModuleSource::kCache};
+  if (auto bytes = find_cached(key)) {
+    auto loaded = deserialize(*bytes, own_options());
+    if (loaded.ok()) return CompiledModule{std::move(*loaded), ModuleSource::kCache, std::move(*bytes)};
+    if (threads_.given_up() > 0) return loaded.status();
     log::warn("a program of the compile cache is compiled anew", {{"reason", loaded.status().message()}});
   }
   if (options_.time_limit.count() > 0) {
-    KPT_ASSIGN_OR_RETURN(const std::string bytes, compile_in_child(module_text));
-    KPT_ASSIGN_OR_RETURN(auto loaded, options_.compile_elsewhere ? load(bytes) : client_->deserialize(bytes));
+    KPT_ASSIGN_OR_RETURN(std::string bytes, compile_in_child(module_text));
+    KPT_ASSIGN_OR_RETURN(auto loaded, deserialize(bytes, own_options()));
     keep(key, bytes);
-    return CompiledModule{std::move(loaded), ModuleSource::kCompiledInChild};
+    return CompiledModule{std::move(loaded), ModuleSource::kCompiledInChild, std::move(bytes)};
   }
-  KPT_ASSIGN_OR_RETURN(auto compiled, client_->compile(module_text, compile_options_));
+  KPT_ASSIGN_OR_RETURN(auto compiled, compile_here(module_text));
+  CompiledModule made{std::move(compiled), ModuleSource::kCompiledHere, ""};
   if (cache_) {
-    const auto bytes = compiled->serialize();
+    auto bytes = serialize(made.executable);
     if (bytes.ok()) keep(key, *bytes);
     if (!bytes.ok()) log::info("the program cannot be kept", {{"reason", bytes.status().message()}});
+    if (bytes.ok()) made.bytes = std::move(*bytes);
   }
-  return CompiledModule{std::move(compiled), ModuleSource::kCompiledHere};
+  return made;
+}
+
+Result<CompiledModule> ModuleCompiler::compile_serialized(const std::string& module_text) const {
+  KPT_ASSIGN_OR_RETURN(CompiledModule made, compile(module_text));
+  if (!made.bytes.empty()) return made;
+  auto bytes = serialize(made.executable);
+  if (bytes.ok() && !bytes->empty()) {
+    made.bytes = std::move(*bytes);
+    return made;
+  }
+  const pjrt::Plugin& plugin = client_->plugin();
+  return Status(bytes.ok() ? StatusCode::kVendorLibrary : bytes.status().code(),
+                fmt::format("PJRT plugin {} compiled the program and cannot serialize it: {}", plugin.name(),
+                            bytes.ok() ? "it gives no bytes" : bytes.status().message()),
+                plugin.vendor());
 }
 
 }  // namespace kpt

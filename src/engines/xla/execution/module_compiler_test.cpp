@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,6 +16,7 @@
 namespace kpt {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 void order(const std::string& text) {
@@ -128,6 +130,98 @@ TEST_F(ModuleCompilerTest, UnderATimeLimitAHangIsATypedErrorAndNothingIsKept) {
   limited.time_limit = std::chrono::seconds(20);
   EXPECT_EQ(source_of(ModuleCompiler(client(plugin), limited).compile(kModule)), ModuleSource::kCompiledInChild);
   EXPECT_EQ(source_of(ModuleCompiler(client(plugin), limited).compile(kModule)), ModuleSource::kCache);
+}
+
+TEST_F(ModuleCompilerTest, UnderATimeLimitAPluginThatNeverLoadsWhatWasCompiledIsATypedError) {
+  const std::string plugin = copy_plugin("a.so");
+  ModuleCompilerOptions limited = options();
+  limited.time_limit = std::chrono::milliseconds(2000);
+  ASSERT_EQ(source_of(ModuleCompiler(client(plugin), limited).compile(kModule)), ModuleSource::kCompiledInChild);
+  order("hang PJRT_Executable_DeserializeAndLoad");
+  const auto start = std::chrono::steady_clock::now();
+  const Status status = ModuleCompiler(client(plugin), limited).compile("other () -> (tensor<f32>)").status();
+  EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(status.message(), HasSubstr("has not answered within 2.0 s when asked to load a program"));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(40));
+  order("");
+  EXPECT_EQ(source_of(ModuleCompiler(client(plugin), limited).compile("other () -> (tensor<f32>)")),
+            ModuleSource::kCompiledInChild);
+}
+
+TEST_F(ModuleCompilerTest, ACompilerThatHangsInThisProcessIsGivenUpAndNobodyWaitsForItAgain) {
+  const std::string plugin = copy_plugin("a.so");
+  ModuleCompilerOptions limited = options();
+  limited.call_limit = std::chrono::milliseconds(200);
+  const std::string gate = (folder_.path() / "gate").string();
+  const ModuleCompiler compiler(client(plugin), limited);
+  order("stall PJRT_Client_Compile " + gate);
+  const auto start = std::chrono::steady_clock::now();
+  const Status late = compiler.compile(kModule).status();
+  EXPECT_EQ(late.code(), StatusCode::kCompilationTimeout);
+  EXPECT_THAT(late.message(), AllOf(HasSubstr("PJRT plugin fake has not compiled the program within 0.2 s"),
+                                    HasSubstr("pjrt.compile_timeout_ms")));
+  const Status refused = compiler.compile("other () -> (tensor<f32>)").status();
+  EXPECT_EQ(refused.code(), StatusCode::kDeviceNotAvailable);
+  EXPECT_THAT(refused.message(), HasSubstr("PJRT plugin fake does not answer"));
+  EXPECT_EQ(compiler.load("fake_executable 1").status().code(), StatusCode::kDeviceNotAvailable);
+  std::ofstream(gate) << "";
+  Status status = refused;
+  while (!status.ok() && std::chrono::steady_clock::now() - start < std::chrono::seconds(20)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    status = compiler.compile(kModule).status();
+  }
+  EXPECT_TRUE(status.ok()) << status.message();
+}
+
+TEST_F(ModuleCompilerTest, LoadingAndSerializingInThisProcessEndAtTheLimitToo) {
+  const std::string plugin = copy_plugin("a.so");
+  ModuleCompilerOptions limited = options();
+  limited.call_limit = std::chrono::milliseconds(200);
+  order("hang PJRT_Executable_Serialize");
+  EXPECT_EQ(source_of(ModuleCompiler(client(plugin), limited).compile(kModule)), ModuleSource::kCompiledHere);
+  EXPECT_THAT(ModuleCompiler(client(plugin), limited).compile_serialized(kModule).status().message(),
+              HasSubstr("cannot serialize it"));
+  order("");
+  ASSERT_TRUE(ModuleCompiler(client(plugin), options()).compile(kModule).ok());
+  order("hang PJRT_Executable_DeserializeAndLoad");
+  const Status status = ModuleCompiler(client(plugin), limited).compile(kModule).status();
+  EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(status.message(), HasSubstr("has not answered within 0.2 s when asked to load a program"));
+}
+
+TEST_F(ModuleCompilerTest, BytesComeAlongWhereverTheProgramComesFrom) {
+  const std::string plugin = copy_plugin("a.so");
+  ModuleCompilerOptions none = options();
+  none.cache_folder.clear();
+  ModuleCompilerOptions limited = none;
+  limited.time_limit = std::chrono::seconds(20);
+  for (const ModuleCompilerOptions& each : {none, limited, options(), options()}) {
+    const auto compiled = ModuleCompiler(client(plugin), each).compile_serialized(kModule);
+    ASSERT_TRUE(compiled.ok()) << compiled.status().message();
+    EXPECT_EQ(compiled->bytes, "fake_executable 1");
+  }
+  order("fail PJRT_Executable_Serialize 12 not made for that");
+  EXPECT_TRUE(ModuleCompiler(client(plugin), none).compile(kModule).ok());
+  const Status status = ModuleCompiler(client(plugin), none).compile_serialized(kModule).status();
+  EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+  EXPECT_THAT(status.message(), HasSubstr("cannot serialize it"));
+}
+
+TEST_F(ModuleCompilerTest, ConditionsTellReleasesVersionsAndOptionsApart) {
+  const std::string plugin = copy_plugin("a.so");
+  const CompileConditions first = find_conditions(*client(plugin), options());
+  EXPECT_EQ(first.platform, "fake");
+  EXPECT_EQ(first.platform_version, "fake 1");
+  EXPECT_EQ(first.host, "") << "no code for the processor";
+  const std::string copied = copy_plugin("b.so");  // the same release, installed later
+  std::filesystem::last_write_time(copied, std::filesystem::last_write_time(plugin) + std::chrono::seconds(5));
+  EXPECT_EQ(find_conditions(*client(copied), options()).plugin, first.plugin);
+  const std::string rebuilt = copy_plugin("c.so");
+  std::ofstream(rebuilt, std::ios::app | std::ios::binary) << "more";
+  EXPECT_NE(find_conditions(*client(rebuilt), options()).plugin, first.plugin);
+  ModuleCompilerOptions flagged = options();
+  flagged.settings.flags.emplace_back("xla_some_flag", true);
+  EXPECT_NE(find_conditions(*client(plugin), flagged).options, first.options);
 }
 
 TEST_F(ModuleCompilerTest, TheRealPluginsProgramsComeBackFromTheCache) {

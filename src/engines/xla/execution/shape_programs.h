@@ -29,8 +29,10 @@ class ShapePrograms {
   using Key = std::vector<std::int64_t>;  // values of the graph's symbols, in order
   using Program = std::shared_ptr<const ShapeProgram>;
   using Make = std::function<Result<Program>()>;
+  using Dispose = std::function<void(std::shared_ptr<const void> things)>;
 
-  explicit ShapePrograms(std::size_t most) : most_(most) {}
+  // `dispose` destroys what goes beyond the bound; empty: that is done in place.
+  explicit ShapePrograms(std::size_t most, Dispose dispose = {}) : most_(most), dispose_(std::move(dispose)) {}
 
   // A failure is given to all who wait for it and then forgotten. Beyond the bound the least recently used one goes;
   // who still runs it keeps it until done.
@@ -42,12 +44,13 @@ class ShapePrograms {
     std::shared_future<Result<Program>> program;
     std::uint64_t last_used = 0;
   };
-  void drop_oldest(const Key& except);
+  std::vector<Entry> take_oldest(const Key& except);
 
   mutable std::mutex mutex_;
   std::map<Key, Entry> entries_;
   std::uint64_t uses_ = 0;
   std::size_t most_;
+  Dispose dispose_;
 };
 
 }  // namespace kpt

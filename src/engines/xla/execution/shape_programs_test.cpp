@@ -28,6 +28,18 @@ TEST(ShapePrograms, OneIsMadePerKeyAndTheOldestGoes) {
   EXPECT_EQ(made, 4);
 }
 
+TEST(ShapePrograms, WhatGoesIsHandedOver) {
+  std::vector<std::shared_ptr<const void>> gone;
+  ShapePrograms programs(1, [&gone](std::shared_ptr<const void> things) { gone.push_back(std::move(things)); });
+  const auto make = []() -> Result<ShapePrograms::Program> { return std::make_shared<const ShapeProgram>(); };
+  const std::weak_ptr<const ShapeProgram> first = programs.get({1}, make).value();
+  EXPECT_TRUE(programs.get({2}, make).ok());
+  EXPECT_EQ(gone.size(), 1U);
+  EXPECT_FALSE(first.expired());
+  gone.clear();
+  EXPECT_TRUE(first.expired());
+}
+
 TEST(ShapePrograms, AFailureIsNotKept) {
   ShapePrograms programs(2);
   const auto fail = []() -> Result<ShapePrograms::Program> { return Status(StatusCode::kCompilation, "no"); };

@@ -143,7 +143,7 @@ Result<ShardPlan> ShardPlan::make(const ir::Graph& graph, std::size_t devices, S
   if (devices == 1 || sharding == Sharding::kBatch) return plan;
   plan.weights_ = WeightCuts(graph, devices).run();
   if (std::ranges::none_of(plan.weights_, [](const Cut& cut) { return cut.has_value(); })) {
-    return Status(StatusCode::kUnsupported,
+    return Status(StatusCode::kModelPreparation,
                   fmt::format("no weight of the model can be shared out over {} devices: none of a product has an "
                               "extent that {} divides",
                               devices, devices));
@@ -160,7 +160,7 @@ Result<ModuleCuts> ShardPlan::cut(const ir::Graph& graph, const xla::LoweredModu
   }
   const auto rows = find_batch(graph, module);
   if (!rows) {
-    return Status(StatusCode::kUnsupported,
+    return Status(StatusCode::kModelPreparation,
                   fmt::format("the model has no input whose rows {} devices could share; set pjrt.sharding=weights or "
                               "pjrt.devices=1",
                               devices_));

@@ -34,9 +34,9 @@ class ShardPlan {
  public:
   // One device: nothing is cut.
   ShardPlan() = default;
-  // Fails with kUnsupported for Sharding::kWeights when no weight has an extent that the number divides. Products with
-  // weights are taken in pairs: the first is cut along its outputs, the one behind it along its inputs, so that the
-  // devices meet once for both. Buffers are never cut; parameters that the model writes are its user's to name.
+  // Fails with kModelPreparation for Sharding::kWeights when no weight has an extent that the number divides. Products
+  // with weights are taken in pairs: the first is cut along its outputs, the one behind it along its inputs, so that
+  // the devices meet once for both. Buffers are never cut; parameters that the model writes are its user's to name.
   static Result<ShardPlan> make(const ir::Graph& graph, std::size_t devices, Sharding sharding);
 
   std::size_t devices() const { return devices_; }
@@ -48,8 +48,8 @@ class ShardPlan {
   void keep_whole(std::size_t input) {
     if (input < weights_.size()) weights_[input] = std::nullopt;
   }
-  // Fails with kInvalidArgument for a batch that the devices cannot share evenly, and with kUnsupported for a module
-  // without a batch.
+  // Fails with kInvalidArgument for a batch that the devices cannot share evenly, and with kModelPreparation for a
+  // module without a batch.
   Result<ModuleCuts> cut(const ir::Graph& graph, const xla::LoweredModule& module) const;
   // "on 4 devices, each with its part of the batch"; empty for one.
   std::string describe() const;

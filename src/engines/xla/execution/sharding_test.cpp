@@ -62,7 +62,7 @@ TEST(Sharding, ExtentsThatDoNotDivideStayWhole) {
   EXPECT_EQ(plan.weight(0), Cut());
   EXPECT_EQ(plan.weight(2), Cut(0));  // its input is whole now
   const Status none = ShardPlan::make(graph, 5, Sharding::kWeights).status();
-  EXPECT_EQ(none.code(), StatusCode::kUnsupported);
+  EXPECT_EQ(none.code(), StatusCode::kModelPreparation);
   EXPECT_THAT(none.message(), HasSubstr("5 devices"));
 }
 
@@ -94,7 +94,7 @@ TEST(Sharding, WithoutABatchThereIsNothingToShare) {
       ir::read_graph("kpt_graph 1\ninput x: float32[]\ny: float32[] = aten.relu.default(self=%x)\noutput %y \"y\"\n")
           .value();
   EXPECT_EQ(ShardPlan::make(graph, 2, Sharding::kBatch).value().cut(graph, lowered(graph)).status().code(),
-            StatusCode::kUnsupported);
+            StatusCode::kModelPreparation);
 }
 
 TEST(Sharding, OneDeviceCutsNothing) {

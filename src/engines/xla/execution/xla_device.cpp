@@ -32,27 +32,52 @@ std::string describe_option(const pjrt::ClientOption& option) {
 
 // One client for each plugin and options in a process, while somebody uses it.
 Result<std::shared_ptr<const pjrt::Client>> shared_client(const XlaDeviceSetup& setup) {
+  struct Place {
+    std::mutex mutex;  // held while the client is made, for ever by a plugin that hangs
+    std::weak_ptr<const pjrt::Client> client;
+  };
   static std::mutex mutex;
-  static auto* const kClients = new std::map<std::string, std::weak_ptr<const pjrt::Client>>();
+  static auto* const kPlaces = new std::map<std::string, Place>();
   std::string key = setup.plugin.path;
   for (const pjrt::ClientOption& option : setup.client_options) key += describe_option(option);
-  const std::lock_guard lock(mutex);
-  std::weak_ptr<const pjrt::Client>& place = (*kClients)[key];
-  if (auto client = place.lock()) return client;
+  Place* place = nullptr;
+  {
+    const std::lock_guard lock(mutex);
+    place = &(*kPlaces)[key];
+  }
+  const std::lock_guard making(place->mutex);
+  if (auto client = place->client.lock()) return client;
   KPT_ASSIGN_OR_RETURN(auto opened, pjrt::Plugin::open(setup.plugin.path, setup.plugin.name));
   KPT_ASSIGN_OR_RETURN(auto client, pjrt::Client::create(std::move(opened), setup.client_options));
-  place = client;
+  place->client = client;
   return client;
 }
 
-ModuleCompilerOptions compiler_options(const XlaDeviceSetup& setup, const pjrt::Client& client,
-                                       const BackendContext& context) {
+}  // namespace
+
+Capabilities xla_capabilities() {
+  Capabilities capabilities;
+  capabilities.whole_graph_only = true;
+  capabilities.dynamic_shapes = true;
+  capabilities.sizes_cost = true;
+#define KPT_ADD_DTYPE(enumerator, name, bytes) \
+  if (pjrt::buffer_type_of(DType::enumerator)) capabilities.dtypes.push_back(DType::enumerator);
+  KPT_DTYPES(KPT_ADD_DTYPE)
+#undef KPT_ADD_DTYPE
+  for (const xla::Rule& rule : xla::own_rules()) capabilities.own_operators.emplace_back(rule.target);
+  capabilities.products_give_either_type = true;
+  return capabilities;
+}
+
+ModuleCompilerOptions make_compiler_options(const XlaDeviceSetup& setup, const pjrt::Client& client,
+                                            const BackendContext& context) {
   ModuleCompilerOptions options;
   options.environment = context.detection.environment;
   options.files = context.detection.files;
   options.cache_folder = context.compile_cache_folder;
   options.cache_bytes = context.compile_cache_bytes;
   options.time_limit = context.compile_time_limit;
+  options.call_limit = setup.compile_limit;
   options.client_options = setup.client_options;
   const DeviceRange devices = setup.devices;
   if (devices.count > 1) {
@@ -73,51 +98,14 @@ ModuleCompilerOptions compiler_options(const XlaDeviceSetup& setup, const pjrt::
   return options;
 }
 
-}  // namespace
+namespace {
 
-Capabilities xla_capabilities() {
-  Capabilities capabilities;
-  capabilities.whole_graph_only = true;
-  capabilities.dynamic_shapes = true;
-  capabilities.sizes_cost = true;
-#define KPT_ADD_DTYPE(enumerator, name, bytes) \
-  if (pjrt::buffer_type_of(DType::enumerator)) capabilities.dtypes.push_back(DType::enumerator);
-  KPT_DTYPES(KPT_ADD_DTYPE)
-#undef KPT_ADD_DTYPE
-  for (const xla::Rule& rule : xla::own_rules()) capabilities.own_operators.emplace_back(rule.target);
-  capabilities.products_give_either_type = true;
-  return capabilities;
-}
-
-Result<Tensor> XlaDevice::allocate(DType dtype, std::span<const std::int64_t> dims) {
-  KPT_ASSIGN_OR_RETURN(Tensor zeros, Tensor::empty(dtype, dims));
-  if (zeros.bytes() > 0) std::memset(zeros.data(), 0, zeros.bytes());
-  return upload(zeros);
-}
-
-Result<Tensor> XlaDevice::upload(const Tensor& host) {
-  KPT_ASSIGN_OR_RETURN(const auto own, client());
-  KPT_ASSIGN_OR_RETURN(auto content, own->upload(host, pjrt::HostMemory::kCopied, setup_.devices.first));
-  return make_xla_tensor(info().name, std::move(content));
-}
-
-Result<Tensor> XlaDevice::download(const Tensor& tensor) {
-  if (tensor.defined() && tensor.data() != nullptr) return tensor;
-  KPT_ASSIGN_OR_RETURN(const auto own, client());
-  KPT_ASSIGN_OR_RETURN(const XlaTensorBuffer* const buffer, find_xla_buffer(tensor, *own));
-  if (buffer != nullptr) return buffer->content()->download();
-  return Status(
-      StatusCode::kInvalidArgument,
-      fmt::format("{} is not a tensor of {}", tensor.defined() ? tensor.to_string() : "nothing", info().name));
-}
-
-Result<MemoryStatistics> XlaDevice::memory() {
-  KPT_ASSIGN_OR_RETURN(const auto own, client());
+Result<MemoryStatistics> count_memory(const pjrt::Client& client, DeviceRange devices) {
   MemoryStatistics sum;
-  const std::size_t first = setup_.devices.first;
-  const std::size_t count = std::min(std::max<std::size_t>(setup_.devices.count, 1), own->devices().size() - first);
+  const std::size_t first = devices.first;
+  const std::size_t count = std::min(std::max<std::size_t>(devices.count, 1), client.devices().size() - first);
   for (std::size_t i = 0; i < count; ++i) {
-    KPT_ASSIGN_OR_RETURN(const pjrt::DeviceMemory one, own->device_memory(first + i));
+    KPT_ASSIGN_OR_RETURN(const pjrt::DeviceMemory one, client.device_memory(first + i));
     const auto add = [is_first = i == 0](std::optional<std::uint64_t>& to, std::optional<std::int64_t> bytes) {
       if (!bytes || *bytes < 0) {
         to.reset();
@@ -132,6 +120,64 @@ Result<MemoryStatistics> XlaDevice::memory() {
   return sum;
 }
 
+}  // namespace
+
+Result<Tensor> XlaDevice::allocate(DType dtype, std::span<const std::int64_t> dims) {
+  KPT_ASSIGN_OR_RETURN(Tensor zeros, Tensor::empty(dtype, dims));
+  if (zeros.bytes() > 0) std::memset(zeros.data(), 0, zeros.bytes());
+  return upload(zeros);
+}
+
+template <typename T>
+Result<T> XlaDevice::ask(std::string_view what, std::function<Result<T>()> work) {
+  const Vendor vendor = pjrt::vendor_of_plugin(setup_.plugin.name);
+  if (threads_->given_up() > 0) {
+    return Status(
+        StatusCode::kDeviceNotAvailable,
+        fmt::format("{} does not answer: PJRT plugin {} has not come back from an earlier request; see whether "
+                    "the device is there and free (kpt doctor), and start the program again",
+                    info().name, setup_.plugin.name),
+        vendor);
+  }
+  return pjrt::call_within<T>(*threads_, setup_.call_limit, setup_.plugin.name, what, vendor, std::move(work));
+}
+
+Result<Tensor> XlaDevice::upload(const Tensor& host) {
+  KPT_ASSIGN_OR_RETURN(const auto own, client());
+  KPT_ASSIGN_OR_RETURN(auto content, ask<std::shared_ptr<pjrt::DeviceBuffer>>(
+                                         "take a tensor", [own, host, place = setup_.devices.first] {
+                                           return own->upload(host, pjrt::HostMemory::kCopied, place);
+                                         }));
+  return make_xla_tensor(info().name, std::move(content), {threads_, setup_.call_limit});
+}
+
+Result<Tensor> XlaDevice::download(const Tensor& tensor) {
+  if (tensor.defined() && tensor.data() != nullptr) return tensor;
+  KPT_ASSIGN_OR_RETURN(const auto own, client());
+  KPT_ASSIGN_OR_RETURN(const XlaTensorBuffer* const buffer, find_xla_buffer(tensor, *own));
+  if (buffer != nullptr) {
+    return ask<Tensor>("give a tensor", [content = buffer->content()] { return content->download(); });
+  }
+  return Status(
+      StatusCode::kInvalidArgument,
+      fmt::format("{} is not a tensor of {}", tensor.defined() ? tensor.to_string() : "nothing", info().name));
+}
+
+Result<MemoryStatistics> XlaDevice::memory() {
+  KPT_ASSIGN_OR_RETURN(const auto own, client());
+  return ask<MemoryStatistics>("count its memory",
+                               [own, devices = setup_.devices] { return count_memory(*own, devices); });
+}
+
+Result<std::shared_ptr<const pjrt::Client>> XlaDevice::open_client() {
+  const auto start = std::chrono::steady_clock::now();
+  auto client =
+      ask<std::shared_ptr<const pjrt::Client>>("open its devices", [setup = setup_] { return shared_client(setup); });
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+  log::debug("PJRT devices opened", {{"device", info().name}, {"milliseconds", fmt::format("{:.1f}", took.count())}});
+  return client;
+}
+
 Result<std::shared_ptr<const pjrt::Client>> XlaDevice::client() {
   const std::lock_guard lock(mutex_);
   if (setup_.is_host && pjrt::hides_sve(SystemFiles().read("/proc/cpuinfo").value_or(""))) {
@@ -141,7 +187,7 @@ Result<std::shared_ptr<const pjrt::Client>> XlaDevice::client() {
                               info().name));
   }
   if (client_ == nullptr) {
-    KPT_ASSIGN_OR_RETURN(auto client, shared_client(setup_));
+    KPT_ASSIGN_OR_RETURN(auto client, open_client());
     if (setup_.devices.first >= client->devices().size()) {
       return Status(StatusCode::kDeviceNotAvailable,
                     fmt::format("{} is not there: PJRT plugin {} gives this process {} device{}", info().name,
@@ -166,18 +212,21 @@ Result<std::unique_ptr<Executable>> load_on_device(XlaDevice& device, std::share
   XlaLoadOptions options;
   options.device = device.info().name;
   options.first_device = first;
-  KPT_ASSIGN_OR_RETURN(
-      options.shards,
-      ShardPlan::make(program->graph(), count, context.pjrt_split_weights ? Sharding::kWeights : Sharding::kBatch));
+  auto shards =
+      ShardPlan::make(program->graph(), count, context.pjrt_split_weights ? Sharding::kWeights : Sharding::kBatch);
+  if (!shards.ok()) return Status(shards.status().code(), shards.status().message(), client->plugin().vendor());
+  options.shards = std::move(shards).value();
   options.matrix_precision = std::move(extras.matrix_precision);
   options.check_memory = std::move(extras.check_memory);
+  options.call_limit = device.setup().call_limit;
+  options.limits_runs = device.setup().limits_runs;
   if (count == 1) {
     options.stored = std::move(extras.stored);
   } else if (extras.stored) {
     log::info("a stored program is not used and the model is compiled here",
               {{"reason", fmt::format("it is for one device, and pjrt.devices asks for {}", count)}});
   }
-  ModuleCompilerOptions compiling = compiler_options(device.setup(), *client, context);
+  ModuleCompilerOptions compiling = make_compiler_options(device.setup(), *client, context);
   compiling.compile_elsewhere = std::move(extras.compile_elsewhere);
   auto compiler = std::make_shared<const ModuleCompiler>(std::move(client), std::move(compiling));
   return XlaExecutable::load(std::move(program), weights, std::move(compiler), std::move(options));

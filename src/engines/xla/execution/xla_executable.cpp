@@ -1,7 +1,7 @@
 #include "engines/xla/execution/xla_executable.h"
 
 #include <algorithm>
-#include <cstring>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -10,7 +10,6 @@
 #include "device/run_limits.h"
 #include "engines/xla/execution/donation.h"
 #include "engines/xla/execution/module_attributes.h"
-#include "engines/xla/execution/xla_tensor.h"
 #include "passes/memory_facts.h"
 
 namespace kpt {
@@ -52,48 +51,78 @@ std::vector<std::uint32_t> list_written(const XlaProgram& program, const Weights
   return written;
 }
 
-bool can_reuse(const Tensor& tensor, DType dtype, std::span<const std::int64_t> dims) {
-  return tensor.defined() && tensor.dtype() == dtype && std::ranges::equal(tensor.dims(), dims) &&
-         tensor.is_contiguous() && tensor.device() == "cpu" && tensor.data() != nullptr &&
-         tensor.buffer()->writable() && tensor.buffer().use_count() == 1;
-}
-
-// Element by element into a tensor whose elements lie at strides.
-void scatter(const Tensor& target, const Tensor& source) {
-  const std::size_t width = element_bytes(target.dtype());
-  const Dims& dims = target.dims();
-  std::vector<std::int64_t> place(dims.size(), 0);
-  const auto* from = static_cast<const std::byte*>(source.data());
-  auto* to = static_cast<std::byte*>(target.data());
-  for (std::int64_t count = target.element_count(); count > 0; --count, from += width) {
-    std::int64_t offset = 0;
-    for (std::size_t axis = 0; axis < dims.size(); ++axis) offset += place[axis] * target.strides()[axis];
-    std::memcpy(to + offset * static_cast<std::int64_t>(width), from, width);
-    for (std::size_t axis = dims.size(); axis-- > 0;) {
-      if (++place[axis] < dims[axis]) break;
-      place[axis] = 0;
+// Tied weights are one buffer on the device too.
+Result<std::vector<DeviceParts>> upload_weights(const pjrt::Client& client, const ir::Graph& graph,
+                                                const Weights& weights, const ShardPlan& shards, DeviceRange devices) {
+  struct Known {
+    Tensor host;
+    Cut cut;
+    DeviceParts parts;
+  };
+  std::vector<Known> known;
+  std::vector<DeviceParts> uploaded(graph.inputs.size());
+  for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
+    const ir::GraphInput& input = graph.inputs[i];
+    if (!is_weight(input)) continue;
+    const auto found = weights.find(input.name);
+    if (found == weights.end()) {
+      return Status(StatusCode::kInvalidArgument, fmt::format("weight '{}' is missing", input.name));
     }
+    const Tensor& host = found->second;
+    KPT_RETURN_IF_ERROR(check_weight(graph.at(input.value), input, host));
+    const Cut cut = shards.weight(i);
+    const auto same = std::ranges::find_if(known, [&host, &cut](const Known& other) {
+      return other.cut == cut && other.host.buffer() == host.buffer() && other.host.offset() == host.offset() &&
+             other.host.dtype() == host.dtype() && other.host.dims() == host.dims() &&
+             other.host.strides() == host.strides();
+    });
+    if (same != known.end()) {
+      uploaded[i] = same->parts;
+      continue;
+    }
+    // Weights lie in memory that nobody writes: where the plugin computes on the host, it may read them in place.
+    KPT_ASSIGN_OR_RETURN(uploaded[i], upload_parts(client, host, pjrt::HostMemory::kShared, cut, devices));
+    known.push_back({host, cut, uploaded[i]});
   }
+  return uploaded;
 }
 
 }  // namespace
 
 XlaExecutable::XlaExecutable(std::shared_ptr<const XlaProgram> program, std::shared_ptr<const ModuleCompiler> compiler,
                              XlaLoadOptions options)
-    : program_(std::move(program)),
-      device_(std::move(options.device)),
-      first_device_(options.first_device),
+    : compiler_(std::move(compiler)),
       matrix_precision_(std::move(options.matrix_precision)),
       check_memory_(std::move(options.check_memory)),
-      compiler_(std::move(compiler)),
-      shards_(std::move(options.shards)) {
-  user_position_.resize(graph().inputs.size());
-  weights_.resize(graph().inputs.size());
-  is_written_.resize(graph().inputs.size(), false);
+      call_limit_(options.call_limit),
+      limits_runs_(options.limits_runs),
+      shards_(std::move(options.shards)),
+      model_(std::make_shared<XlaModel>()),
+      threads_(std::make_shared<pjrt::CallThreads>()) {
+  model_->program = std::move(program);
+  model_->client = compiler_->shared_client();
+  model_->device = std::move(options.device);
+  model_->devices = {options.first_device, shards_.devices()};
+  model_->user_position.resize(graph().inputs.size());
+  model_->weights.resize(graph().inputs.size());
+  model_->is_written.resize(graph().inputs.size(), false);
   std::size_t position = 0;
   for (std::size_t i = 0; i < graph().inputs.size(); ++i) {
-    if (graph().inputs[i].kind == ir::InputKind::kUser) user_position_[i] = position++;
+    if (graph().inputs[i].kind == ir::InputKind::kUser) model_->user_position[i] = position++;
   }
+  const auto dispose = [threads = threads_, limit = call_limit_, plugin = client().plugin().name()](
+                           std::shared_ptr<const void> things) { threads->let_go(std::move(things), limit, plugin); };
+  programs_ = std::make_unique<ShapePrograms>(kMostShapes, dispose);
+}
+
+XlaExecutable::~XlaExecutable() {
+  struct Held {
+    std::shared_ptr<XlaModel> model;
+    std::unique_ptr<ShapePrograms> programs;
+    std::shared_ptr<const ModuleCompiler> compiler;
+  };
+  const std::string plugin = client().plugin().name();
+  threads_->let_go(Held{std::move(model_), std::move(programs_), std::move(compiler_)}, call_limit_, plugin);
 }
 
 Result<std::unique_ptr<Executable>> XlaExecutable::load(std::shared_ptr<const XlaProgram> program,
@@ -103,25 +132,26 @@ Result<std::unique_ptr<Executable>> XlaExecutable::load(std::shared_ptr<const Xl
   const std::optional<StoredExecutable> stored = std::move(options.stored);
   std::unique_ptr<XlaExecutable> made(new XlaExecutable(std::move(program), std::move(compiler), std::move(options)));
   KPT_RETURN_IF_ERROR(made->find_written(weights));
-  KPT_RETURN_IF_ERROR(made->upload_weights(weights));
-  if (stored || made->program_->module()) {
+  KPT_RETURN_IF_ERROR(made->give_weights(weights));
+  log::debug("weights are in the plugin", {{"device", made->model_->device}});
+  if (stored || made->program().module()) {
     const ir::Bindings sizes = stored ? stored->sizes : ir::Bindings();
     const std::string* const bytes = stored ? &stored->bytes : nullptr;
     XlaExecutable& self = *made;
     KPT_RETURN_IF_ERROR(
-        made->programs_.get(made->make_key(sizes), [&self, &sizes, bytes] { return self.compile(sizes, bytes); })
+        made->programs_->get(made->make_key(sizes), [&self, &sizes, bytes] { return self.compile(sizes, bytes); })
             .status());
   }
   return std::unique_ptr<Executable>(std::move(made));
 }
 
 Status XlaExecutable::find_written(const Weights& weights) {
-  for (const std::uint32_t index : list_written(*program_, weights)) {
+  for (const std::uint32_t index : list_written(program(), weights)) {
     if (index >= graph().inputs.size()) return {StatusCode::kInternal, "a module writes an input that is not there"};
     const ir::GraphInput& input = graph().inputs[index];
     if (!is_weight(input)) continue;
     written_.emplace(input.name, index);
-    is_written_[index] = true;
+    model_->is_written[index] = true;
     shards_.keep_whole(index);
   }
   // What shares memory with a written weight would have to change with it, which separate buffers cannot.
@@ -131,45 +161,23 @@ Status XlaExecutable::find_written(const Weights& weights) {
       const auto found = is_weight(other) && other.name != name ? weights.find(other.name) : weights.end();
       if (own == weights.end() || found == weights.end()) continue;
       if (own->second.buffer() != found->second.buffer()) continue;
-      return {StatusCode::kUnsupported,
-              fmt::format("buffer '{}' is written and shares memory with '{}', which XLA cannot express", name,
-                          other.name)};
+      return {
+          StatusCode::kModelPreparation,
+          fmt::format("buffer '{}' is written and shares memory with '{}', which XLA cannot express", name, other.name),
+          client().plugin().vendor()};
     }
   }
   return {};
 }
 
-Status XlaExecutable::upload_weights(const Weights& weights) {
-  // Tied weights are one buffer on the device too.
-  struct Known {
-    Tensor host;
-    Cut cut;
-    DeviceParts parts;
-  };
-  std::vector<Known> known;
-  for (std::size_t i = 0; i < graph().inputs.size(); ++i) {
-    const ir::GraphInput& input = graph().inputs[i];
-    if (!is_weight(input)) continue;
-    const auto found = weights.find(input.name);
-    if (found == weights.end()) {
-      return {StatusCode::kInvalidArgument, fmt::format("weight '{}' is missing", input.name)};
-    }
-    const Tensor& host = found->second;
-    KPT_RETURN_IF_ERROR(check_weight(graph().at(input.value), input, host));
-    const Cut cut = shards_.weight(i);
-    const auto same = std::ranges::find_if(known, [&host, &cut](const Known& other) {
-      return other.cut == cut && other.host.buffer() == host.buffer() && other.host.offset() == host.offset() &&
-             other.host.dtype() == host.dtype() && other.host.dims() == host.dims() &&
-             other.host.strides() == host.strides();
-    });
-    if (same != known.end()) {
-      weights_[i] = same->parts;
-      continue;
-    }
-    // Weights lie in memory that nobody writes: where the plugin computes on the host, it may read them in place.
-    KPT_ASSIGN_OR_RETURN(weights_[i], upload_parts(client(), host, pjrt::HostMemory::kShared, cut, devices()));
-    known.push_back({host, cut, weights_[i]});
-  }
+Status XlaExecutable::give_weights(const Weights& weights) {
+  KPT_ASSIGN_OR_RETURN(model_->weights,
+                       pjrt::call_within<std::vector<DeviceParts>>(
+                           *threads_, call_limit_, client().plugin().name(), "take the weights", vendor(),
+                           [client = model_->client, program = model_->program, weights, shards = shards_,
+                            devices = model_->devices]() -> Result<std::vector<DeviceParts>> {
+                             return upload_weights(*client, program->graph(), weights, shards, devices);
+                           }));
   return {};
 }
 
@@ -177,11 +185,11 @@ Status XlaExecutable::check_module(const xla::LoweredModule& module, std::size_t
   bool sound = module.results.size() == outputs && module.output_count <= outputs;
   for (const xla::ModulePlace& place : module.arguments) {
     sound = sound && place.index < graph().inputs.size() &&
-            (!weights_[place.index].empty() || user_position_[place.index].has_value());
+            (!model_->weights[place.index].empty() || model_->user_position[place.index].has_value());
   }
   for (std::size_t i = module.output_count; i < module.results.size() && sound; ++i) {
     const std::uint32_t index = module.results[i].index;
-    sound = index < graph().inputs.size() && (is_written_[index] || user_position_[index].has_value());
+    sound = index < graph().inputs.size() && (model_->is_written[index] || model_->user_position[index].has_value());
   }
   if (sound) return {};
   return {StatusCode::kInternal,
@@ -224,18 +232,22 @@ Status XlaExecutable::check_memory(const pjrt::LoadedExecutable& executable) con
 Result<ShapePrograms::Program> XlaExecutable::compile(const ir::Bindings& sizes, const std::string* stored) const {
   const auto start = std::chrono::steady_clock::now();
   auto made = std::make_shared<ShapeProgram>();
-  if (program_->module()) {
-    made->module = *program_->module();
+  if (program().module()) {
+    made->module = *program().module();
   } else {
     KPT_ASSIGN_OR_RETURN(made->module, xla::lower(graph(), sizes));
   }
   KPT_ASSIGN_OR_RETURN(made->cuts, shards_.cut(graph(), made->module));
   KPT_ASSIGN_OR_RETURN(CompiledModule compiled, find_executable(write_module(made->module, made->cuts), stored));
-  KPT_RETURN_IF_ERROR(check_module(made->module, compiled.executable->output_count()));
-  KPT_RETURN_IF_ERROR(check_memory(*compiled.executable));
+  Status fits = check_module(made->module, compiled.executable->output_count());
+  if (fits.ok()) fits = check_memory(*compiled.executable);
+  if (!fits.ok()) {
+    threads_->let_go(std::move(compiled.executable), call_limit_, client().plugin().name());
+    return fits;
+  }
   made->executable = std::move(compiled.executable);
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-  log::info("XLA program ready", {{"device", device_},
+  log::info("XLA program ready", {{"device", model_->device},
                                   {"from_cache", compiled.source == ModuleSource::kCache ? "true" : "false"},
                                   {"stored", compiled.source == ModuleSource::kStored ? "true" : "false"},
                                   {"milliseconds", fmt::format("{:.1f}", took.count())}});
@@ -244,7 +256,7 @@ Result<ShapePrograms::Program> XlaExecutable::compile(const ir::Bindings& sizes,
 
 ShapePrograms::Key XlaExecutable::make_key(const ir::Bindings& sizes) const {
   ShapePrograms::Key key;
-  if (program_->module()) return key;
+  if (program().module()) return key;
   for (const ir::SymbolRange& symbol : graph().symbols) key.push_back(sizes.find(symbol.name).value_or(-1));
   return key;
 }
@@ -252,14 +264,15 @@ ShapePrograms::Key XlaExecutable::make_key(const ir::Bindings& sizes) const {
 Result<ShapePrograms::Program> XlaExecutable::find_program(std::span<const Tensor> inputs) {
   ir::Bindings sizes;
   KPT_RETURN_IF_ERROR(bind_symbols(graph(), inputs, sizes));
-  KPT_ASSIGN_OR_RETURN(auto found, programs_.get(make_key(sizes), [&] { return compile(sizes, nullptr); }));
+  KPT_ASSIGN_OR_RETURN(auto found, programs_->get(make_key(sizes), [&] { return compile(sizes, nullptr); }));
   return found;
 }
 
 Result<std::unique_ptr<State>> XlaExecutable::make_state() const {
   std::map<std::string, DeviceParts, std::less<>> originals;
-  for (const auto& [name, index] : written_) originals.emplace(name, weights_[index]);
-  return std::unique_ptr<State>(std::make_unique<XlaState>(this, compiler_->shared_client(), devices(), originals));
+  for (const auto& [name, index] : written_) originals.emplace(name, model_->weights[index]);
+  return std::unique_ptr<State>(
+      std::make_unique<XlaState>(this, model_->client, model_->devices, originals, threads_, call_limit_));
 }
 
 std::vector<NodePlan> XlaExecutable::plan() const {
@@ -280,109 +293,63 @@ Result<XlaState*> XlaExecutable::find_state(const RunContext& context) const {
   return state;
 }
 
-Result<DeviceParts> XlaExecutable::give_input(const Tensor& given, Cut cut) const {
-  KPT_ASSIGN_OR_RETURN(XlaTensorBuffer* const ours, find_xla_buffer(given, client()));
-  if (ours != nullptr && ours->device() != device_) {
-    return Status(StatusCode::kInvalidArgument,
-                  fmt::format("{} lies on {}; upload it to {}", given.to_string(), ours->device(), device_));
-  }
-  if (ours != nullptr && shards_.devices() == 1) return DeviceParts{ours->content()};
-  if (ours != nullptr) {  // it lies on the first device
-    KPT_ASSIGN_OR_RETURN(const Tensor host, ours->content()->download());
-    return upload_parts(client(), host, pjrt::HostMemory::kBorrowed, cut, devices());
-  }
-  // The run is over before the caller may touch its inputs again.
-  const bool on_host = client().platform_name() == "cpu";
-  return upload_parts(client(), given, on_host ? pjrt::HostMemory::kShared : pjrt::HostMemory::kBorrowed, cut,
-                      devices());
+pjrt::CallLimit XlaExecutable::limit_of(const RunContext& context) const {
+  return {context.deadline.value_or(std::chrono::steady_clock::now() + call_limit_), context.cancelled};
 }
 
-Result<XlaExecutable::Arguments> XlaExecutable::gather(const ShapeProgram& program, std::span<const Tensor> inputs,
-                                                       const XlaState* state) const {
-  Arguments arguments;
-  arguments.buffers.resize(shards_.devices());
-  for (std::size_t i = 0; i < program.module.arguments.size(); ++i) {
-    const std::uint32_t index = program.module.arguments[i].index;
-    const std::string& name = graph().inputs[index].name;
-    DeviceParts given;
-    const DeviceParts* parts = &weights_[index];
-    if (const auto position = user_position_[index]) {
-      KPT_ASSIGN_OR_RETURN(given, give_input(inputs[*position], program.cuts.arguments[i]));
-      arguments.uploaded.insert(arguments.uploaded.end(), given.begin(), given.end());
-      parts = &given;
-    } else if (is_written_[index]) {
-      parts = &state->current(name);
-      if (state->is_own(name)) arguments.given_away.push_back(i);
-    }
-    for (std::size_t device = 0; device < parts->size(); ++device) {
-      arguments.buffers[device].push_back((*parts)[device].get());
-    }
+// A plugin that keeps a run for itself would keep every further one, too.
+Status XlaExecutable::wait_for_given_up(const RunContext& context) {
+  if (threads_->given_up() == 0) {
+    stuck_ = false;
+    return {};
   }
-  return arguments;
-}
-
-Status XlaExecutable::fetch_outputs(const ShapeProgram& program, const pjrt::Execution& execution,
-                                    std::vector<Tensor>& outputs) {
-  outputs.resize(program.module.output_count);
-  std::vector<pjrt::Completion> pending;
-  for (std::size_t i = 0; i < program.module.output_count; ++i) {
-    const xla::ModulePlace& place = program.module.results[i];
-    if (!can_reuse(outputs[i], place.dtype, place.dims)) {
-      KPT_ASSIGN_OR_RETURN(outputs[i], Tensor::empty(place.dtype, place.dims));
-    }
-    DeviceParts parts;
-    for (const auto& results : execution.outputs) parts.push_back(results[i]);
-    KPT_RETURN_IF_ERROR(start_download(parts, program.cuts.results[i], outputs[i], pending));
+  const pjrt::CallEnd end = stuck_ ? pjrt::CallEnd::kLate : threads_->wait_for_given_up(limit_of(context));
+  if (end == pjrt::CallEnd::kDone) return {};
+  if (end == pjrt::CallEnd::kCancelled) return {StatusCode::kCancelled, "the run was cancelled"};
+  if (!context.deadline) stuck_ = true;
+  if (!stuck_) {
+    return {StatusCode::kDeadlineExceeded, "the run passed its time limit while an earlier one was still in the plugin",
+            vendor()};
   }
-  Status first;
-  for (pjrt::Completion& done : pending) {
-    Status status = done.wait();
-    if (first.ok()) first = std::move(status);
-  }
-  return first;
-}
-
-Status XlaExecutable::hand_back_written(const xla::LoweredModule& module, const pjrt::Execution& execution,
-                                        std::span<const Tensor> inputs, XlaState* state) const {
-  for (std::size_t i = module.output_count; i < module.results.size(); ++i) {
-    const std::uint32_t index = module.results[i].index;
-    const std::shared_ptr<pjrt::DeviceBuffer>& result = execution.outputs[0][i];
-    const auto position = user_position_[index];
-    if (!position) {
-      DeviceParts parts;
-      for (const auto& results : execution.outputs) parts.push_back(results[i]);
-      state->replace(graph().inputs[index].name, std::move(parts));
-      continue;
-    }
-    const Tensor& given = inputs[*position];
-    KPT_ASSIGN_OR_RETURN(XlaTensorBuffer* const ours, find_xla_buffer(given, client()));
-    if (ours != nullptr) {
-      ours->replace(result);
-    } else if (given.buffer()->writable()) {
-      KPT_ASSIGN_OR_RETURN(const Tensor content, result->download());
-      scatter(given, content);
-    }
-  }
-  return {};
+  return {
+      StatusCode::kDeviceNotAvailable,
+      fmt::format("{} does not answer: a run that passed its time limit has not come back; see whether the device is "
+                  "there and free (kpt doctor), and start the program again",
+                  device()),
+      vendor()};
 }
 
 Status XlaExecutable::run(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
                           Event* event) {
   KPT_RETURN_IF_ERROR(check_limits(context));
   KPT_ASSIGN_OR_RETURN(XlaState* const state, find_state(context));
-  KPT_ASSIGN_OR_RETURN(const ShapePrograms::Program program, find_program(inputs));
-  KPT_ASSIGN_OR_RETURN(Arguments arguments, gather(*program, inputs, state));
+  KPT_RETURN_IF_ERROR(wait_for_given_up(context));
+  KPT_ASSIGN_OR_RETURN(ShapePrograms::Program program, find_program(inputs));
   KPT_RETURN_IF_ERROR(check_limits(context));
-  auto execution = program->executable->execute(arguments.buffers, arguments.given_away);
-  Status executed = execution.ok() ? execution->wait() : execution.status();
-  if (!executed.ok()) {
-    if (!arguments.given_away.empty()) state->mark_lost();
-    return executed;
-  }
-  KPT_RETURN_IF_ERROR(hand_back_written(program->module, *execution, inputs, state));
-  KPT_RETURN_IF_ERROR(fetch_outputs(*program, *execution, outputs));
+  const bool may_be_left = limits_runs_ || context.deadline || context.cancelled != nullptr;
+  std::vector<Tensor> given = std::exchange(outputs, std::vector<Tensor>());
+  if (may_be_left) given.clear();  // the run may come back when its caller has freed them
+  const auto started =
+      std::make_shared<XlaRun>(model_, std::move(program), inputs, state, std::move(given), may_be_left);
   if (event != nullptr) *event = Event();  // a run is over when it returns
-  return {};
+  if (!may_be_left) {
+    started->execute();
+    return started->finish(state, outputs);
+  }
+  pjrt::CallLimit limit = limit_of(context);
+  if (!limits_runs_ && !context.deadline) limit.end = std::chrono::steady_clock::time_point::max();
+  const pjrt::CallEnd end = threads_->run([started] { started->execute(); }, limit);
+  if (end == pjrt::CallEnd::kDone) return started->finish(state, outputs);
+  started->give_up();
+  if (started->takes_buffers()) state->mark_lost();
+  if (end == pjrt::CallEnd::kCancelled) return {StatusCode::kCancelled, "the run was cancelled"};
+  if (!context.deadline) stuck_ = true;
+  return {
+      StatusCode::kDeadlineExceeded,
+      fmt::format("the run passed its time limit; the plugin of {} cannot be stopped, and keeps its memory until it "
+                  "comes back",
+                  device()),
+      vendor()};
 }
 
 }  // namespace kpt

@@ -1,6 +1,8 @@
 // A graph on one device of a PJRT plugin, or spread over several.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -16,7 +18,9 @@
 #include "engines/xla/execution/shape_programs.h"
 #include "engines/xla/execution/sharding.h"
 #include "engines/xla/execution/xla_program.h"
+#include "engines/xla/execution/xla_run.h"
 #include "engines/xla/execution/xla_state.h"
+#include "engines/xla/pjrt/call_threads.h"
 
 namespace kpt {
 
@@ -35,21 +39,29 @@ struct XlaLoadOptions {
   std::function<Status(const pjrt::ProgramMemory& memory)> check_memory;
   // Taken for its sizes instead of compiling; one that the plugin refuses is a line in the log, and compiled anew.
   std::optional<StoredExecutable> stored;
+  // What the plugin may take to take the weights and to let them go, and for a run that has no deadline.
+  std::chrono::milliseconds call_limit = pjrt::kLongestCall;
+  bool limits_runs = true;  // false: such a run has no limit, and is done on the thread of its caller
 };
 
 // Weights are uploaded once, when it is loaded. A graph without symbols is compiled then too; others for each set of
-// sizes when it is first run, sixteen of them kept. Outputs are on the host; the limits of a run are looked at before
-// its inputs are uploaded and before it is queued, since a queued program cannot be stopped.
+// sizes when it is first run, sixteen of them kept. Outputs are on the host. A queued program cannot be stopped: a run
+// that passes its deadline or is cancelled goes on in the plugin, with all that it uses, and nobody waits for it.
+// Further runs wait until it has come back, within their own limits; after one that passed `call_limit` they are
+// refused at once (kDeviceNotAvailable) until it has.
 class XlaExecutable final : public Executable {
  public:
-  // Fails with kInvalidArgument for weights that are missing or do not fit, with kUnsupported for weights that are
-  // written and share memory, and as ModuleCompiler::compile(), ShardPlan::cut() and the options' check_memory do. The
-  // compiler's settings and its client must be for the devices of the options.
+  // Fails with kInvalidArgument for weights that are missing or do not fit, with kModelPreparation for weights that
+  // are written and share memory, and as ModuleCompiler::compile(), ShardPlan::cut() and the options' check_memory do.
+  // The compiler's settings and its client must be for the devices of the options.
   static Result<std::unique_ptr<Executable>> load(std::shared_ptr<const XlaProgram> program, const Weights& weights,
                                                   std::shared_ptr<const ModuleCompiler> compiler,
                                                   XlaLoadOptions options);
+  XlaExecutable(const XlaExecutable&) = delete;
+  XlaExecutable& operator=(const XlaExecutable&) = delete;
+  ~XlaExecutable() override;
 
-  std::string_view device() const override { return device_; }
+  std::string_view device() const override { return model_->device; }
   bool is_stateful() const override { return !written_.empty(); }
   Result<std::unique_ptr<State>> make_state() const override;
   std::vector<NodePlan> plan() const override;
@@ -60,21 +72,15 @@ class XlaExecutable final : public Executable {
   static constexpr std::size_t kMostShapes = 16;
 
  private:
-  // One run: what it was given, by device and by position of the module's argument.
-  struct Arguments {
-    std::vector<std::vector<const pjrt::DeviceBuffer*>> buffers;
-    std::vector<std::shared_ptr<pjrt::DeviceBuffer>> uploaded;
-    std::vector<std::size_t> given_away;  // buffers of the state that the run may overwrite
-  };
-
   XlaExecutable(std::shared_ptr<const XlaProgram> program, std::shared_ptr<const ModuleCompiler> compiler,
                 XlaLoadOptions options);
-  const ir::Graph& graph() const { return program_->graph(); }
-  const pjrt::Client& client() const { return compiler_->client(); }
+  const XlaProgram& program() const { return *model_->program; }
+  const ir::Graph& graph() const { return program().graph(); }
+  const pjrt::Client& client() const { return *model_->client; }
+  Vendor vendor() const { return client().plugin().vendor(); }
   Status find_written(const Weights& weights);
-  Status upload_weights(const Weights& weights);
+  Status give_weights(const Weights& weights);
   Result<ShapePrograms::Program> find_program(std::span<const Tensor> inputs);
-  DeviceRange devices() const { return {first_device_, shards_.devices()}; }
   ShapePrograms::Key make_key(const ir::Bindings& sizes) const;
   // `stored`: bytes that may spare the compiler; null: none.
   Result<ShapePrograms::Program> compile(const ir::Bindings& sizes, const std::string* stored) const;
@@ -83,25 +89,20 @@ class XlaExecutable final : public Executable {
   Status check_module(const xla::LoweredModule& module, std::size_t outputs) const;
   Result<XlaState*> find_state(const RunContext& context) const;
   std::string write_module(const xla::LoweredModule& module, const ModuleCuts& cuts) const;
-  Result<DeviceParts> give_input(const Tensor& given, Cut cut) const;
-  Result<Arguments> gather(const ShapeProgram& program, std::span<const Tensor> inputs, const XlaState* state) const;
-  static Status fetch_outputs(const ShapeProgram& program, const pjrt::Execution& execution,
-                              std::vector<Tensor>& outputs);
-  Status hand_back_written(const xla::LoweredModule& module, const pjrt::Execution& execution,
-                           std::span<const Tensor> inputs, XlaState* state) const;
+  pjrt::CallLimit limit_of(const RunContext& context) const;
+  Status wait_for_given_up(const RunContext& context);
 
-  std::shared_ptr<const XlaProgram> program_;
-  std::string device_;
-  std::size_t first_device_;
+  std::shared_ptr<const ModuleCompiler> compiler_;
   std::string matrix_precision_;
   std::function<Status(const pjrt::ProgramMemory& memory)> check_memory_;
-  std::shared_ptr<const ModuleCompiler> compiler_;
-  std::vector<std::optional<std::size_t>> user_position_;  // by graph input: which of run()'s inputs
+  std::chrono::milliseconds call_limit_;
+  bool limits_runs_;
   ShardPlan shards_;
-  std::vector<DeviceParts> weights_;                         // by graph input; empty for others
+  std::shared_ptr<XlaModel> model_;                          // not changed once it is loaded
   std::map<std::string, std::size_t, std::less<>> written_;  // name of a written weight → graph input
-  std::vector<bool> is_written_;                             // by graph input, weights only
-  mutable ShapePrograms programs_{kMostShapes};
+  std::shared_ptr<pjrt::CallThreads> threads_;
+  std::atomic<bool> stuck_{false};  // a run passed call_limit_ and has not come back
+  std::unique_ptr<ShapePrograms> programs_;
 };
 
 }  // namespace kpt

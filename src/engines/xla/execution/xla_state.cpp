@@ -14,13 +14,29 @@ Status unknown(std::string_view name) {
 }  // namespace
 
 XlaState::XlaState(const void* owner, std::shared_ptr<const pjrt::Client> client, DeviceRange devices,
-                   const std::map<std::string, DeviceParts, std::less<>>& originals)
-    : owner_(owner), client_(std::move(client)), devices_(devices) {
+                   const std::map<std::string, DeviceParts, std::less<>>& originals,
+                   std::shared_ptr<pjrt::CallThreads> threads, std::chrono::milliseconds limit)
+    : owner_(owner), client_(std::move(client)), devices_(devices), threads_(std::move(threads)), limit_(limit) {
   for (const auto& [name, parts] : originals) entries_.emplace(name, Entry{parts, parts});
 }
 
+XlaState::~XlaState() {
+  std::vector<DeviceParts> all = std::move(replaced_);
+  for (auto& [name, entry] : entries_) {
+    all.push_back(std::move(entry.current));
+    all.push_back(std::move(entry.original));
+  }
+  let_go(std::move(all));
+}
+
+void XlaState::let_go(std::vector<DeviceParts> parts) const {
+  threads_->let_go(std::move(parts), limit_, client_->plugin().name());
+}
+
 Status XlaState::reset() {
-  for (auto& [name, entry] : entries_) entry.current = entry.original;
+  std::vector<DeviceParts> old = take_replaced();
+  for (auto& [name, entry] : entries_) old.push_back(std::exchange(entry.current, entry.original));
+  let_go(std::move(old));
   lost_ = false;
   return {};
 }
@@ -40,7 +56,9 @@ Result<Tensor> XlaState::read(std::string_view name) const {
   KPT_RETURN_IF_ERROR(check_usable());
   const auto found = entries_.find(name);
   if (found == entries_.end()) return unknown(name);
-  return found->second.current.front()->download();
+  const pjrt::Plugin& plugin = client_->plugin();
+  return pjrt::call_within<Tensor>(*threads_, limit_, plugin.name(), "give back a buffer", plugin.vendor(),
+                                   [buffer = found->second.current.front()] { return buffer->download(); });
 }
 
 Status XlaState::write(std::string_view name, const Tensor& value) {
@@ -52,8 +70,16 @@ Status XlaState::write(std::string_view name, const Tensor& value) {
     return {StatusCode::kInvalidArgument, fmt::format("the value for buffer '{}' has another type or shape: {}", name,
                                                       value.defined() ? value.to_string() : "nothing")};
   }
-  KPT_ASSIGN_OR_RETURN(found->second.current,
-                       upload_parts(*client_, value, pjrt::HostMemory::kCopied, std::nullopt, devices_));
+  const pjrt::Plugin& plugin = client_->plugin();
+  KPT_ASSIGN_OR_RETURN(DeviceParts content,
+                       pjrt::call_within<DeviceParts>(*threads_, limit_, plugin.name(), "take a buffer",
+                                                      plugin.vendor(), [client = client_, value, devices = devices_] {
+                                                        return upload_parts(*client, value, pjrt::HostMemory::kCopied,
+                                                                            std::nullopt, devices);
+                                                      }));
+  std::vector<DeviceParts> old;  // a list in braces would keep a share here, and the last one
+  old.push_back(std::exchange(found->second.current, std::move(content)));
+  let_go(std::move(old));
   return {};
 }
 
@@ -65,6 +91,8 @@ bool XlaState::is_own(const std::string& name) const {
          std::ranges::all_of(entry.current, [](const auto& part) { return part.use_count() == 1; });
 }
 
-void XlaState::replace(const std::string& name, DeviceParts content) { entries_.at(name).current = std::move(content); }
+void XlaState::replace(const std::string& name, DeviceParts content) {
+  replaced_.push_back(std::exchange(entries_.at(name).current, std::move(content)));
+}
 
 }  // namespace kpt

@@ -9,10 +9,16 @@ constexpr char kTag = 0;
 
 const void* XlaTensorBuffer::maker() const { return &kTag; }
 
-Tensor make_xla_tensor(const std::string& device, std::shared_ptr<pjrt::DeviceBuffer> content) {
+void XlaTensorBuffer::replace(std::shared_ptr<pjrt::DeviceBuffer> content) {
+  std::swap(content_, content);
+  const std::string plugin = content->client().plugin().name();
+  release_.threads->let_go(std::move(content), release_.limit, plugin);
+}
+
+Tensor make_xla_tensor(const std::string& device, std::shared_ptr<pjrt::DeviceBuffer> content, XlaRelease release) {
   const DType dtype = content->dtype();
   const Dims dims = content->dims();
-  auto buffer = std::make_shared<XlaTensorBuffer>(device, std::move(content));
+  auto buffer = std::make_shared<XlaTensorBuffer>(device, std::move(content), std::move(release));
   return Tensor::unchecked(std::move(buffer), dtype, dims, contiguous_strides(dims), 0);
 }
 

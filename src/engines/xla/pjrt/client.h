@@ -1,6 +1,6 @@
 // A PJRT client and what belongs to it: devices, buffers, compiled programs. Each object keeps what it needs alive, so
 // they may go in any order. Thread safe except where a class says otherwise; the interface itself has no cancel, so a
-// call that a plugin never answers blocks for ever (run compilations under a limit: compile_process.h).
+// call that a plugin never answers blocks for ever (under a limit: compile_process.h for compilations, call_threads.h).
 #pragma once
 
 #include <atomic>
@@ -48,6 +48,14 @@ struct ProgramMemory {
   std::int64_t alias_bytes = 0;  // of arguments that outputs reuse
   std::int64_t temporary_bytes = 0;
   std::int64_t peak_bytes = 0;  // 0 where the plugin does not say
+};
+
+// What the compiler counts of one run; a figure that it does not tell is absent.
+struct ProgramCosts {
+  std::optional<double> flops;
+  std::optional<double> transcendentals;
+  std::optional<double> bytes_accessed;
+  std::optional<double> optimal_seconds;  // its own estimate of the time
 };
 
 // How long a plugin may look at the host's memory.
@@ -186,6 +194,7 @@ class LoadedExecutable {
                             std::span<const std::size_t> given_away = {}) const;
   Result<std::string> serialize() const;
   Result<ProgramMemory> memory() const;
+  Result<ProgramCosts> costs() const;
 
  private:
   friend class Client;

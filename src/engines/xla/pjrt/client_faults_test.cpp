@@ -88,6 +88,11 @@ TEST_F(PjrtFaults, AnErrorOfEachCallIsTypedKeepsItsMessageAndLeaksNothing) {
 TEST_F(PjrtFaults, InitializeMayFailToo) {
   order("fail PJRT_Plugin_Initialize 13 no licence");
   EXPECT_THAT(open().status().message(), HasSubstr("PJRT_Plugin_Initialize failed: no licence"));
+  ::unsetenv("ALLOW_MULTIPLE_LIBTPU_LOAD");  // NOLINT(concurrency-mt-unsafe): one thread
+  order("locked");
+  const Status held = open().status();
+  EXPECT_EQ(held.code(), StatusCode::kDeviceNotAvailable);
+  EXPECT_THAT(held.message(), AllOf(HasSubstr("already in use by process with pid 1"), HasSubstr("kpt doctor")));
   order("");
   EXPECT_TRUE(open().ok()) << "a failure is not remembered";
 }

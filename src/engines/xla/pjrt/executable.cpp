@@ -1,12 +1,15 @@
 // Buffers, completions and runs of client.h.
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "base/log.h"
 #include "engines/xla/pjrt/client.h"
+#include "engines/xla/pjrt/pjrt_topology_calls.h"
 
 namespace kpt::pjrt {
 
@@ -238,6 +241,36 @@ Result<ProgramMemory> LoadedExecutable::memory() const {
   return ProgramMemory{statistics.generated_code_size_in_bytes, statistics.argument_size_in_bytes,
                        statistics.output_size_in_bytes,         statistics.alias_size_in_bytes,
                        statistics.temp_size_in_bytes,           statistics.peak_memory_in_bytes};
+}
+
+Result<ProgramCosts> LoadedExecutable::costs() const {
+  abi::Call<abi::ExecutableGetCostAnalysisArgs> analysis;
+  analysis.executable = executable_;
+  KPT_RETURN_IF_ERROR(client_->plugin().call(analysis));
+  ProgramCosts costs;
+  if (analysis.properties == nullptr || analysis.num_properties == 0) return costs;
+  // An array of another version's structures: the stride is what the plugin says, within reason.
+  const std::size_t stride = analysis.properties->struct_size;
+  if (stride < sizeof(abi::NamedValue) || stride > 1024) {
+    return Status(
+        StatusCode::kVendorLibrary,
+        fmt::format("the cost analysis of PJRT plugin {} cannot be read; reinstall it", client_->plugin().name()),
+        client_->plugin().vendor());
+  }
+  const std::pair<std::string_view, std::optional<double>*> wanted[] = {{"flops", &costs.flops},
+                                                                        {"transcendentals", &costs.transcendentals},
+                                                                        {"bytes accessed", &costs.bytes_accessed},
+                                                                        {"optimal_seconds", &costs.optimal_seconds}};
+  for (std::size_t i = 0; i < analysis.num_properties; ++i) {
+    abi::NamedValue value;
+    std::memcpy(&value, reinterpret_cast<const std::byte*>(analysis.properties) + i * stride, sizeof(value));
+    if (value.type != abi::kNamedFloat || value.name == nullptr) continue;
+    for (const auto& [name, place] : wanted) {
+      const bool is_it = std::string_view(value.name, value.name_size) == name;
+      if (is_it && std::isfinite(value.float_value) && value.float_value >= 0) *place = value.float_value;
+    }
+  }
+  return costs;
 }
 
 }  // namespace kpt::pjrt

@@ -1,4 +1,4 @@
-// Our own declarations of the PJRT C API: so far the head of its function table, which is all that detection reads.
+// Our own declarations of the PJRT C API: here the head of its function table; pjrt_slots.h names what follows it.
 //
 // The interface is one exported C function, GetPjrtApi, that returns a table. The table has only ever grown at its end
 // since version 0.57; 0.55 to 0.57 rearranged it. A plugin's table is as long as its `struct_size` says, so an entry

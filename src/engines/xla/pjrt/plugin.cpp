@@ -12,12 +12,11 @@
 #include "base/dynamic_library.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "engines/xla/pjrt/function_table.h"
 #include "engines/xla/pjrt/host_flags.h"
 
 namespace kpt::pjrt {
 namespace {
-
-constexpr std::size_t kMaxMessageBytes = 2000;  // a compiler's message may quote a whole module
 
 // Without these nothing can run; the others are asked for where they are needed.
 constexpr std::array kNeeded = {
@@ -49,9 +48,10 @@ constexpr std::array kNeeded = {
 };
 
 // The codes are those of abseil. An error of the compiler is told apart from one of the caller: both come as
-// INVALID_ARGUMENT or INTERNAL.
+// INVALID_ARGUMENT or INTERNAL. ABORTED is what libtpu gives beside another process that has the chips.
 StatusCode code_of(int code, Slot slot) {
   const bool compiling = slot == Slot::kClientCompile;
+  if (slot == Slot::kPluginInitialize && code == 10) return StatusCode::kDeviceNotAvailable;
   switch (code) {
     case 1: return StatusCode::kCancelled;
     case 3: return compiling ? StatusCode::kCompilation : StatusCode::kInvalidArgument;
@@ -75,13 +75,6 @@ std::string_view remedy_of(StatusCode code) {
     case StatusCode::kPermissionDenied: return "; see who may use the device: kpt doctor";
     default: return "";
   }
-}
-
-Vendor vendor_of(std::string_view name) {
-  if (name.find("cuda") != std::string_view::npos) return Vendor::kNvidia;
-  if (name.find("rocm") != std::string_view::npos) return Vendor::kAmd;
-  if (name.find("tpu") != std::string_view::npos) return Vendor::kTpu;
-  return Vendor::kNone;
 }
 
 std::string describe_file(const std::string& path) {
@@ -123,8 +116,20 @@ std::string describe_attributes(const abi::NamedValue* first, std::size_t count)
 }
 
 struct Registry {
-  std::mutex mutex;
+  std::mutex loading;  // held while a library is loaded, which sets variables and reads them
+  std::mutex mutex;    // of the maps
   std::map<std::string, std::shared_ptr<const Plugin>> plugins;
+  std::map<std::string, std::mutex> opening;  // by path: held while it is opened, for ever by one that hangs
+
+  std::shared_ptr<const Plugin> find(const std::string& path) {
+    const std::lock_guard lock(mutex);
+    const auto found = plugins.find(path);
+    return found == plugins.end() ? nullptr : found->second;
+  }
+  std::mutex& opening_of(const std::string& path) {
+    const std::lock_guard lock(mutex);
+    return opening[path];
+  }
 };
 
 // Never destroyed, as plugins are never unloaded.
@@ -138,6 +143,9 @@ Status no_plugin(const std::string& name, const std::string& what) {
 }
 
 Result<const ApiHead*> find_table(const std::string& path, const std::string& name) {
+  const std::lock_guard loading(registry().loading);
+  const std::string file = to_lower(std::filesystem::path(path).filename().string());
+  set_xla_environment(file.find("cpu") != std::string::npos);
   KPT_ASSIGN_OR_RETURN(const DynamicLibrary library, DynamicLibrary::open(path));
   const auto get_api = library.find<GetApiFunction>(kGetApiName);
   if (get_api == nullptr) {
@@ -161,28 +169,31 @@ Result<const ApiHead*> find_table(const std::string& path, const std::string& na
 
 }  // namespace
 
+Vendor vendor_of_plugin(std::string_view name) {
+  const std::string lower = to_lower(name);
+  if (lower.find("cuda") != std::string::npos) return Vendor::kNvidia;
+  if (lower.find("rocm") != std::string::npos) return Vendor::kAmd;
+  if (lower.find("tpu") != std::string::npos) return Vendor::kTpu;
+  return Vendor::kNone;
+}
+
 Plugin::Plugin(std::string path, std::string name, const ApiHead* head)
-    : path_(std::move(path)), name_(std::move(name)), head_(head), vendor_(vendor_of(to_lower(name_))) {}
+    : path_(std::move(path)), name_(std::move(name)), head_(head), vendor_(vendor_of_plugin(name_)) {}
 
 Result<std::shared_ptr<const Plugin>> Plugin::open(const std::string& path, const std::string& name) {
   Registry& known = registry();
-  const std::lock_guard lock(known.mutex);
-  const auto found = known.plugins.find(path);
-  if (found != known.plugins.end()) return found->second;
+  if (auto open = known.find(path)) return open;
+  const std::lock_guard opening(known.opening_of(path));
+  if (auto open = known.find(path)) return open;  // by another thread meanwhile
   KPT_ASSIGN_OR_RETURN(std::shared_ptr<const Plugin> plugin, open_first(path, name));
+  const std::lock_guard lock(known.mutex);
   known.plugins.emplace(path, plugin);
   return plugin;
 }
 
-bool Plugin::is_open(const std::string& path) {
-  Registry& known = registry();
-  const std::lock_guard lock(known.mutex);
-  return known.plugins.contains(path);
-}
+bool Plugin::is_open(const std::string& path) { return registry().find(path) != nullptr; }
 
 Result<std::shared_ptr<const Plugin>> Plugin::open_first(const std::string& path, const std::string& name) {
-  const std::string file = to_lower(std::filesystem::path(path).filename().string());
-  set_xla_environment(file.find("cpu") != std::string::npos);
   KPT_ASSIGN_OR_RETURN(const ApiHead* head, find_table(path, name));
   std::shared_ptr<Plugin> plugin(new Plugin(path, name, head));
   KPT_RETURN_IF_ERROR(plugin->check_entries());
@@ -190,15 +201,7 @@ Result<std::shared_ptr<const Plugin>> Plugin::open_first(const std::string& path
   return std::shared_ptr<const Plugin>(std::move(plugin));
 }
 
-void* Plugin::find_entry(Slot slot) const {
-  const std::size_t offset = sizeof(ApiHead) + static_cast<std::size_t>(slot) * sizeof(void*);
-  if (offset + sizeof(void*) > head_->struct_size) return nullptr;
-  void* entry = nullptr;
-  std::memcpy(&entry, reinterpret_cast<const std::byte*>(head_) + offset, sizeof(entry));
-  return entry;
-}
-
-bool Plugin::has(Slot slot) const { return find_entry(slot) != nullptr; }
+bool Plugin::has(Slot slot) const { return find_entry(*head_, slot) != nullptr; }
 
 Status Plugin::check_entries() const {
   std::string missing;
@@ -212,17 +215,23 @@ Status Plugin::check_entries() const {
 Status Plugin::initialize() {
   abi::Call<abi::PluginInitializeArgs> initialize;
   KPT_RETURN_IF_ERROR(call(initialize));
-  identity_ = fmt::format("PJRT {}.{}; {}", api_major(), api_minor(), describe_file(path_));
-  if (!has(Slot::kPluginAttributes)) return {};
-  abi::Call<abi::PluginAttributesArgs> attributes;
-  KPT_RETURN_IF_ERROR(call(attributes));
-  identity_ += describe_attributes(attributes.attributes, attributes.num_attributes);
+  std::string told;
+  if (has(Slot::kPluginAttributes)) {
+    abi::Call<abi::PluginAttributesArgs> attributes;
+    KPT_RETURN_IF_ERROR(call(attributes));
+    told = describe_attributes(attributes.attributes, attributes.num_attributes);
+  }
+  const std::string api = fmt::format("PJRT {}.{}", api_major(), api_minor());
+  std::error_code error;
+  const auto bytes = std::filesystem::file_size(path_, error);
+  identity_ = fmt::format("{}; {}{}", api, describe_file(path_), told);
+  release_ = fmt::format("{}; {}{}", api, error ? "" : fmt::format("{} bytes", bytes), told);
   return {};
 }
 
 Status Plugin::invoke(Slot slot, void* args) const {
   using Entry = abi::Error* (*)(void*);
-  void* const address = find_entry(slot);
+  void* const address = find_entry(*head_, slot);
   if (address == nullptr) {
     return {StatusCode::kUnsupported,
             fmt::format("PJRT plugin {} (PJRT {}.{}) lacks {}; install a newer release of the plugin", name_,
@@ -230,30 +239,14 @@ Status Plugin::invoke(Slot slot, void* args) const {
             vendor_};
   }
   abi::Error* const error = reinterpret_cast<Entry>(address)(args);
-  return error == nullptr ? Status() : take_error(error, slot);
+  return error == nullptr ? Status() : convert_error(error, slot);
 }
 
-Status Plugin::take_error(abi::Error* error, Slot slot) const {
-  using Describe = void (*)(void*);
-  using GetCode = abi::Error* (*)(void*);
-  abi::Call<abi::ErrorMessageArgs> message;
-  message.error = error;
-  reinterpret_cast<Describe>(find_entry(Slot::kErrorMessage))(static_cast<abi::ErrorMessageArgs*>(&message));
-  abi::Call<abi::ErrorGetCodeArgs> code;
-  code.error = error;
-  abi::Error* const second =
-      reinterpret_cast<GetCode>(find_entry(Slot::kErrorGetCode))(static_cast<abi::ErrorGetCodeArgs*>(&code));
-  std::string text = message.message == nullptr
-                         ? "no message"
-                         : printable(std::string_view(message.message, message.message_size), kMaxMessageBytes);
-  for (abi::Error* const each : {error, second}) {
-    if (each == nullptr) continue;
-    abi::Call<abi::ErrorDestroyArgs> destroy;
-    destroy.error = each;
-    reinterpret_cast<Describe>(find_entry(Slot::kErrorDestroy))(static_cast<abi::ErrorDestroyArgs*>(&destroy));
-  }
-  const StatusCode ours = second == nullptr ? code_of(code.code, slot) : StatusCode::kVendorLibrary;
-  return {ours, fmt::format("PJRT plugin {}: {} failed: {}{}", name_, name_of(slot), trim(text), remedy_of(ours)),
+Status Plugin::convert_error(abi::Error* error, Slot slot) const {
+  const PluginError taken = take_error(*head_, error);
+  const StatusCode ours = taken.code ? code_of(*taken.code, slot) : StatusCode::kVendorLibrary;
+  return {ours,
+          fmt::format("PJRT plugin {}: {} failed: {}{}", name_, name_of(slot), trim(taken.message), remedy_of(ours)),
           vendor_};
 }
 

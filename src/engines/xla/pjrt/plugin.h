@@ -12,6 +12,9 @@
 
 namespace kpt::pjrt {
 
+// Whose stack a plugin of this name is.
+Vendor vendor_of_plugin(std::string_view name);
+
 // Never unloaded: a plugin keeps threads and registries of its own. Thread safe.
 class Plugin {
  public:
@@ -21,7 +24,7 @@ class Plugin {
   // version that we do not speak, kVendorLibrary for a library that is no plugin, lacks an entry (named) or does not
   // initialise, and as DynamicLibrary::open() does.
   static Result<std::shared_ptr<const Plugin>> open(const std::string& path, const std::string& name);
-  // Whether open() has given this path in this process.
+  // Whether open() has given this path in this process. Waits for no plugin that is being opened.
   static bool is_open(const std::string& path);
 
   const std::string& path() const { return path_; }
@@ -31,6 +34,8 @@ class Plugin {
   // What tells this build of the plugin from others: interface version, the attributes it gives, size and time of its
   // file. Part of every cache key.
   const std::string& identity() const { return identity_; }
+  // The same without what differs between machines that have the same release: the time of its file.
+  const std::string& release() const { return release_; }
   // Whose stack it is, for Status::vendor().
   Vendor vendor() const { return vendor_; }
 
@@ -53,10 +58,9 @@ class Plugin {
  private:
   Plugin(std::string path, std::string name, const ApiHead* head);
   static Result<std::shared_ptr<const Plugin>> open_first(const std::string& path, const std::string& name);
-  void* find_entry(Slot slot) const;
   Status invoke(Slot slot, void* args) const;
   // The one function that turns a PJRT_Error into a Status; destroys the error.
-  Status take_error(abi::Error* error, Slot slot) const;
+  Status convert_error(abi::Error* error, Slot slot) const;
   static void log_failure(const Status& status);
   Status check_entries() const;
   Status initialize();
@@ -65,6 +69,7 @@ class Plugin {
   std::string name_;
   const ApiHead* head_;
   std::string identity_;
+  std::string release_;
   Vendor vendor_ = Vendor::kNone;
 };
 

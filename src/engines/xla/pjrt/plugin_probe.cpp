@@ -1,11 +1,13 @@
 #include "engines/xla/pjrt/plugin_probe.h"
 
 #include <cstdlib>
+#include <optional>
 
 #include <fmt/format.h>
 
 #include "base/dynamic_library.h"
-#include "engines/xla/pjrt/pjrt_abi.h"
+#include "base/text.h"
+#include "engines/xla/pjrt/function_table.h"
 
 namespace kpt {
 namespace {
@@ -31,13 +33,44 @@ Finding judge_version(int major, int minor) {
   return {Presence::kPresent, "", ""};
 }
 
+// Calls the entry that belongs to Args, where there is one: Plugin::open() names those that are missing. What the
+// plugin complains of.
+template <typename Args>
+std::optional<std::string> find_complaint(const pjrt::ApiHead& table) {
+  void* const entry = pjrt::find_entry(table, Args::kSlot);
+  if (entry == nullptr) return std::nullopt;
+  pjrt::abi::Call<Args> args;
+  auto* const error = reinterpret_cast<pjrt::abi::Error* (*)(void*)>(entry)(static_cast<Args*>(&args));
+  if (error == nullptr) return std::nullopt;
+  return fmt::format("its {} failed: {}", pjrt::name_of(Args::kSlot), trim(pjrt::take_error(table, error).message));
+}
+
+// What Plugin::open() will call. XLA's own plugins for CPUs and GPUs do nothing of weight there. libtpu reads its
+// flags, registers its platforms and takes the lock of whoever computes on the chips (see below), which it opens with a
+// client only. Whatever another plugin takes goes with this process.
+Finding initialize(const pjrt::ApiHead& table) {
+  auto complaint = find_complaint<pjrt::abi::PluginInitializeArgs>(table);
+  if (!complaint) complaint = find_complaint<pjrt::abi::PluginAttributesArgs>(table);
+  if (!complaint) return {Presence::kPresent, "", ""};
+  return broken(std::move(*complaint), "mend what the plugin complains of, or install another release of it");
+}
+
+// Away from Google's cloud libtpu waits for a metadata server. The lock that it takes when it is initialised (0.0.51:
+// the file libtpu_lockfile, and ABORTED beside who has it) is held as long as the process lives: who starts to compute
+// meanwhile would be refused for our sake, and we beside one that computes; two probes would see each other. So the
+// child does without, and who has the chips shows when they are opened.
+void set_libtpu_environment() {
+  for (const char* name : {"TPU_SKIP_MDS_QUERY", "ALLOW_MULTIPLE_LIBTPU_LOAD"}) {
+    ::setenv(name, "1", 1);  // NOLINT(concurrency-mt-unsafe): kpt-probe has one thread until the plugin starts its own.
+  }
+}
+
 }  // namespace
 
 PjrtPlugin probe_pjrt_plugin(const std::string& path) {
   PjrtPlugin plugin;
   plugin.path = path;
-  // NOLINTNEXTLINE(concurrency-mt-unsafe): kpt-probe has one thread until the plugin starts its own.
-  ::setenv("TPU_SKIP_MDS_QUERY", "1", 1);
+  set_libtpu_environment();
   const auto library = DynamicLibrary::open(path);
   if (!library.ok()) {
     plugin.finding = broken(library.status().message(), "reinstall the plugin and what it depends on");
@@ -66,7 +99,9 @@ PjrtPlugin probe_pjrt_plugin(const std::string& path) {
     plugin.finding = broken(fmt::format("its function table has {} bytes; {} to {} are plausible", table_bytes,
                                         pjrt::kSmallestTableBytes, pjrt::kLargestTableBytes),
                             "reinstall the plugin");
+    return plugin;
   }
+  plugin.finding = initialize(*api);
   return plugin;
 }
 

@@ -55,6 +55,26 @@ TEST(PluginProbe, TableThatIsNoneIsRefused) {
   EXPECT_THAT(probe_fake("struct_size 18446744073709551615").finding.reason, HasSubstr("18446744073709551615 bytes"));
 }
 
+TEST(PluginProbe, PluginThatDoesNotInitialiseIsRefusedWithItsMessage) {
+  for (const std::string call : {"PJRT_Plugin_Initialize", "PJRT_Plugin_Attributes"}) {
+    const PjrtPlugin plugin = probe_fake("fail " + call + " 13 no licence");
+    EXPECT_EQ(plugin.finding.presence, Presence::kBroken);
+    EXPECT_EQ(plugin.finding.reason, "its " + call + " failed: no licence");
+    EXPECT_FALSE(plugin.finding.remedy.empty());
+    EXPECT_EQ(plugin.api_minor, 81);
+    EXPECT_EQ(probe_fake("lack " + call).finding.presence, Presence::kPresent) << "whoever opens it says so";
+  }
+  EXPECT_THAT(probe_fake("fail PJRT_Plugin_Initialize 13 no licence;lack PJRT_Error_Message;lack PJRT_Error_GetCode")
+                  .finding.reason,
+              HasSubstr("no message"));
+}
+
+// A lock that the probe took would keep out who starts to compute meanwhile.
+TEST(PluginProbe, LibtpusLockIsNotTaken) {
+  ::unsetenv("ALLOW_MULTIPLE_LIBTPU_LOAD");  // NOLINT(concurrency-mt-unsafe): one thread
+  EXPECT_EQ(probe_fake("locked").finding.presence, Presence::kPresent);
+}
+
 TEST(PluginProbe, LibraryWithoutTheEntryIsNoPlugin) {
   const PjrtPlugin plugin = probe_pjrt_plugin(library("fake_pjrt_plugin_without_entry.so"));
   EXPECT_EQ(plugin.finding.presence, Presence::kBroken);

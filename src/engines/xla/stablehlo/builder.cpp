@@ -295,6 +295,13 @@ Value Builder::convert(const Value& x, DType dtype) {
   if (from_float && (dtype == DType::kInt8 || dtype == DType::kInt16)) {
     return convert(convert(x, DType::kInt32), dtype);
   }
+  // StableHLO makes NaN of what is too large, PyTorch the largest number (2.11: NaN).
+  if (dtype == DType::kFloat8E4M3FN) {
+    const Value wide = convert(x, from_float && element_bytes(x.dtype) > 1 ? x.dtype : DType::kFloat32);
+    const Value above = binary("maximum", wide, splat(-448.0, wide.dtype, wide.dims));
+    const Value within = binary("minimum", above, splat(448.0, wide.dtype, wide.dims));
+    return emit("stablehlo.convert", {within}, dtype, x.dims);
+  }
   return emit("stablehlo.convert", {x}, dtype, x.dims);
 }
 

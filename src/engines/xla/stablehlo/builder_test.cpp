@@ -9,7 +9,7 @@
 namespace kpt::xla {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::string constant_text(const Number& number, DType dtype) {
   Builder builder;
@@ -46,7 +46,7 @@ TEST(Builder, AConstantIsWrittenOnce) {
   Builder builder;
   const Value first = builder.splat(1.0, DType::kFloat32, {2});
   builder.splat(1.0, DType::kFloat32, {3});
-  EXPECT_THAT(first.dims, testing::ElementsAre(2));
+  EXPECT_THAT(first.dims, ::testing::ElementsAre(2));
   const std::string text = builder.text();
   EXPECT_EQ(text.find("stablehlo.constant"), text.rfind("stablehlo.constant"));
 }

@@ -117,7 +117,7 @@ constexpr Rule kConvolutionRules[] = {
 }  // namespace
 
 Value convolve(Builder& b, const Value& input, const Value& weight, const std::optional<Value>& bias,
-               const ConvolutionShape& shape) {
+               const ConvolutionShape& shape, std::optional<DType> sums) {
   const std::size_t axes = input.rank() - 2;
   if (input.dtype != weight.dtype) refuse("its input and weight have different types");
   if (shape.groups < 1 || weight.dims[0] % shape.groups != 0 || input.dims[1] != weight.dims[1] * shape.groups) {
@@ -141,7 +141,7 @@ Value convolve(Builder& b, const Value& input, const Value& weight, const std::o
   const std::vector<std::string> reversal(axes, "false");
   const std::string_view precision = input.dtype == DType::kFloat32 ? "HIGHEST" : "DEFAULT";
   Value value = b.emit(
-      "stablehlo.convolution", {input, weight}, math_dtype(input.dtype), dims,
+      "stablehlo.convolution", {input, weight}, sums.value_or(math_dtype(input.dtype)), dims,
       fmt::format(
           "window_strides = {}, padding = dense<[{}]> : tensor<{}x2xi64>, lhs_dilation = {}, rhs_dilation = {}, "
           "window_reversal = array<i1: {}>, dimension_numbers = #stablehlo.conv<[b, f{}]x[o, i{}]->[b, f{}]>, "

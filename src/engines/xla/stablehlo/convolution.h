@@ -13,8 +13,8 @@ struct ConvolutionShape {
   std::int64_t groups = 1;
 };
 
-// input [N, C, spatial…], weight [O, C / groups, spatial…], bias [O]; sums and result in math_dtype().
+// input [N, C, spatial…], weight [O, C / groups, spatial…], bias [O]; sums and result in math_dtype(), or in `sums`.
 Value convolve(Builder& builder, const Value& input, const Value& weight, const std::optional<Value>& bias,
-               const ConvolutionShape& shape);
+               const ConvolutionShape& shape, std::optional<DType> sums = {});
 
 }  // namespace kpt::xla

@@ -6,8 +6,8 @@
 namespace kpt::xla {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 ir::Graph graph_with(std::size_t count) {
   ir::Graph graph;

@@ -16,9 +16,9 @@
 namespace kpt::xla {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string read_file(const std::filesystem::path& path) {
   std::ifstream stream(path);
@@ -33,7 +33,7 @@ std::filesystem::path data_folder() {
   return std::filesystem::path(source_dir()) / "src/engines/xla/stablehlo/test_data";
 }
 
-class LowerGolden : public testing::TestWithParam<std::string> {};
+class LowerGolden : public ::testing::TestWithParam<std::string> {};
 
 // To take over a wanted change, copy the file that the message names.
 TEST_P(LowerGolden, TextIsAsRecorded) {
@@ -51,8 +51,9 @@ TEST_P(LowerGolden, TextIsAsRecorded) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, LowerGolden,
-                         testing::Values("arithmetic", "attention", "comparison", "convolution", "creation", "indexing",
-                                         "matmul", "norm", "own", "reduction", "shape", "unary", "writes"),
+                         ::testing::Values("arithmetic", "attention", "comparison", "convolution", "creation",
+                                           "indexing", "matmul", "norm", "own", "reduction", "shape", "unary",
+                                           "writes"),
                          [](const auto& family) { return family.param; });
 
 TEST(Lower, UnusedInputsAreNoArguments) {
@@ -141,6 +142,31 @@ TEST(Lower, BrokenAssertionsAreRefusedAndTrueOnesVanish) {
   EXPECT_THAT(module.status().message(), HasSubstr("too long"));
 }
 
+std::string scaled_product(const std::string& scale_b, const std::string& scale_result) {
+  return "input x: float8_e4m3fn[5, 8]\ninput w: float8_e5m2[8, 3]\ninput a: float32[5, 1]\ninput s: float32" +
+         scale_b +
+         "\nmm: float8_e4m3fn[5, 3] = aten._scaled_mm.default(self=%x, mat2=%w, scale_a=%a, scale_b=%s, bias=none, "
+         "scale_result=" +
+         scale_result + ")\noutput %mm \"y\"\n";
+}
+
+TEST(Lower, ProductsOfFp8AreOfTheCodesAndThenScaledAndResultsSaturate) {
+  const auto module = lower(graph_of(scaled_product("[]", "none")), {});
+  ASSERT_TRUE(module.ok()) << module.status().message();
+  EXPECT_THAT(module->text, HasSubstr("(tensor<5x8xf8E4M3FN>) -> tensor<5x8xbf16>"));
+  EXPECT_THAT(module->text, HasSubstr("(tensor<8x3xf8E5M2>) -> tensor<8x3xbf16>"));
+  EXPECT_THAT(module->text, HasSubstr("(tensor<5x8xbf16>, tensor<8x3xbf16>) -> tensor<5x3xf32>"));
+  EXPECT_THAT(module->text, HasSubstr("(tensor<5x1xf32>) -> tensor<5x3xf32>"));
+  EXPECT_THAT(module->text, HasSubstr("0x43E00000"));  // 448, the largest float8_e4m3fn
+  EXPECT_THAT(module->text, HasSubstr("(tensor<5x3xf32>) -> tensor<5x3xf8E4M3FN>"));
+}
+
+TEST(Lower, OtherProductsOfFp8AreRefused) {
+  EXPECT_THAT(lower(graph_of(scaled_product("[2, 3]", "none")), {}).status().message(),
+              HasSubstr("its scales are neither one nor one for each row or column"));
+  EXPECT_THAT(lower(graph_of(scaled_product("[]", "%s")), {}).status().message(), HasSubstr("its result has a scale"));
+}
+
 TEST(CheckLowering, AnswersForEveryNode) {
   const auto answers =
       check_lowering(graph_of("symbol s0 in 2..1024\n"
@@ -151,7 +177,7 @@ TEST(CheckLowering, AnswersForEveryNode) {
   ASSERT_TRUE(answers.ok());
   ASSERT_EQ(answers->size(), 2U);
   EXPECT_FALSE((*answers)[0].supported);
-  EXPECT_THAT((*answers)[0].reason, Not(testing::IsEmpty()));
+  EXPECT_THAT((*answers)[0].reason, Not(::testing::IsEmpty()));
   EXPECT_TRUE((*answers)[1].supported) << (*answers)[1].reason;
 }
 

@@ -76,13 +76,48 @@ void add_product(Call& call, std::string_view first, std::string_view second) {
   call.set(b.binary("add", scaled(self, "beta"), value));
 }
 
+// Sums of exact products in float32, then the scales: every code of FP8 is a bfloat16.
+void lower_scaled_product(Call& call) {
+  Builder& b = call.builder();
+  if (call.has("scale_result")) refuse("its result has a scale");
+  const auto codes = [&](std::string_view name) {
+    const Value x = call.tensor(name);
+    const bool is_fp8 = is_floating(x.dtype) && element_bytes(x.dtype) == 1;
+    if (!is_fp8 || x.rank() != 2) refuse("its operands are no matrices of FP8");
+    return b.convert(x, DType::kBFloat16);
+  };
+  const Value left = codes("self");
+  Value value = matmul(b, left, codes("mat2"));
+  const auto multiply = [&](std::string_view name, const Extents& each) {
+    const Value scale = call.tensor(name);
+    const bool one = scale.rank() <= 2 && element_count(scale.dims) == 1;
+    if (scale.dtype != DType::kFloat32 || (!one && scale.dims != each)) {
+      refuse("its scales are neither one nor one for each row or column");
+    }
+    value = b.binary("multiply", value, b.broadcast_to(scale, value.dims));
+  };
+  multiply("scale_a", {value.dims[0], 1});
+  multiply("scale_b", {1, value.dims[1]});
+  if (const auto bias = call.find_tensor("bias")) {
+    value = b.binary("add", value, b.broadcast_to(b.convert(*bias, value.dtype), value.dims));
+  }
+  call.set(value);
+}
+
 void lower_addmm(Call& call) { add_product(call, "mat1", "mat2"); }
 void lower_baddbmm(Call& call) { add_product(call, "batch1", "batch2"); }
 
 constexpr Rule kMatmulRules[] = {
-    {"aten.addmm.default", lower_addmm}, {"aten.baddbmm.default", lower_baddbmm}, {"aten.bmm.default", lower_matmul},
-    {"aten.dot.default", lower_dot},     {"aten.linear.default", lower_linear},   {"aten.matmul.default", lower_matmul},
-    {"aten.mm.default", lower_matmul},   {"aten.mv.default", lower_mv},           {"aten.outer.default", lower_outer},
+    {"aten._scaled_mm.default", lower_scaled_product},
+    {"aten.addmm.default", lower_addmm},
+    {"aten.baddbmm.default", lower_baddbmm},
+    {"aten.bmm.default", lower_matmul},
+    {"aten.dot.default", lower_dot},
+    {"aten.linear.default", lower_linear},
+    {"aten.matmul.default", lower_matmul},
+    {"aten.mm.default", lower_matmul},
+    {"aten.mv.default", lower_mv},
+    {"aten.outer.default", lower_outer},
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "backends/tpu/tpu_program.h"
+#include "engines/xla/execution/ahead_program.h"
 
 #include <algorithm>
 #include <optional>
@@ -13,13 +13,11 @@
 namespace kpt {
 namespace {
 
-constexpr std::string_view kProgramWord = "kpt-tpu-program";
 constexpr std::string_view kModuleWord = "kpt-tpu-module";
-constexpr int kProgramVersion = 2;
 constexpr int kModuleVersion = 1;
 
 Status corrupt(std::string_view what) {
-  return {StatusCode::kCorruptData, fmt::format("a stored TPU program cannot be read: {}", what)};
+  return {StatusCode::kCorruptData, fmt::format("a stored program cannot be read: {}", what)};
 }
 
 // Takes the text up to the next line break.
@@ -50,7 +48,33 @@ Result<pjrt::TopologyProgram> unpack_topology_program(std::string_view bytes) {
   return program;
 }
 
-bool is_tpu_program(std::string_view bytes) { return bytes.starts_with(fmt::format("{} ", kProgramWord)); }
+bool is_ahead_program(const AheadForm& form, std::string_view bytes) {
+  return bytes.starts_with(fmt::format("{} ", form.word));
+}
+
+Status check_sizes(const ir::Graph& graph, const ir::Bindings& sizes, std::string_view what) {
+  std::string open;
+  for (const ir::SymbolRange& symbol : graph.symbols) {
+    const auto value = sizes.find(symbol.name);
+    if (!value) {
+      open += fmt::format("{}{}", open.empty() ? "" : ", ", symbol.name);
+      continue;
+    }
+    if ((symbol.min && *value < *symbol.min) || (symbol.max && *value > *symbol.max)) {
+      return {StatusCode::kInvalidArgument, fmt::format("the size {}={} is out of its range", symbol.name, *value)};
+    }
+  }
+  if (open.empty()) return {};
+  return {StatusCode::kInvalidArgument,
+          fmt::format("a program for {} has fixed sizes, and the model leaves {} free; give each a value", what, open)};
+}
+
+std::string write_sizes(const ir::Bindings& sizes) {
+  std::string text;
+  for (const auto& [name, value] : sizes.entries())
+    text += fmt::format("{}{}={}", text.empty() ? "" : ",", name, value);
+  return text;
+}
 
 Result<ir::Bindings> read_sizes(const ir::Graph& graph, std::string_view sizes) {
   ir::Bindings bindings;
@@ -71,23 +95,24 @@ Result<ir::Bindings> read_sizes(const ir::Graph& graph, std::string_view sizes) 
   return bindings;
 }
 
-// Head, target, sizes, precision, number of bytes of the graph; the graph; the compiled module.
-Result<std::string> TpuProgram::serialize() const {
+// Head, target, sizes, conditions, number of bytes of the graph; the graph; the compiled module.
+Result<std::string> AheadProgram::serialize() const {
   const std::string graph = ir::print_graph(graph_);
-  return fmt::format("{} {}\n{}\n{}\n{}\n{}\n{}{}", kProgramWord, kProgramVersion, target_, sizes_, precision_,
+  return fmt::format("{} {}\n{}\n{}\n{}\n{}\n{}{}", form_.word, form_.version, target_, sizes_, conditions_,
                      graph.size(), graph, pack_topology_program(compiled_));
 }
 
-Result<std::unique_ptr<Program>> TpuProgram::deserialize(std::string_view target, std::string_view bytes) {
+Result<std::unique_ptr<Program>> AheadProgram::deserialize(const AheadForm& form, std::string_view target,
+                                                           std::string_view bytes) {
   KPT_ASSIGN_OR_RETURN(const std::string_view head, take_line(bytes));
-  if (!is_tpu_program(head)) return corrupt("it is no TPU program");
+  if (!is_ahead_program(form, head)) return corrupt("it is of another kind");
   KPT_ASSIGN_OR_RETURN(const std::string_view made_for, take_line(bytes));
-  if (head != fmt::format("{} {}", kProgramWord, kProgramVersion) || made_for != target) {
+  if (head != fmt::format("{} {}", form.word, form.version) || made_for != target) {
     return Status(StatusCode::kVersionMismatch,
                   fmt::format("the stored program is of another version or for another target than {}", target));
   }
   KPT_ASSIGN_OR_RETURN(const std::string_view sizes, take_line(bytes));
-  KPT_ASSIGN_OR_RETURN(const std::string_view precision, take_line(bytes));
+  KPT_ASSIGN_OR_RETURN(const std::string_view conditions, take_line(bytes));
   KPT_ASSIGN_OR_RETURN(const std::string_view count, take_line(bytes));
   const auto graph_bytes = parse_uint(count);
   if (!graph_bytes || *graph_bytes > bytes.size()) return corrupt("its graph does not fit into it");
@@ -95,8 +120,8 @@ Result<std::unique_ptr<Program>> TpuProgram::deserialize(std::string_view target
   if (!graph.ok()) return corrupt(graph.status().message());
   if (const Status status = ir::verify(*graph); !status.ok()) return corrupt(status.message());
   KPT_ASSIGN_OR_RETURN(pjrt::TopologyProgram compiled, unpack_topology_program(bytes.substr(*graph_bytes)));
-  return std::unique_ptr<Program>(std::make_unique<TpuProgram>(
-      std::string(target), std::move(*graph), std::string(sizes), std::string(precision), std::move(compiled)));
+  return std::unique_ptr<Program>(std::make_unique<AheadProgram>(
+      form, std::string(target), std::move(*graph), std::string(sizes), std::string(conditions), std::move(compiled)));
 }
 
 }  // namespace kpt

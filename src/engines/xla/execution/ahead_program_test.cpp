@@ -1,4 +1,4 @@
-#include "backends/tpu/tpu_program.h"
+#include "engines/xla/execution/ahead_program.h"
 
 #include <random>
 
@@ -12,15 +12,17 @@ namespace {
 
 using ::testing::HasSubstr;
 
+constexpr AheadForm kForm = {"kpt-tpu-program", 2};
+
 constexpr const char* kGraph = R"(kpt_graph 1
 input x: float32[4, 3]
 sum: float32[4, 3] = aten.add.Tensor(self=%x, other=%x)
 output %sum "y"
 )";
 
-class TpuProgramTest : public ::testing::Test {
+class AheadProgramTest : public ::testing::Test {
  protected:
-  TpuProgramTest() {
+  AheadProgramTest() {
     compiled_.figures.compiler = "libtpu 0.0.51; PJRT 0.116";
     compiled_.figures.device_kind = "TPU v5 lite";
     compiled_.figures.code_bytes = random_();
@@ -28,7 +30,9 @@ class TpuProgramTest : public ::testing::Test {
     compiled_.executable.resize(1 + random_() % 5000);
     for (char& byte : compiled_.executable) byte = static_cast<char>(random_());
   }
-  TpuProgram make() const { return {"tpu:v5e:2x2", ir::read_graph(kGraph).value(), "s0=4", "HIGH", compiled_}; }
+  AheadProgram make() const {
+    return {kForm, "tpu:v5e:2x2", ir::read_graph(kGraph).value(), "s0=4", "HIGH", compiled_};
+  }
 
   unsigned seed_ = std::random_device()();
   std::mt19937 random_{seed_};
@@ -36,43 +40,48 @@ class TpuProgramTest : public ::testing::Test {
   pjrt::TopologyProgram compiled_;
 };
 
-TEST_F(TpuProgramTest, WhatIsStoredIsReadBack) {
-  const TpuProgram written = make();
+TEST_F(AheadProgramTest, WhatIsStoredIsReadBack) {
+  const AheadProgram written = make();
   const auto bytes = written.serialize().value();
-  const auto read = TpuProgram::deserialize("tpu:v5e:2x2", bytes);
+  const auto read = AheadProgram::deserialize(kForm, "tpu:v5e:2x2", bytes);
   ASSERT_TRUE(read.ok()) << read.status().message();
-  const auto& program = dynamic_cast<const TpuProgram&>(**read);
+  const auto& program = dynamic_cast<const AheadProgram&>(**read);
   EXPECT_EQ(program.target(), "tpu:v5e:2x2");
   EXPECT_EQ(program.sizes(), "s0=4");
-  EXPECT_EQ(program.precision(), "HIGH");
+  EXPECT_EQ(program.conditions(), "HIGH");
   EXPECT_EQ(program.executable(), compiled_.executable);
   EXPECT_EQ(*program.figures(), compiled_.figures);
   EXPECT_EQ(program.graph(), written.graph());
 }
 
-TEST_F(TpuProgramTest, AnotherTargetOrVersionIsRefused) {
+TEST_F(AheadProgramTest, AnotherTargetOrVersionIsRefused) {
   std::string bytes = make().serialize().value();
-  EXPECT_EQ(TpuProgram::deserialize("tpu:v6e:2x2", bytes).status().code(), StatusCode::kVersionMismatch);
+  EXPECT_EQ(AheadProgram::deserialize(kForm, "tpu:v6e:2x2", bytes).status().code(), StatusCode::kVersionMismatch);
+  EXPECT_FALSE(is_ahead_program({"kpt-xla-executable", 1}, bytes));
+  EXPECT_EQ(AheadProgram::deserialize({"kpt-xla-executable", 1}, "tpu:v5e:2x2", bytes).status().code(),
+            StatusCode::kCorruptData);
   for (const char* head : {"kpt-tpu-program 1", "kpt-tpu-program 3"}) {
     bytes.replace(0, bytes.find('\n'), head);
-    EXPECT_EQ(TpuProgram::deserialize("tpu:v5e:2x2", bytes).status().code(), StatusCode::kVersionMismatch) << head;
+    EXPECT_EQ(AheadProgram::deserialize(kForm, "tpu:v5e:2x2", bytes).status().code(), StatusCode::kVersionMismatch)
+        << head;
   }
 }
 
-TEST_F(TpuProgramTest, EveryTruncationOfTheHeadIsAnError) {
+TEST_F(AheadProgramTest, EveryTruncationOfTheHeadIsAnError) {
   const std::string bytes = make().serialize().value();
   const std::size_t head = bytes.size() - compiled_.executable.size();
   for (std::size_t length = 0; length <= head; ++length) {
-    EXPECT_FALSE(TpuProgram::deserialize("tpu:v5e:2x2", bytes.substr(0, length)).ok()) << length;
+    EXPECT_FALSE(AheadProgram::deserialize(kForm, "tpu:v5e:2x2", bytes.substr(0, length)).ok()) << length;
   }
 }
 
-TEST_F(TpuProgramTest, NonsenseIsCorrupt) {
+TEST_F(AheadProgramTest, NonsenseIsCorrupt) {
   for (const char* bytes : {"", "hello", "kpt-xla-program 1 cpu\n", "kpt-tpu-program 2\ntpu:v5e:2x2\n\n\n-1\n",
                             "kpt-tpu-program 2\ntpu:v5e:2x2\n\n\n99999999999999999999\nx",
                             "kpt-tpu-program 2\ntpu:v5e:2x2\n\n\n1000\nkpt_graph 1\n",
                             "kpt-tpu-program 2\ntpu:v5e:2x2\n\n\n3\nabckpt-tpu-module 1\n{}\nx"}) {
-    EXPECT_EQ(TpuProgram::deserialize("tpu:v5e:2x2", bytes).status().code(), StatusCode::kCorruptData) << bytes;
+    EXPECT_EQ(AheadProgram::deserialize(kForm, "tpu:v5e:2x2", bytes).status().code(), StatusCode::kCorruptData)
+        << bytes;
   }
   for (const char* bytes : {"", "kpt-tpu-module 1", "kpt-tpu-module 2\n{}\nx", "kpt-tpu-module 1\n{\nx",
                             "kpt-tpu-module 1\n{\"compiler\":\"a\",\"device_kind\":\"b\"}\n"}) {
@@ -80,7 +89,7 @@ TEST_F(TpuProgramTest, NonsenseIsCorrupt) {
   }
 }
 
-TEST_F(TpuProgramTest, SizesAreReadForEverySymbolOfTheGraph) {
+TEST_F(AheadProgramTest, SizesAreReadForEverySymbolOfTheGraph) {
   const ir::Graph graph = ir::read_graph(R"(kpt_graph 1
 symbol s0 in 2..100
 symbol s1 in 1..8
@@ -98,7 +107,29 @@ output %sum "y"
   }
 }
 
-TEST_F(TpuProgramTest, TextsThatAreNoUtf8AreStoredAnyway) {
+TEST_F(AheadProgramTest, SizesAreWrittenAsTheyAreRead) {
+  ir::Bindings sizes;
+  sizes.set("s0", 40);
+  sizes.set("s1", 3);
+  const ir::Graph graph = ir::read_graph(R"(kpt_graph 1
+symbol s0 in 2..100
+symbol s1 in 1..8
+input x: float32[s0, s1]
+output %x "y"
+)")
+                              .value();
+  EXPECT_TRUE(check_sizes(graph, sizes, "a TPU").ok());
+  const auto read = read_sizes(graph, write_sizes(sizes));
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(read->find("s0"), 40);
+  EXPECT_EQ(read->find("s1"), 3);
+  sizes.set("s1", 9);
+  EXPECT_THAT(check_sizes(graph, sizes, "a TPU").message(), HasSubstr("s1=9 is out of its range"));
+  EXPECT_THAT(check_sizes(graph, {}, "a TPU").message(), HasSubstr("a program for a TPU has fixed sizes"));
+  EXPECT_EQ(write_sizes({}), "");
+}
+
+TEST_F(AheadProgramTest, TextsThatAreNoUtf8AreStoredAnyway) {
   compiled_.figures.device_kind = "TPU \xff";
   const auto read = unpack_topology_program(pack_topology_program(compiled_));
   ASSERT_TRUE(read.ok()) << read.status().message();

@@ -1,0 +1,184 @@
+#include "engines/xla/execution/xla_run.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "engines/xla/execution/xla_tensor.h"
+
+namespace kpt {
+namespace {
+
+bool can_reuse(const Tensor& tensor, DType dtype, std::span<const std::int64_t> dims) {
+  return tensor.defined() && tensor.dtype() == dtype && std::ranges::equal(tensor.dims(), dims) &&
+         tensor.is_contiguous() && tensor.device() == "cpu" && tensor.data() != nullptr &&
+         tensor.buffer()->writable() && tensor.buffer().use_count() == 1;
+}
+
+// Element by element into a tensor whose elements lie at strides.
+void scatter(const Tensor& target, const Tensor& source) {
+  const std::size_t width = element_bytes(target.dtype());
+  const Dims& dims = target.dims();
+  std::vector<std::int64_t> place(dims.size(), 0);
+  const auto* from = static_cast<const std::byte*>(source.data());
+  auto* to = static_cast<std::byte*>(target.data());
+  for (std::int64_t count = target.element_count(); count > 0; --count, from += width) {
+    std::int64_t offset = 0;
+    for (std::size_t axis = 0; axis < dims.size(); ++axis) offset += place[axis] * target.strides()[axis];
+    std::memcpy(to + offset * static_cast<std::int64_t>(width), from, width);
+    for (std::size_t axis = dims.size(); axis-- > 0;) {
+      if (++place[axis] < dims[axis]) break;
+      place[axis] = 0;
+    }
+  }
+}
+
+}  // namespace
+
+XlaRun::XlaRun(std::shared_ptr<const XlaModel> model, ShapePrograms::Program program, std::span<const Tensor> inputs,
+               XlaState* state, std::vector<Tensor> outputs, bool may_be_left)
+    : model_(std::move(model)),
+      program_(std::move(program)),
+      inputs_(inputs.begin(), inputs.end()),
+      may_be_left_(may_be_left),
+      outputs_(std::move(outputs)) {
+  if (state != nullptr) replaced_ = state->take_replaced();
+  for (std::size_t i = 0; i < program_->module.arguments.size(); ++i) {
+    const std::uint32_t index = program_->module.arguments[i].index;
+    if (model_->user_position[index] || !model_->is_written[index]) continue;
+    const std::string& name = graph().inputs[index].name;
+    if (state->is_own(name)) given_away_.push_back(i);  // before we have a share of our own
+    state_.emplace(index, state->current(name));
+  }
+}
+
+Result<DeviceParts> XlaRun::give_input(const Tensor& given, Cut cut) const {
+  const pjrt::Client& client = *model_->client;
+  KPT_ASSIGN_OR_RETURN(XlaTensorBuffer* const ours, find_xla_buffer(given, client));
+  if (ours != nullptr && ours->device() != model_->device) {
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("{} lies on {}; upload it to {}", given.to_string(), ours->device(), model_->device));
+  }
+  if (ours != nullptr && model_->devices.count == 1) return DeviceParts{ours->content()};
+  if (ours != nullptr) {  // it lies on the first device
+    KPT_ASSIGN_OR_RETURN(const Tensor host, ours->content()->download());
+    return upload_parts(client, host, pjrt::HostMemory::kBorrowed, cut, model_->devices);
+  }
+  const bool on_host = client.platform_name() == "cpu";
+  const pjrt::HostMemory shared = may_be_left_ ? pjrt::HostMemory::kCopied : pjrt::HostMemory::kShared;
+  return upload_parts(client, given, on_host ? shared : pjrt::HostMemory::kBorrowed, cut, model_->devices);
+}
+
+Result<XlaRun::Arguments> XlaRun::gather() const {
+  Arguments arguments;
+  arguments.buffers.resize(model_->devices.count);
+  for (std::size_t i = 0; i < program_->module.arguments.size(); ++i) {
+    const std::uint32_t index = program_->module.arguments[i].index;
+    DeviceParts given;
+    const DeviceParts* parts = &model_->weights[index];
+    if (const auto position = model_->user_position[index]) {
+      KPT_ASSIGN_OR_RETURN(given, give_input(inputs_[*position], program_->cuts.arguments[i]));
+      arguments.uploaded.insert(arguments.uploaded.end(), given.begin(), given.end());
+      parts = &given;
+    } else if (model_->is_written[index]) {
+      parts = &state_.at(index);
+    }
+    for (std::size_t device = 0; device < parts->size(); ++device) {
+      arguments.buffers[device].push_back((*parts)[device].get());
+    }
+  }
+  return arguments;
+}
+
+Status XlaRun::fetch_written(const pjrt::Execution& execution) {
+  const xla::LoweredModule& module = program_->module;
+  for (std::size_t i = module.output_count; i < module.results.size(); ++i) {
+    Written& written = written_.emplace_back();
+    for (const auto& results : execution.outputs) written.parts.push_back(results[i]);
+  }
+  for (std::size_t i = 0; i < written_.size(); ++i) {
+    const auto position = model_->user_position[module.results[module.output_count + i].index];
+    if (!position || inputs_[*position].data() == nullptr || !inputs_[*position].buffer()->writable()) continue;
+    KPT_ASSIGN_OR_RETURN(written_[i].host, written_[i].parts.front()->download());
+  }
+  return {};
+}
+
+Status XlaRun::fetch_outputs(const pjrt::Execution& execution) {
+  const xla::LoweredModule& module = program_->module;
+  outputs_.resize(module.output_count);
+  std::vector<pjrt::Completion> pending;
+  for (std::size_t i = 0; i < module.output_count; ++i) {
+    const xla::ModulePlace& place = module.results[i];
+    if (!can_reuse(outputs_[i], place.dtype, place.dims)) {
+      KPT_ASSIGN_OR_RETURN(outputs_[i], Tensor::empty(place.dtype, place.dims));
+    }
+    DeviceParts parts;
+    for (const auto& results : execution.outputs) parts.push_back(results[i]);
+    KPT_RETURN_IF_ERROR(start_download(parts, program_->cuts.results[i], outputs_[i], pending));
+  }
+  Status first;
+  for (pjrt::Completion& done : pending) {
+    Status status = done.wait();
+    if (first.ok()) first = std::move(status);
+  }
+  return first;
+}
+
+Status XlaRun::run_program() {
+  KPT_ASSIGN_OR_RETURN(const Arguments arguments, gather());
+  if (unwanted_) return {StatusCode::kCancelled, "nobody waits for the run any more"};
+  queued_ = true;
+  KPT_ASSIGN_OR_RETURN(pjrt::Execution execution, program_->executable->execute(arguments.buffers, given_away_));
+  KPT_RETURN_IF_ERROR(execution.wait());
+  ran_ = true;
+  if (unwanted_) return {StatusCode::kCancelled, "nobody waits for the run any more"};
+  KPT_RETURN_IF_ERROR(fetch_written(execution));
+  return fetch_outputs(execution);
+}
+
+void XlaRun::execute() {
+  try {
+    replaced_.clear();  // on this thread: the plugin may take its time
+    status_ = run_program();
+  } catch (const std::bad_alloc&) {  // finish() must still say what became of the state
+    status_ = {StatusCode::kOutOfMemory, "there is no memory left on the host for the run"};
+  }
+}
+
+Status XlaRun::hand_back_written(XlaState* state) {
+  const xla::LoweredModule& module = program_->module;
+  for (std::size_t i = 0; i < written_.size(); ++i) {
+    const std::uint32_t index = module.results[module.output_count + i].index;
+    const auto position = model_->user_position[index];
+    if (!position) {
+      state->replace(graph().inputs[index].name, std::move(written_[i].parts));
+      continue;
+    }
+    const Tensor& given = inputs_[*position];
+    KPT_ASSIGN_OR_RETURN(XlaTensorBuffer* const ours, find_xla_buffer(given, *model_->client));
+    if (ours != nullptr) {
+      ours->replace(written_[i].parts.front());
+    } else if (const Tensor& host = written_[i].host; host.defined()) {
+      if (host.dtype() != given.dtype() || host.dims() != given.dims()) {  // a stored program may give anything
+        return {StatusCode::kInternal,
+                fmt::format("the program gives {} for what was {}", host.to_string(), given.to_string())};
+      }
+      scatter(given, host);
+    }
+  }
+  return {};
+}
+
+Status XlaRun::finish(XlaState* state, std::vector<Tensor>& outputs) {
+  outputs = std::move(outputs_);
+  if (!ran_ && queued_ && takes_buffers()) state->mark_lost();
+  if (ran_) KPT_RETURN_IF_ERROR(hand_back_written(state));
+  if (state != nullptr && !may_be_left_) state->take_replaced();
+  return status_;
+}
+
+}  // namespace kpt

@@ -1,0 +1,196 @@
+#include "engines/xla/pjrt/call_threads.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+
+namespace kpt::pjrt {
+namespace {
+
+template <typename Done>
+CallEnd wait_within(std::condition_variable& changed, std::unique_lock<std::mutex>& lock, const CallLimit& limit,
+                    const Done& done) {
+  constexpr std::chrono::milliseconds kUnheard{20};  // how long a cancellation may go unheard
+  while (!done()) {
+    if (limit.cancelled != nullptr && limit.cancelled->load(std::memory_order_relaxed)) return CallEnd::kCancelled;
+    const auto now = std::chrono::steady_clock::now();
+    if (now >= limit.end) return CallEnd::kLate;
+    changed.wait_until(lock, limit.cancelled == nullptr ? limit.end : std::min(limit.end, now + kUnheard));
+  }
+  return CallEnd::kDone;
+}
+
+}  // namespace
+
+struct CallThreads::Worker {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::function<void()> work;
+  std::exception_ptr failure;
+  bool busy = false;
+  bool given_up = false;
+  bool ending = false;
+  std::thread thread;
+};
+
+// Of all threads; those that were given up may outlive their CallThreads.
+struct CallThreads::Shared {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::size_t given_up = 0;
+  std::vector<std::shared_ptr<void>> left;  // to destroy when work that was given up comes back
+  std::vector<std::shared_ptr<Worker>> idle;
+
+  // By the thread of such work, at its end.
+  void come_back() {
+    std::unique_lock lock(mutex);
+    while (!left.empty()) {
+      std::vector<std::shared_ptr<void>> going = std::exchange(left, {});
+      lock.unlock();
+      going.clear();
+      lock.lock();
+    }
+    --given_up;
+    lock.unlock();
+    changed.notify_all();
+  }
+};
+
+CallThreads::CallThreads() : shared_(std::make_shared<Shared>()) {}
+
+CallThreads::~CallThreads() {
+  std::vector<std::shared_ptr<Worker>> idle;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    idle = std::move(shared_->idle);
+  }
+  for (const std::shared_ptr<Worker>& worker : idle) {
+    {
+      const std::lock_guard lock(worker->mutex);
+      worker->ending = true;
+    }
+    worker->changed.notify_all();
+    worker->thread.join();
+  }
+}
+
+void CallThreads::serve(const std::shared_ptr<Worker>& worker, const std::shared_ptr<Shared>& shared) {
+  for (;;) {
+    std::function<void()> work;
+    {
+      std::unique_lock lock(worker->mutex);
+      worker->changed.wait(lock, [&worker] { return worker->ending || worker->work != nullptr; });
+      if (worker->work == nullptr) return;
+      work = std::exchange(worker->work, nullptr);
+    }
+    std::exception_ptr failure;
+    try {
+      work();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    work = nullptr;  // what it owns goes before its caller hears of the end
+    bool given_up = false;
+    {
+      const std::lock_guard lock(worker->mutex);
+      worker->failure = std::move(failure);
+      worker->busy = false;
+      given_up = worker->given_up;
+    }
+    worker->changed.notify_all();
+    if (!given_up) continue;
+    shared->come_back();
+    return;
+  }
+}
+
+std::shared_ptr<CallThreads::Worker> CallThreads::take_worker() {
+  {
+    const std::lock_guard lock(shared_->mutex);
+    if (!shared_->idle.empty()) {
+      std::shared_ptr<Worker> worker = std::move(shared_->idle.back());
+      shared_->idle.pop_back();
+      return worker;
+    }
+  }
+  auto worker = std::make_shared<Worker>();
+  worker->thread = std::thread([worker, shared = shared_] { serve(worker, shared); });
+  return worker;
+}
+
+CallEnd CallThreads::run(std::function<void()> work, const CallLimit& limit) {
+  std::shared_ptr<Worker> worker;
+  try {
+    worker = take_worker();
+  } catch (const std::system_error& error) {
+    log::warn("no thread can be had, so a call into a plugin has no time limit", {{"reason", error.what()}});
+    work();
+    return CallEnd::kDone;
+  }
+  std::unique_lock lock(worker->mutex);
+  worker->work = std::move(work);
+  worker->busy = true;
+  worker->changed.notify_all();
+  const CallEnd end = wait_within(worker->changed, lock, limit, [&worker] { return !worker->busy; });
+  if (end != CallEnd::kDone) {
+    {
+      const std::lock_guard counting(shared_->mutex);
+      ++shared_->given_up;
+    }
+    worker->given_up = true;
+    worker->thread.detach();
+    return end;
+  }
+  const std::exception_ptr failure = std::exchange(worker->failure, nullptr);
+  lock.unlock();
+  {
+    const std::lock_guard keeping(shared_->mutex);
+    shared_->idle.push_back(std::move(worker));
+  }
+  if (failure != nullptr) std::rethrow_exception(failure);
+  return end;
+}
+
+void CallThreads::destroy(std::shared_ptr<void> things, std::chrono::milliseconds limit, std::string_view plugin) {
+  {
+    const std::lock_guard lock(shared_->mutex);
+    if (shared_->given_up > 0) {
+      shared_->left.push_back(std::move(things));
+      return;
+    }
+  }
+  if (run([things = std::move(things)] {}, CallLimit::from_now(limit)) == CallEnd::kDone) return;
+  log::warn("a PJRT plugin keeps what it was asked to let go",
+            {{"plugin", std::string(plugin)},
+             {"seconds", fmt::format("{:.1f}", static_cast<double>(limit.count()) / 1000.0)}});
+}
+
+std::size_t CallThreads::given_up() const {
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->given_up;
+}
+
+CallEnd CallThreads::wait_for_given_up(const CallLimit& limit) const {
+  std::unique_lock lock(shared_->mutex);
+  return wait_within(shared_->changed, lock, limit, [this] { return shared_->given_up == 0; });
+}
+
+Status no_answer(std::string_view plugin, std::string_view asked, std::chrono::milliseconds limit, Vendor vendor) {
+  return {
+      StatusCode::kDeadlineExceeded,
+      fmt::format("PJRT plugin {} has not answered within {:.1f} s when asked to {}; see whether the device is there "
+                  "and free: kpt doctor",
+                  plugin, static_cast<double>(limit.count()) / 1000.0, asked),
+      vendor};
+}
+
+}  // namespace kpt::pjrt

@@ -1,0 +1,95 @@
+// Work inside a plugin that may never come back: PJRT has no cancel. It runs on a thread of its own; who asked for it
+// waits only so long, and the work then goes on alone until the plugin lets it end.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "kpt/status.h"
+
+namespace kpt::pjrt {
+
+// What a plugin may take for one answer where the caller sets no limit.
+inline constexpr std::chrono::milliseconds kLongestCall{600000};
+// The same to compile a program, or to load a compiled one.
+inline constexpr std::chrono::milliseconds kLongestCompile{1800000};
+
+// How long a caller waits.
+struct CallLimit {
+  std::chrono::steady_clock::time_point end;
+  const std::atomic<bool>* cancelled = nullptr;  // looked at fifty times a second
+
+  static CallLimit from_now(std::chrono::milliseconds time) { return {std::chrono::steady_clock::now() + time}; }
+};
+
+enum class CallEnd : std::uint8_t { kDone, kLate, kCancelled };
+
+// Thread safe. Threads are kept for later work and end with this object; one whose work was given up ends when that
+// does.
+class CallThreads {
+ public:
+  CallThreads();
+  CallThreads(const CallThreads&) = delete;
+  CallThreads& operator=(const CallThreads&) = delete;
+  ~CallThreads();
+
+  // kDone: `work` has ended and is destroyed. Otherwise it may still run: it must own all that it uses. Throws what
+  // `work` throws. Where there is no thread to be had, the caller does the work, without a limit, and the log says so.
+  CallEnd run(std::function<void()> work, const CallLimit& limit);
+
+  // Destroys `things`, which the plugin has a part in, on such a thread, and waits for it so long; the log tells of
+  // what stays. While work that was given up has not come back they wait for that, and nobody for them. For
+  // destructors.
+  template <typename T>
+  void let_go(T things, std::chrono::milliseconds limit, std::string_view plugin) noexcept {
+    try {
+      destroy(std::make_shared<T>(std::move(things)), limit, plugin);
+    } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): then they are destroyed here
+    }
+  }
+
+  // Work that was given up and has not come back.
+  std::size_t given_up() const;
+  // Waits until there is none.
+  CallEnd wait_for_given_up(const CallLimit& limit) const;
+
+ private:
+  struct Worker;
+  struct Shared;
+  static void serve(const std::shared_ptr<Worker>& worker, const std::shared_ptr<Shared>& shared);
+  std::shared_ptr<Worker> take_worker();
+  void destroy(std::shared_ptr<void> things, std::chrono::milliseconds limit, std::string_view plugin);
+
+  std::shared_ptr<Shared> shared_;
+};
+
+// kDeadlineExceeded: "PJRT plugin tpu has not answered within 600.0 s when asked to …".
+Status no_answer(std::string_view plugin, std::string_view asked, std::chrono::milliseconds limit, Vendor vendor);
+
+// What `work` gives, or what `late` says. The same rules hold for `work`.
+template <typename T, typename Late>
+Result<T> call_within(CallThreads& threads, std::chrono::milliseconds limit, const Late& late,
+                      std::function<Result<T>()> work) {
+  const auto answer = std::make_shared<std::optional<Result<T>>>();
+  const CallEnd end =
+      threads.run([answer, work = std::move(work)] { answer->emplace(work()); }, CallLimit::from_now(limit));
+  if (end == CallEnd::kDone) return std::move(**answer);
+  return late();
+}
+
+// The same with no_answer().
+template <typename T>
+Result<T> call_within(CallThreads& threads, std::chrono::milliseconds limit, std::string_view plugin,
+                      std::string_view asked, Vendor vendor, std::function<Result<T>()> work) {
+  return call_within<T>(threads, limit, [&] { return no_answer(plugin, asked, limit, vendor); }, std::move(work));
+}
+
+}  // namespace kpt::pjrt

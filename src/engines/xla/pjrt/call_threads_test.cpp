@@ -1,0 +1,191 @@
+#include "engines/xla/pjrt/call_threads.h"
+
+#include <atomic>
+#include <future>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/log.h"
+
+namespace kpt::pjrt {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr std::chrono::milliseconds kLong{60000};
+constexpr std::chrono::milliseconds kShort{50};
+
+// Work that comes back when it is told to.
+struct Gate {
+  std::promise<void> open;
+  std::shared_future<void> opened = open.get_future().share();
+};
+
+TEST(CallThreads, WorkRunsOnAnotherThreadThatIsUsedAgain) {
+  CallThreads threads;
+  std::thread::id first;
+  std::thread::id second;
+  EXPECT_EQ(threads.run([&first] { first = std::this_thread::get_id(); }, CallLimit::from_now(kLong)), CallEnd::kDone);
+  EXPECT_EQ(threads.run([&second] { second = std::this_thread::get_id(); }, CallLimit::from_now(kLong)),
+            CallEnd::kDone);
+  EXPECT_NE(first, std::this_thread::get_id());
+  EXPECT_EQ(first, second);
+}
+
+TEST(CallThreads, WhatWorkOwnsIsGoneWhenItIsDone) {
+  CallThreads threads;
+  const auto owned = std::make_shared<int>(3);
+  for (int round = 0; round < 100; ++round) {
+    EXPECT_EQ(threads.run([owned] {}, CallLimit::from_now(kLong)), CallEnd::kDone);
+    ASSERT_EQ(owned.use_count(), 1);
+  }
+}
+
+TEST(CallThreads, LateWorkGoesOnAndKeepsWhatItOwns) {
+  CallThreads threads;
+  Gate gate;
+  const auto owned = std::make_shared<std::atomic<bool>>(false);
+  const auto work = [owned, opened = gate.opened] {
+    opened.wait();
+    *owned = true;
+  };
+  EXPECT_EQ(threads.run(work, CallLimit::from_now(kShort)), CallEnd::kLate);
+  EXPECT_FALSE(*owned);
+  EXPECT_EQ(threads.given_up(), 1U);
+  EXPECT_EQ(threads.wait_for_given_up(CallLimit::from_now(kShort)), CallEnd::kLate);
+  // Others are not held up.
+  EXPECT_EQ(threads.run([] {}, CallLimit::from_now(kLong)), CallEnd::kDone);
+  gate.open.set_value();
+  EXPECT_EQ(threads.wait_for_given_up(CallLimit::from_now(kLong)), CallEnd::kDone);
+  EXPECT_EQ(threads.given_up(), 0U);
+  EXPECT_TRUE(*owned);
+}
+
+TEST(CallThreads, ACancellationIsHeard) {
+  CallThreads threads;
+  Gate gate;
+  std::atomic<bool> cancelled{false};
+  std::thread other([&cancelled] {
+    std::this_thread::sleep_for(kShort);
+    cancelled = true;
+  });
+  CallLimit limit = CallLimit::from_now(kLong);
+  limit.cancelled = &cancelled;
+  EXPECT_EQ(threads.run([opened = gate.opened] { opened.wait(); }, limit), CallEnd::kCancelled);
+  other.join();
+  gate.open.set_value();
+  EXPECT_EQ(threads.wait_for_given_up(CallLimit::from_now(kLong)), CallEnd::kDone);
+}
+
+TEST(CallThreads, WorkThatWasGivenUpMayOutliveThem) {
+  Gate gate;
+  std::promise<void> ended;
+  {
+    CallThreads threads;
+    const auto shared_end = std::shared_ptr<void>(nullptr, [&ended](void*) { ended.set_value(); });
+    EXPECT_EQ(threads.run([opened = gate.opened, shared_end] { opened.wait(); }, CallLimit::from_now(kShort)),
+              CallEnd::kLate);
+  }
+  gate.open.set_value();
+  EXPECT_EQ(ended.get_future().wait_for(kLong), std::future_status::ready);
+}
+
+// Takes its time to go.
+class Slow {
+ public:
+  Slow(const Gate& gate, std::atomic<int>& gone) : opened_(gate.opened), gone_(gone) {}
+  Slow(const Slow&) = delete;
+  Slow& operator=(const Slow&) = delete;
+  ~Slow() {
+    opened_.wait();
+    if (std::this_thread::get_id() != maker_) ++gone_;
+  }
+
+ private:
+  std::shared_future<void> opened_;
+  std::atomic<int>& gone_;  // of those that another thread destroyed
+  std::thread::id maker_ = std::this_thread::get_id();
+};
+
+TEST(CallThreads, ThingsAreLetGoOnAnotherThread) {
+  CallThreads threads;
+  Gate gate;
+  gate.open.set_value();
+  std::atomic<int> gone{0};
+  threads.let_go(std::make_shared<Slow>(gate, gone), kLong, "fake");
+  EXPECT_EQ(gone, 1);
+}
+
+TEST(CallThreads, ThingsThatStayAreReportedAndFurtherOnesWaitForThem) {
+  std::atomic<int> gone{0};
+  Gate gate;
+  std::string lines;
+  CallThreads threads;
+  {
+    const auto capture = log::capture(&lines);
+    threads.let_go(std::make_shared<Slow>(gate, gone), kShort, "fake");
+  }
+  EXPECT_THAT(lines, AllOf(HasSubstr("keeps what it was asked to let go"), HasSubstr("plugin=fake")));
+  EXPECT_EQ(threads.given_up(), 1U);
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < 3; ++i) threads.let_go(std::make_shared<Slow>(gate, gone), kLong, "fake");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, kLong);
+  EXPECT_EQ(gone, 0);
+  gate.open.set_value();
+  EXPECT_EQ(threads.wait_for_given_up(CallLimit::from_now(kLong)), CallEnd::kDone);
+  EXPECT_EQ(gone, 4);
+}
+
+TEST(CallThreads, ManyAtOnce) {
+  CallThreads threads;
+  std::atomic<int> count{0};
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < 8; ++caller) {
+    callers.emplace_back([&threads, &count] {
+      for (int round = 0; round < 50; ++round) {
+        EXPECT_EQ(threads.run([&count] { ++count; }, CallLimit::from_now(kLong)), CallEnd::kDone);
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(count, 400);
+}
+
+TEST(CallThreads, WhatIsThrownReachesTheCaller) {
+  CallThreads threads;
+  EXPECT_THROW(threads.run([] { throw std::runtime_error("broken"); }, CallLimit::from_now(kLong)), std::runtime_error);
+  EXPECT_EQ(threads.run([] {}, CallLimit::from_now(kLong)), CallEnd::kDone);
+}
+
+TEST(CallThreads, AnAnswerOrASentence) {
+  CallThreads threads;
+  const auto answer = call_within<std::string>(threads, kLong, "fake", "answer", Vendor::kNone,
+                                               []() -> Result<std::string> { return std::string("yes"); });
+  EXPECT_EQ(answer.value(), "yes");
+  const auto failure =
+      call_within<std::string>(threads, kLong, "fake", "answer", Vendor::kNone,
+                               []() -> Result<std::string> { return Status(StatusCode::kOutOfMemory, "full"); });
+  EXPECT_EQ(failure.status().code(), StatusCode::kOutOfMemory);
+  Gate gate;
+  const auto late = call_within<std::string>(threads, kShort, "fake", "answer", Vendor::kTpu,
+                                             [opened = gate.opened]() -> Result<std::string> {
+                                               opened.wait();
+                                               return std::string("too late");
+                                             });
+  EXPECT_EQ(late.status().code(), StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(late.status().vendor(), Vendor::kTpu);
+  EXPECT_THAT(
+      late.status().message(),
+      AllOf(HasSubstr("PJRT plugin fake has not answered within 0.1 s when asked to answer"), HasSubstr("kpt doctor")));
+  gate.open.set_value();
+}
+
+}  // namespace
+}  // namespace kpt::pjrt

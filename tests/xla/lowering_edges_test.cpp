@@ -1,0 +1,104 @@
+// What random inputs do not meet: indices out of range and casts of numbers that are too large, on XLA's CPU plugin.
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "graph_run.h"
+#include "ir/text.h"
+#include "module_runner.h"
+
+namespace kpt {
+namespace {
+
+using ::testing::ElementsAre;
+
+Tensor make_tensor(DType dtype, const std::vector<std::int64_t>& dims, const auto& elements) {
+  return Tensor::from_bytes(dtype, dims, std::as_bytes(std::span(elements))).value();
+}
+
+Result<std::vector<NamedTensor>> run_graph(const char* text, const std::map<std::string, Tensor>& inputs) {
+  KPT_ASSIGN_OR_RETURN(const auto runner, xla_test::ModuleRunner::open());
+  KPT_ASSIGN_OR_RETURN(const ir::Graph graph, ir::read_graph(text));
+  const Weights weights;
+  return xla_test::GraphRun(*runner, graph, weights).run(inputs);
+}
+
+// PyTorch raises for these; a compiled program shows NaN, the least integer or true instead of another element.
+constexpr std::int64_t kIds[] = {0, 3, -1, -4, 2};  // of three: -1 is the last, 3 and -4 are none
+
+TEST(LoweringIndices, ReadsOutOfRangeShowInEveryType) {
+  if (const auto opened = xla_test::ModuleRunner::open(); !opened.ok()) GTEST_SKIP() << opened.status().message();
+  const auto outputs = run_graph(
+      "kpt_graph 1\ninput table: float32[3, 2]\ninput wide: int64[3]\ninput narrow: int32[3]\ninput bits: bool[3]\n"
+      "input ids: int64[5]\n"
+      "e: float32[5, 2] = aten.embedding.default(weight=%table, indices=%ids)\n"
+      "w: int64[5] = aten.index_select.default(self=%wide, dim=0, index=%ids)\n"
+      "n: int32[5] = aten.index.Tensor(self=%narrow, indices=[%ids])\n"
+      "b: bool[5] = aten.gather.default(self=%bits, dim=0, index=%ids)\n"
+      "output %e \"rows\"\noutput %w \"wide\"\noutput %n \"narrow\"\noutput %b \"bits\"\n",
+      {{"table", make_tensor(DType::kFloat32, {3, 2}, std::array<float, 6>{1, 2, 3, 4, 5, 6})},
+       {"wide", make_tensor(DType::kInt64, {3}, std::array<std::int64_t, 3>{7, 8, 9})},
+       {"narrow", make_tensor(DType::kInt32, {3}, std::array<std::int32_t, 3>{7, 8, 9})},
+       {"bits", make_tensor(DType::kBool, {3}, std::array<bool, 3>{false, false, false})},
+       {"ids", make_tensor(DType::kInt64, {5}, kIds)}});
+  ASSERT_TRUE(outputs.ok()) << outputs.status().message();
+  const auto rows = (*outputs)[0].tensor.elements<float>();
+  for (const std::size_t row : {1U, 3U}) EXPECT_TRUE(std::isnan(rows[2 * row]) && std::isnan(rows[2 * row + 1])) << row;
+  EXPECT_EQ(rows[0], 1);
+  for (const std::size_t row : {2U, 4U}) EXPECT_EQ(rows[2 * row], 5) << row;
+  constexpr auto kLeast = std::numeric_limits<std::int64_t>::min();
+  constexpr auto kLeastNarrow = std::numeric_limits<std::int32_t>::min();
+  EXPECT_THAT((*outputs)[1].tensor.elements<std::int64_t>(), ElementsAre(7, kLeast, 9, kLeast, 9));
+  EXPECT_THAT((*outputs)[2].tensor.elements<std::int32_t>(), ElementsAre(7, kLeastNarrow, 9, kLeastNarrow, 9));
+  EXPECT_THAT((*outputs)[3].tensor.elements<bool>(), ElementsAre(false, true, false, true, false));
+}
+
+TEST(LoweringIndices, WritesOutOfRangeShowInTheNearestPlace) {
+  if (const auto opened = xla_test::ModuleRunner::open(); !opened.ok()) GTEST_SKIP() << opened.status().message();
+  const auto outputs = run_graph(
+      "kpt_graph 1\ninput table: float32[3, 2]\ninput wide: int64[3]\ninput one: int64[1]\ninput two: int64[2]\n"
+      "r: float32[1, 2] = aten.slice.Tensor(self=%table, dim=0, start=0, end=1)\n"
+      "c: float32[3, 2] = aten.index_copy.default(self=%table, dim=0, index=%one, source=%r)\n"
+      "w: int64[3] = aten.index_copy.default(self=%wide, dim=0, index=%one, source=%one)\n"
+      "p: int64[3] = aten.index_put.default(self=%wide, indices=[%two], values=%two)\n"
+      "output %c \"rows\"\noutput %w \"copied\"\noutput %p \"put\"\n",
+      {{"table", make_tensor(DType::kFloat32, {3, 2}, std::array<float, 6>{1, 2, 3, 4, 5, 6})},
+       {"wide", make_tensor(DType::kInt64, {3}, std::array<std::int64_t, 3>{7, 8, 9})},
+       {"one", make_tensor(DType::kInt64, {1}, std::array<std::int64_t, 1>{7})},
+       {"two", make_tensor(DType::kInt64, {2}, std::array<std::int64_t, 2>{1, -9})}});
+  ASSERT_TRUE(outputs.ok()) << outputs.status().message();
+  const auto rows = (*outputs)[0].tensor.elements<float>();
+  EXPECT_THAT(rows.first(4), ElementsAre(1, 2, 3, 4));
+  EXPECT_TRUE(std::isnan(rows[4]) && std::isnan(rows[5]));
+  constexpr auto kLeast = std::numeric_limits<std::int64_t>::min();
+  EXPECT_THAT((*outputs)[1].tensor.elements<std::int64_t>(), ElementsAre(7, 8, kLeast));
+  EXPECT_THAT((*outputs)[2].tensor.elements<std::int64_t>(), ElementsAre(kLeast, 1, 9));
+}
+
+// As PyTorch's casts from 2.13 on; StableHLO's own make NaN of what is too large.
+TEST(LoweringCasts, Fp8SaturatesAndKeepsNan) {
+  if (const auto opened = xla_test::ModuleRunner::open(); !opened.ok()) GTEST_SKIP() << opened.status().message();
+  const float given[] = {1e6F, -1e6F, INFINITY, 465, 0.3F, -0.001F, NAN};
+  const float wanted[] = {448, -448, 448, 448, 0.3125F, -0.001953125F};
+  const auto outputs = run_graph(
+      "kpt_graph 1\ninput x: float32[7]\n"
+      "small: float8_e4m3fn[7] = aten.to.dtype(self=%x, dtype=dtype(float8_e4m3fn))\n"
+      "back: float32[7] = aten.to.dtype(self=%small, dtype=dtype(float32))\noutput %back \"y\"\n",
+      {{"x", make_tensor(DType::kFloat32, {7}, given)}});
+  ASSERT_TRUE(outputs.ok()) << outputs.status().message();
+  const auto got = (*outputs)[0].tensor.elements<float>();
+  for (std::size_t index = 0; index < std::size(wanted); ++index) EXPECT_EQ(got[index], wanted[index]) << index;
+  EXPECT_TRUE(std::isnan(got[6]));
+}
+
+}  // namespace
+}  // namespace kpt
