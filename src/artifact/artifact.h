@@ -40,6 +40,7 @@ struct ArtifactSample {
   std::vector<NamedTensor> inputs;
   std::vector<NamedTensor> outputs;
   std::vector<NamedTensor> reference;
+  std::string target = {};  // whose part gave the outputs; empty: every part
 };
 
 struct Artifact {

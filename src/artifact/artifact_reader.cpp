@@ -12,6 +12,8 @@
 #include "artifact/manifest.h"
 #include "artifact/target_check.h"
 #include "base/crc32c.h"
+#include "base/environment.h"
+#include "base/files.h"
 #include "base/little_endian.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
@@ -127,7 +129,8 @@ class ArtifactReader {
     std::vector<std::future<Status>> results;
     if (total >= kWorthThreads && contents_.size() > 1) {
       try {
-        ThreadPool pool(std::min(usable_cpu_count(SystemFiles()), kMaxThreads));
+        const int allowed = default_thread_count(SystemFiles(), Environment::from_process());
+        ThreadPool pool(std::min(allowed, kMaxThreads));
         for (std::size_t i = 0; i < contents_.size(); ++i) {
           results.push_back(pool.submit([this, i] { return check_block(i); }));
         }
@@ -201,6 +204,7 @@ class ArtifactReader {
     const artifact::SampleRecord& record = manifest_.samples[index];
     const std::string where = fmt::format("sample {}", index);
     ArtifactSample sample;
+    sample.target = record.target;
     for (const auto& [records, tensors] :
          {std::pair(&record.inputs, &sample.inputs), std::pair(&record.outputs, &sample.outputs),
           std::pair(&record.reference, &sample.reference)}) {

@@ -59,6 +59,7 @@ inline bool same_artifact(const Artifact& a, const Artifact& b) {
     if (!same_weights(x.weights, y.weights)) return false;
   }
   for (std::size_t i = 0; i < a.samples.size(); ++i) {
+    if (a.samples[i].target != b.samples[i].target) return false;
     if (!same_tensors(a.samples[i].inputs, b.samples[i].inputs)) return false;
     if (!same_tensors(a.samples[i].outputs, b.samples[i].outputs)) return false;
     if (!same_tensors(a.samples[i].reference, b.samples[i].reference)) return false;

@@ -160,6 +160,7 @@ TEST_F(ArtifactTest, WhatCannotBeAnArtifactIsRefusedBeforeAFileAppears) {
   refused("report", [](Artifact& bad) { bad.targets[0].report = "[]"; });
   refused("report", [](Artifact& bad) { bad.targets[0].report = "{} {}"; });
   refused("twice", [](Artifact& bad) { bad.samples[0].inputs.push_back(bad.samples[0].inputs[0]); });
+  refused("of the target 'tpu:v5e', which is not there", [](Artifact& bad) { bad.samples[0].target = "tpu:v5e"; });
   refused("other outputs", [](Artifact& bad) { bad.samples[0].reference[0].name = "z"; });
 }
 

@@ -44,7 +44,11 @@ Status check_artifact(const Artifact& content) {
     }
     KPT_RETURN_IF_ERROR(artifact::check_target(target, kCode));
   }
-  for (const ArtifactSample& sample : content.samples) KPT_RETURN_IF_ERROR(artifact::check_sample(sample, kCode));
+  for (const ArtifactSample& sample : content.samples) {
+    KPT_RETURN_IF_ERROR(artifact::check_sample(sample, kCode));
+    if (sample.target.empty() || names.contains(sample.target)) continue;
+    return {kCode, fmt::format("a sample is of the target '{}', which is not there", printable(sample.target, 64))};
+  }
   return {};
 }
 
@@ -73,7 +77,8 @@ class Layout {
       }
     }
     for (const ArtifactSample& sample : content_.samples) {
-      manifest.samples.push_back({records(sample.inputs), records(sample.outputs), records(sample.reference)});
+      manifest.samples.push_back(
+          {records(sample.inputs), records(sample.outputs), records(sample.reference), sample.target});
     }
     for (std::size_t i = 0; i < table_.block_count(); ++i) manifest.blocks.push_back(table_.check(i));
   }

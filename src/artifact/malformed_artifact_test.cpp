@@ -312,6 +312,11 @@ void BadFiles::add_bad_parts() {
         [&](json& tree) { tree["samples"][0][key][0]["tensor"]["offset"] = 1; }, "sample 0");
   }
   add_json(
+      "a sample of a target that is not there", [](json& tree) { tree["samples"][0]["target"] = "amd:gfx942"; },
+      "a sample of the target 'amd:gfx942', which is not there");
+  add_json("a sample of a target without a name", [](json& tree) { tree["samples"][0]["target"] = ""; });
+  add_json("a sample whose target is a number", [](json& tree) { tree["samples"][0]["target"] = 0; });
+  add_json(
       "reference of another name", [](json& tree) { tree["samples"][0]["reference"][0]["name"] = "z"; }, "sample 0");
   add_json(
       "reference of other extents", [](json& tree) { tree["samples"][0]["reference"][0]["tensor"]["dims"] = {1, 4}; },

@@ -58,8 +58,9 @@ std::string print(const std::vector<NamedRecord>& records) {
 }
 
 std::string print(const SampleRecord& sample) {
-  return fmt::format("{{\"inputs\":{},\n\"outputs\":{},\n\"reference\":{}}}", print(sample.inputs),
-                     print(sample.outputs), print(sample.reference));
+  return fmt::format("{{{}\"inputs\":{},\n\"outputs\":{},\n\"reference\":{}}}",
+                     sample.target.empty() ? "" : fmt::format("\"target\":{},\n", quoted(sample.target)),
+                     print(sample.inputs), print(sample.outputs), print(sample.reference));
 }
 
 template <typename T>
@@ -118,6 +119,13 @@ class ManifestReader {
     if (manifest_.targets.empty()) return reader_.error("no target");
     if (most_block_ && *most_block_ >= manifest_.blocks.size()) {
       return reader_.error(fmt::format("block {} of {}", *most_block_, manifest_.blocks.size()));
+    }
+    for (const SampleRecord& sample : manifest_.samples) {
+      const bool known =
+          std::ranges::find(manifest_.targets, sample.target, &TargetRecord::name) != manifest_.targets.end();
+      if (known || sample.target.empty()) continue;
+      return reader_.error(
+          fmt::format("a sample of the target '{}', which is not there", printable(sample.target, 64)));
     }
     return std::move(manifest_);
   }
@@ -235,7 +243,12 @@ class ManifestReader {
     return reader_.array([&]() -> Status {
       if (manifest_.samples.size() == kMaxSamples) return reader_.error("too many samples");
       SampleRecord& sample = manifest_.samples.emplace_back();
-      return Members(&reader_, {"inputs", "outputs", "reference"}).object([&](std::string_view key) -> Status {
+      Members members(&reader_, {"inputs", "outputs", "reference"}, {"target"});
+      return members.object([&](std::string_view key) -> Status {
+        if (key == "target") {
+          KPT_RETURN_IF_ERROR(reader_.string(&sample.target));
+          return sample.target.empty() ? reader_.error("an empty text") : Status();
+        }
         if (key == "inputs") return named_tensors(&sample.inputs);
         return named_tensors(key == "outputs" ? &sample.outputs : &sample.reference);
       });

@@ -61,6 +61,7 @@ struct SampleRecord {
   std::vector<NamedRecord> inputs;
   std::vector<NamedRecord> outputs;
   std::vector<NamedRecord> reference;
+  std::string target = {};
 };
 
 struct Manifest {
@@ -77,7 +78,7 @@ Result<std::string> print_manifest(const Manifest& manifest);
 
 // `name` is for messages ("model.kpt: manifest.json"). Fails with kVersionMismatch for another format version, before
 // anything else of it is believed, and with kCorruptData at the place. Checks the manifest by itself: members, types,
-// ranks, numbers of blocks, names that occur twice; not whether tensors fit their blocks.
+// ranks, numbers of blocks, names that occur twice, targets of samples; not whether tensors fit their blocks.
 Result<Manifest> read_manifest(std::string_view text, const std::string& name);
 
 }  // namespace kpt::artifact

@@ -19,6 +19,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "compile_cache/compile_cache.h"
+#include "kpt/errors.h"
 #include "support/forked_process.h"
 #include "support/hardware_fixture.h"
 
@@ -143,8 +144,9 @@ TEST_F(CacheFaults, AWriteThatFailsIsATypedErrorAndLeavesNothingHalf) {
     const rlimit limit{5000, 5000};
     EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
     const Status status = cache.put(key_of(1), std::string(100000, 'x'));
-    EXPECT_EQ(status.code(), StatusCode::kIo);
+    EXPECT_EQ(status.code(), StatusCode::kCache);
     EXPECT_THAT(status.message(), HasSubstr("cannot write"));
+    EXPECT_THAT(status.to_string(), HasSubstr("cause=io"));
     EXPECT_EQ(cache.get(key_of(1)).value(), "old");
     EXPECT_EQ(count_files(), files);
   });
@@ -166,7 +168,7 @@ TEST_F(CacheFaults, AFullDiskIsATypedErrorAndWhatIsThereStaysRight) {
       const Status status = cache.put(key_of(i), value_of(i));
       if (status.ok()) continue;
       ++failed;
-      EXPECT_EQ(status.code(), StatusCode::kIo) << status.message();
+      EXPECT_EQ(status.code(), StatusCode::kCache) << status.message();
       EXPECT_THAT(status.message(), HasSubstr("No space left"));
     }
     EXPECT_GT(failed, 0U);
@@ -200,12 +202,15 @@ TEST_F(CacheFaults, AFolderForReadingGivesHitsAndRefusesWrites) {
     EXPECT_FALSE(cache->get(key_of(2)).value().has_value());  // damaged, and cannot be removed
     EXPECT_THAT(lines, HasSubstr("damaged"));
     EXPECT_FALSE(cache->get(key_of(3)).value().has_value());
-    EXPECT_EQ(cache->put(key_of(3), "x").code(), StatusCode::kPermissionDenied);
-    EXPECT_EQ(cache->clear().code(), StatusCode::kPermissionDenied);
-    EXPECT_EQ(cache->collect(0).status().code(), StatusCode::kPermissionDenied);
+    const std::vector<Status> refused = {cache->put(key_of(3), "x"), cache->clear(), cache->collect(0).status(),
+                                         CompileCache::open(folder() / "below", kLarge).status()};
+    for (const Status& status : refused) {
+      EXPECT_EQ(status.code(), StatusCode::kCache) << status.to_string();
+      EXPECT_THAT(status.to_string(), HasSubstr("Permission denied (cause=permission_denied)"));
+      EXPECT_THROW(throw_status(status), CacheError);
+    }
     EXPECT_EQ(cache->list().value().size(), 2U);
     EXPECT_EQ(cache->statistics().value().writes, 2U);
-    EXPECT_FALSE(CompileCache::open(folder() / "below", kLarge).ok());
   });
   EXPECT_EQ(wait_for_process(pid), 0);
   std::filesystem::permissions(folder(), std::filesystem::perms(0755));

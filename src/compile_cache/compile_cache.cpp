@@ -32,6 +32,21 @@ constexpr std::string_view kSuffix = ".entry";
 constexpr std::string_view kLockFile = "lock";
 constexpr std::string_view kStatisticsFile = "statistics";
 
+// The cache's own files fail as kCache, with the system's reason as cause; other failures stay as they are.
+Status cache_failure(const Status& status) {
+  const StatusCode code = status.code();
+  const bool of_files = code == StatusCode::kNotFound || code == StatusCode::kPermissionDenied ||
+                        code == StatusCode::kAlreadyExists || code == StatusCode::kIo;
+  if (!of_files) return status;
+  return Status(StatusCode::kCache, status.message()).with("cause", std::string(to_string(code)));
+}
+
+Result<FileLock> lock_folder(const std::filesystem::path& folder, FileLock::Kind kind) {
+  auto lock = FileLock::acquire(folder / kLockFile, kind);
+  if (!lock.ok()) return cache_failure(lock.status());
+  return lock;
+}
+
 // The digest of an entry's file name; empty for other files.
 std::string_view digest_of(std::string_view name) {
   if (!name.ends_with(kSuffix)) return {};
@@ -61,7 +76,7 @@ struct Folder {
 Result<Folder> scan(const std::filesystem::path& folder) {
   std::error_code error;
   std::filesystem::directory_iterator files(folder, error);
-  if (error) return file_failure("list", folder, error.value());
+  if (error) return cache_failure(file_failure("list", folder, error.value()));
   Folder found;
   while (files != std::filesystem::directory_iterator()) {
     FoundFile file{files->path().filename().string(), 0, {}};
@@ -149,6 +164,13 @@ Result<OpenEntry> read_entry(const std::filesystem::path& path, std::string_view
   return entry;
 }
 
+Status write_entry(const std::filesystem::path& path, std::string_view header, std::string_view bytes) {
+  KPT_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));
+  KPT_RETURN_IF_ERROR(file.write(header));
+  KPT_RETURN_IF_ERROR(file.write(bytes));
+  return file.commit();
+}
+
 // The header alone; an entry that is not sound has no kind.
 std::string read_kind(const std::filesystem::path& path, std::uint64_t file_bytes) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
@@ -168,7 +190,7 @@ Result<std::uint64_t> evict(const std::filesystem::path& folder, std::uint64_t b
   std::uint64_t evicted = 0;
   const auto remove = [&](const FoundFile& file) -> Status {
     const std::filesystem::path path = folder / file.name;
-    if (::unlink(path.c_str()) != 0 && errno != ENOENT) return file_failure("remove", path, errno);
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT) return cache_failure(file_failure("remove", path, errno));
     freed += file.bytes;
     return {};
   };
@@ -216,7 +238,9 @@ std::string CacheKey::digest() const { return sha256_hex(parts_); }
 Result<CompileCache> CompileCache::open(const std::filesystem::path& folder, std::uint64_t budget_bytes) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error && !std::filesystem::is_directory(folder)) return file_failure("create folder", folder, error.value());
+  if (error && !std::filesystem::is_directory(folder)) {
+    return cache_failure(file_failure("create folder", folder, error.value()));
+  }
   return CompileCache(folder, budget_bytes);
 }
 
@@ -232,7 +256,7 @@ Result<std::optional<std::string>> CompileCache::get(const CacheKey& key) {
     return std::optional(std::move(entry->payload));
   }
   const StatusCode code = entry.status().code();
-  if (code != StatusCode::kNotFound && code != StatusCode::kCorruptData) return entry.status();
+  if (code != StatusCode::kNotFound && code != StatusCode::kCorruptData) return cache_failure(entry.status());
   add_counts(folder_ / kStatisticsFile, {.misses = 1});
   if (code == StatusCode::kCorruptData) KPT_RETURN_IF_ERROR(drop(digest, entry.status()));
   return std::optional<std::string>();
@@ -242,7 +266,7 @@ Result<std::optional<std::string>> CompileCache::get(const CacheKey& key) {
 // written the entry stays where it is, and stays a miss.
 Status CompileCache::drop(const std::string& digest, const Status& reason) {
   const std::filesystem::path path = entry_path(digest);
-  const Result<FileLock> lock = FileLock::acquire(folder_ / kLockFile, FileLock::Kind::kExclusive);
+  const Result<FileLock> lock = lock_folder(folder_, FileLock::Kind::kExclusive);
   if (lock.ok() && read_entry(path, digest, false).ok()) return {};
   log::warn("a damaged cache entry is dropped", {{"file", path.string()}, {"reason", reason.message()}});
   if (!lock.ok()) return {};
@@ -268,15 +292,12 @@ Status CompileCache::put(const CacheKey& key, std::string_view bytes) {
   }
   const std::filesystem::path path = entry_path(digest);
   {
-    KPT_ASSIGN_OR_RETURN(const FileLock writing, FileLock::acquire(folder_ / kLockFile, FileLock::Kind::kShared));
-    KPT_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));
-    KPT_RETURN_IF_ERROR(file.write(header));
-    KPT_RETURN_IF_ERROR(file.write(bytes));
-    KPT_RETURN_IF_ERROR(file.commit());
+    KPT_ASSIGN_OR_RETURN(const FileLock writing, lock_folder(folder_, FileLock::Kind::kShared));
+    KPT_RETURN_IF_ERROR(cache_failure(write_entry(path, header, bytes)));
   }
   if (const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC)); file.get() >= 0) mark_used(file.get());
   add_counts(folder_ / kStatisticsFile, {.writes = 1});
-  KPT_ASSIGN_OR_RETURN(const FileLock removing, FileLock::acquire(folder_ / kLockFile, FileLock::Kind::kExclusive));
+  KPT_ASSIGN_OR_RETURN(const FileLock removing, lock_folder(folder_, FileLock::Kind::kExclusive));
   return evict(folder_, budget_bytes_).status();
 }
 
@@ -315,18 +336,18 @@ Result<std::vector<CacheEntry>> CompileCache::verify() {
     // One that is gone was evicted by somebody else; nobody will read it.
     if (read.status().code() == StatusCode::kNotFound) entry.sound = true;
     if (read.status().code() == StatusCode::kCorruptData) KPT_RETURN_IF_ERROR(drop(entry.digest, read.status()));
-    if (!entry.sound && read.status().code() != StatusCode::kCorruptData) return read.status();
+    if (!entry.sound && read.status().code() != StatusCode::kCorruptData) return cache_failure(read.status());
   }
   return entries;
 }
 
 Result<std::uint64_t> CompileCache::collect(std::uint64_t budget_bytes) {
-  KPT_ASSIGN_OR_RETURN(const FileLock lock, FileLock::acquire(folder_ / kLockFile, FileLock::Kind::kExclusive));
+  KPT_ASSIGN_OR_RETURN(const FileLock lock, lock_folder(folder_, FileLock::Kind::kExclusive));
   return evict(folder_, budget_bytes);
 }
 
 Status CompileCache::clear() {
-  KPT_ASSIGN_OR_RETURN(const FileLock lock, FileLock::acquire(folder_ / kLockFile, FileLock::Kind::kExclusive));
+  KPT_ASSIGN_OR_RETURN(const FileLock lock, lock_folder(folder_, FileLock::Kind::kExclusive));
   KPT_RETURN_IF_ERROR(evict(folder_, 0).status());
   compile_cache::reset_counts(folder_ / kStatisticsFile);
   return {};

@@ -2,7 +2,8 @@
 //
 // Many processes may use one folder at once. An entry is written whole or not at all; one that does not fit its
 // checksum is dropped and counts as a miss. The least recently used entries go first; use is the file's time of
-// modification, which get() sets. Files that are not the cache's are never touched. Thread safe.
+// modification, which get() sets. Files that are not the cache's are never touched. What the system refuses in the
+// folder is kCache, with its kind as `cause` (permission_denied, io, …). Thread safe.
 //
 //   <folder>/<64 digits>.entry   an entry (entry_format.h)
 //   <folder>/lock                held shared while an entry is written, alone while some are removed
@@ -53,15 +54,15 @@ struct CacheStatistics {
 
 class CompileCache {
  public:
-  // Makes the folder when it is missing. A folder that cannot be written is fine for reading; put() then fails with
-  // kPermissionDenied and the caller goes on without.
+  // Makes the folder when it is missing; fails with kCache. A folder that cannot be written is fine for reading; put()
+  // then fails with kCache and the caller goes on without.
   static Result<CompileCache> open(const std::filesystem::path& folder, std::uint64_t budget_bytes);
 
-  // Nothing when it is not there or not sound (then it is removed, with a warning in the log). Fails with
-  // kPermissionDenied, kIo, kOutOfMemory.
+  // Nothing when it is not there or not sound (then it is removed, with a warning in the log). Fails with kCache and
+  // kOutOfMemory.
   Result<std::optional<std::string>> get(const CacheKey& key);
-  // Fails with kPermissionDenied, kIo (a full disk), kInvalidArgument (a kind that is no word); never leaves half an
-  // entry. Evicts what exceeds the budget; an entry larger than the whole budget is not kept.
+  // Fails with kCache (also for a full disk), kInvalidArgument (a kind that is no word); never leaves half an entry.
+  // Evicts what exceeds the budget; an entry larger than the whole budget is not kept.
   Status put(const CacheKey& key, std::string_view bytes);
 
   Result<std::vector<CacheEntry>> list() const;

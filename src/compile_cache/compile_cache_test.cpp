@@ -203,8 +203,8 @@ TEST_F(CompileCacheTest, BadKindsAndFoldersAreRefused) {
     EXPECT_EQ(cache.put(CacheKey(kind), "x").code(), StatusCode::kInvalidArgument);
   }
   std::ofstream(folder_.path() / "file") << "x";
-  EXPECT_FALSE(CompileCache::open(folder_.path() / "file", 1).ok());
-  EXPECT_FALSE(CompileCache::open(folder_.path() / "file" / "below", 1).ok());
+  EXPECT_EQ(CompileCache::open(folder_.path() / "file", 1).status().code(), StatusCode::kCache);
+  EXPECT_EQ(CompileCache::open(folder_.path() / "file" / "below", 1).status().code(), StatusCode::kCache);
 }
 
 TEST_F(CompileCacheTest, ThreadsShareOneCache) {
