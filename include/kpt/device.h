@@ -29,12 +29,12 @@ struct DeviceInfo {
 // kConfiguration when they are wrong.
 KPT_API Result<std::vector<DeviceInfo>> list_devices();
 
-// The device of that name. Fails with kInvalidArgument when the name has no valid form, and with kDeviceNotAvailable of
-// the vendor concerned when it is not there or not usable.
+// The device of that name. Fails with kInvalidArgument for a name of no valid form, kInvalidArchitecture for an NVIDIA
+// GPU that libtorch has no code for, else kDeviceNotAvailable of the vendor when it is not there or not usable.
 KPT_API Result<DeviceInfo> find_device(std::string_view name);
 
-// The same for callers who do not accept another device: throws CudaNotAvailableError, RocmNotAvailableError,
-// TpuNotAvailableError, DeviceNotAvailableError or InvalidArgumentError.
+// For callers who accept no other device: throws CudaNotAvailableError, NvidiaInvalidComputeCapabilityError,
+// RocmNotAvailableError, TpuNotAvailableError, DeviceNotAvailableError or InvalidArgumentError.
 KPT_API DeviceInfo require_device(std::string_view name);
 
 }  // namespace kpt

@@ -63,8 +63,37 @@ struct RunOptions {
 
 namespace detail {
 class LoadedModel;
+class PendingRun;
 struct SessionState;
 }  // namespace detail
+
+// A run that Session::run_async() began. An empty one is done and has no outputs. It keeps the session's model, its
+// buffers and the run's inputs; destroying it, or moving another one here, waits until the run is over. Thread safe,
+// but for moving and destroying it.
+class KPT_API Pending {
+ public:
+  Pending() = default;
+  explicit Pending(std::shared_ptr<detail::SessionState> session, std::shared_ptr<detail::PendingRun> run);
+  Pending(Pending&& other) noexcept = default;
+  Pending& operator=(Pending&& other) noexcept;
+  Pending(const Pending&) = delete;
+  Pending& operator=(const Pending&) = delete;
+  ~Pending();
+
+  // Whether the run is over; wait() then has nothing to wait for, but may copy outputs.
+  bool done() const;
+  // Until the run is over: gives what Session::run() would have given. May be called again.
+  Status wait() const;
+  // Waits, then gives all outputs in the model's order, once. Fails as wait(), and with kInvalidArgument when they were
+  // taken before.
+  Result<std::vector<NamedTensor>> take_outputs();
+
+ private:
+  void end() noexcept;
+
+  std::shared_ptr<detail::SessionState> session_;  // goes last
+  std::shared_ptr<detail::PendingRun> run_;
+};
 
 // Thread safe: several threads may run one session at the same time. Runs of a model that writes buffers wait for each
 // other, since each continues where the last one stopped.
@@ -78,6 +107,15 @@ class KPT_API Session {
   Result<std::vector<NamedTensor>> run(std::initializer_list<NamedTensor> inputs, const RunOptions& options = {});
   // By position. `outputs` is replaced; passing the same vector again lets steady runs use its memory again.
   Status run(std::span<const Tensor> inputs, std::vector<Tensor>& outputs, const RunOptions& options = {});
+
+  // Begins a run and returns; Pending waits for it. Runs of one model are done in the order in which they were begun.
+  // On nvidia:N and, with PyTorch for ROCm, amd:N the device's queue takes them; elsewhere a thread of the model's runs
+  // them. Until the run is over its inputs may not be written, and what the options point to must stay.
+  // Fails with kInvalidArgument for inputs that do not fit, and, for a model that writes buffers, while another run of
+  // this session is not over; what goes wrong later is told by Pending.
+  Result<Pending> run_async(std::span<const NamedTensor> inputs, const RunOptions& options = {});
+  Result<Pending> run_async(std::initializer_list<NamedTensor> inputs, const RunOptions& options = {});
+  Result<Pending> run_async(std::span<const Tensor> inputs, const RunOptions& options = {});  // by position
 
   // Puts the buffers that the model writes back to what the file holds.
   Status reset();
@@ -104,8 +142,8 @@ class KPT_API Model {
 // Reads a `.pt2` file of torch.export (PyTorch 2.9 or newer) or a `.kpt` file of `kpt optimize`, told apart by their
 // content, and prepares it for the device. The file stays mapped while the model lives: replace it by renaming another
 // over it. Fails with kNotFound, kCorruptData, kVersionMismatch, kUnsupported (listing every operator that cannot run,
-// with its place in the Python source; a `.kpt` for other devices or for instructions that this one lacks),
-// kDeviceNotAvailable, kValidation (a `.kpt` that fails its self-check).
+// with its place in the Python source; a `.kpt` for instructions that the device lacks), kModelPreparation (a `.kpt`
+// for other devices), kDeviceNotAvailable, kValidation (a `.kpt` that fails its self-check).
 KPT_API Result<Model> load_model(const std::filesystem::path& path, const LoadOptions& options = {});
 
 }  // namespace kpt

@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "base/log.h"
 #include "base/text.h"
@@ -70,15 +71,31 @@ Status check_sample(const ArtifactSample& sample, const ir::Graph& graph, Sessio
   return {};
 }
 
+// Whether compiling changed nothing in the graph: what a level did, and its verdict, hold for its own target alone.
+bool is_as_exported(const ArtifactTarget& part) {
+  const auto report = nlohmann::json::parse(part.report, nullptr, false);
+  return report.is_object() && !report.contains("optimized") && !report.contains("not_judged");
+}
+
+// "tpu:v5e:2x2" → "tpu:v5e". What a level makes of a model is the same for all slices of a generation.
+std::string_view generation_of(std::string_view target) {
+  const auto first = target.find(':');
+  return first == std::string_view::npos ? std::string_view() : target.substr(0, target.find(':', first + 1));
+}
+
 }  // namespace
 
 ArtifactTarget* find_part(Artifact& artifact, std::string_view target) {
   const auto exact = std::ranges::find(artifact.targets, target, &ArtifactTarget::name);
   if (exact != artifact.targets.end()) return &*exact;
   const std::string_view kind = target.substr(0, target.find(':'));
+  if (kind == "xla") return nullptr;  // plugins of different hardware
   for (ArtifactTarget& part : artifact.targets) {
     const std::string_view name = part.name;
-    if (!part.program.empty() && name.substr(0, name.find(':')) == kind) return &part;
+    const bool same_kind = !part.program.empty() && name.substr(0, name.find(':')) == kind;
+    const bool same_chip =
+        kind == "tpu" && !generation_of(name).empty() && generation_of(name) == generation_of(target);
+    if (same_kind && (same_chip || is_as_exported(part))) return &part;
   }
   return nullptr;
 }
@@ -89,7 +106,7 @@ Result<OpenedArtifact> open_artifact(const std::filesystem::path& path, std::str
   for (const ArtifactTarget& each : artifact.targets) opened.targets.push_back(each.name);
   ArtifactTarget* const found = find_part(artifact, target);
   if (found == nullptr) {
-    return Status(StatusCode::kUnsupported,
+    return Status(StatusCode::kModelPreparation,
                   fmt::format("{} holds nothing for {}, only for {}; run `kpt optimize` for that device",
                               path.filename().string(), target, printable(list_words(opened.targets), 500)));
   }
@@ -101,7 +118,9 @@ Result<OpenedArtifact> open_artifact(const std::filesystem::path& path, std::str
   opened.needs = std::move(found->needs);
   opened.report = std::move(found->report);
   if (found->name == target) opened.program = std::move(found->program);
-  opened.samples = std::move(artifact.samples);
+  for (ArtifactSample& sample : artifact.samples) {
+    if (sample.target.empty() || sample.target == found->name) opened.samples.push_back(std::move(sample));
+  }
   return opened;
 }
 

@@ -16,11 +16,11 @@
 namespace kpt {
 
 // The part of an artifact for a target: its own, or else one that was compiled ahead of time for another target of the
-// same kind ("amd:gfx942" for "amd:gfx90a"), whose graph is the model's own; its program is of no use then. Null when
-// there is none.
+// same kind ("amd:gfx942" for "amd:gfx90a"; PJRT plugins are no kind), whose graph is the model's own, or for another
+// slice of the same TPU generation; its program is of no use then. Null when there is none.
 ArtifactTarget* find_part(Artifact& artifact, std::string_view target);
 
-// The part of an artifact that was made for a target, and the samples.
+// The part of an artifact that was made for a target, and its samples.
 struct OpenedArtifact {
   ImportedModel model;  // graph and weights; `producer` is the artifact's
   std::string source;   // name of the model file it was made from
@@ -31,7 +31,8 @@ struct OpenedArtifact {
   std::vector<ArtifactSample> samples;
 };
 
-// Fails as read_artifact() does, and with kUnsupported when find_part() has nothing for `target`, naming what there is.
+// Fails as read_artifact() does, and with kModelPreparation when find_part() has nothing for `target`, naming what
+// there is.
 Result<OpenedArtifact> open_artifact(const std::filesystem::path& path, std::string_view target);
 
 // Whether the device has what the artifact needs; kUnsupported in one sentence when it cannot run without. What it is

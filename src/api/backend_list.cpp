@@ -26,11 +26,17 @@ Result<DevicePlace> find_own_device(std::string_view name, const BackendContext&
                             info.description, running));
 }
 
+// Whether the user's own word, and not the machine, stands against a device: that is told and not passed over.
+bool is_users_mistake(std::string_view device, StatusCode code) {
+  const bool other_slice = device == "tpu:0" && code == StatusCode::kInvalidArchitecture;  // than tpu.topology
+  return code == StatusCode::kConfiguration || other_slice;
+}
+
 // Accelerators before the processor, and of each kind the first.
 Result<DevicePlace> find_best_device(const BackendContext& context) {
   for (const std::string_view name : {"nvidia:0", "amd:0", "tpu:0"}) {
     auto found = find_own_device(name, context);
-    if (found.ok()) return found;
+    if (found.ok() || is_users_mistake(name, found.status().code())) return found;
     log::info("auto passes over a device", {{"device", std::string(name)}, {"reason", found.status().message()}});
   }
   return find_own_device("cpu", context);

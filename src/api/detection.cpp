@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/build_info.h"
+#include "base/text.h"
 #include "config/automatic.h"
 #include "config/options.h"
 #include "device/python_environments.h"
@@ -36,6 +37,11 @@ AmdEngine amd_engine(const Config& config) {
     case AmdEngineWord::kNative: return AmdEngine::kNative;
   }
   return AmdEngine::kAuto;
+}
+
+std::string tpu_topology(const Config& config) {
+  std::string wanted = to_lower(config.get(options::kTpuTopology));
+  return wanted == "auto" ? "" : wanted;
 }
 
 bool may_probe(const Config& config, std::string_view backend) {

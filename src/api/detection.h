@@ -1,6 +1,7 @@
 // Detection as the user's configuration wants it.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "base/environment.h"
@@ -19,6 +20,9 @@ DetectionContext make_detection_context(const Config& config, const Environment&
 
 // Option amd.engine.
 AmdEngine amd_engine(const Config& config);
+
+// Option tpu.topology; empty: auto.
+std::string tpu_topology(const Config& config);
 
 // Option probe.backends: may this vendor's stack be opened?
 bool may_probe(const Config& config, std::string_view backend);

@@ -10,6 +10,8 @@
 #include "backends/nvidia/detect_nvidia.h"
 #include "backends/nvidia/nvidia_backend.h"
 #include "backends/tpu/detect_tpu.h"
+#include "backends/tpu/libtpu.h"
+#include "backends/tpu/topology_choice.h"
 #include "backends/tpu/tpu_device_target.h"
 #include "backends/xla/plugin_names.h"
 #include "base/log.h"
@@ -60,27 +62,41 @@ DeviceInfo describe_cpu(const Setting& setting) {
 struct VendorDevices {
   std::vector<DeviceInfo> devices;
   std::string reason;
+  std::vector<std::string> without_code;  // names of devices whose architecture is all that is against them
 };
+
+// Empty where models can run on GPUs of this capability.
+std::string why_without_code(const NvidiaGpu& gpu) {
+  if (has_nvidia_target(gpu.capability_major, gpu.capability_minor)) return "";
+  const std::string target = nvidia_target_name(gpu.capability_major, gpu.capability_minor);
+  if (find_nvidia_architecture(gpu.capability_major, gpu.capability_minor) == nullptr) {
+    return fmt::format("this release does not know {}", target);
+  }
+  return fmt::format("libtorch has no code for {}; models run on Turing (sm_75) and newer", target);
+}
 
 VendorDevices nvidia_devices(const Setting& setting) {
   const NvidiaReport report = detect_nvidia(setting.context);
-  VendorDevices found{{}, reason_of(report.finding)};
+  VendorDevices found{{}, reason_of(report.finding), {}};
   if (found.reason.empty()) found.reason = check_aten_files(setting.torch, AtenPart::kCuda).message();
   for (const NvidiaGpu& gpu : report.gpus) {
     const std::string target = nvidia_target_name(gpu.capability_major, gpu.capability_minor);
+    const std::string name = fmt::format("nvidia:{}", gpu.index);
     std::string reason = found.reason;
-    if (reason.empty() && !has_nvidia_target(gpu.capability_major, gpu.capability_minor)) {
-      reason = fmt::format("libtorch has no code for {}", target);
+    if (reason.empty() && gpu.capability_major == 0) reason = "the driver did not tell its compute capability";
+    if (reason.empty()) {
+      reason = why_without_code(gpu);
+      if (!reason.empty()) found.without_code.push_back(name);
     }
-    found.devices.push_back(make_info(fmt::format("nvidia:{}", gpu.index), gpu.name, target + " " + gpu.architecture,
-                                      gpu.memory_total_bytes, std::move(reason)));
+    found.devices.push_back(
+        make_info(name, gpu.name, target + " " + gpu.architecture, gpu.memory_total_bytes, std::move(reason)));
   }
   return found;
 }
 
 VendorDevices amd_devices(const Setting& setting) {
   const AmdReport report = detect_amd(setting.context);
-  VendorDevices found{{}, reason_of(report.finding)};
+  VendorDevices found{{}, reason_of(report.finding), {}};
   for (const AmdGpu& gpu : report.gpus) {
     std::string reason = found.reason;
     if (reason.empty() && find_amd_architecture(gpu.gfx_target) == nullptr) {
@@ -95,15 +111,25 @@ VendorDevices amd_devices(const Setting& setting) {
 }
 
 VendorDevices tpu_devices(const Setting& setting) {
-  const TpuReport report = detect_tpu(setting.context);
-  VendorDevices found{{}, reason_of(report.finding)};
+  TpuReport report = detect_tpu(setting.context);
+  VendorDevices found{{}, reason_of(report.finding), {}};
+  auto chosen = apply_chosen_topology(tpu_topology(setting.config), report);
+  if (chosen.ok()) {
+    report = std::move(*chosen);
+  } else if (found.reason.empty()) {
+    found.reason = chosen.status().message();
+  }
+  if (found.reason.empty()) {
+    found.reason = reason_of(ask_libtpu(setting.context, make_plugin_probe(setting.context)).finding);
+  }
   found.devices = describe_tpu_devices(report, found.reason);
   return found;
 }
 
 VendorDevices xla_devices(const Setting& setting) {
-  VendorDevices found{{}, "no PJRT plugin of that name was found"};
-  const std::vector<PjrtPlugin> plugins = detect_plugins(setting.context);
+  VendorDevices found{{}, "no PJRT plugin of that name was found", {}};
+  // One that this process has open need not be asked, and libtpu would refuse a second process.
+  const std::vector<PjrtPlugin> plugins = detect_plugins(setting.context, make_plugin_probe(setting.context));
   const std::vector<std::string> names = name_xla_devices(plugins);
   for (std::size_t i = 0; i < plugins.size(); ++i) {
     const PjrtPlugin& plugin = plugins[i];
@@ -130,7 +156,7 @@ constexpr std::array kVendors = {
 
 VendorDevices detect(const VendorRow& row, const Setting& setting) {
   if (may_probe(setting.config, row.option_word)) return row.detect(setting);
-  return {{}, fmt::format("option probe.backends leaves out {}", row.option_word)};
+  return {{}, fmt::format("option probe.backends leaves out {}", row.option_word), {}};
 }
 
 }  // namespace
@@ -164,7 +190,9 @@ Result<DeviceInfo> find_device(std::string_view name) {
   if (device != found.devices.end() && device->usable) return std::move(*device);
   std::string reason = device != found.devices.end() ? device->reason : found.reason;
   if (reason.empty()) reason = fmt::format("this machine has {} of that kind", found.devices.size());
-  return Status(StatusCode::kDeviceNotAvailable, fmt::format("{} cannot be used: {}", name, reason), row->vendor);
+  const bool without_code = std::ranges::find(found.without_code, name) != found.without_code.end();
+  return Status(without_code ? StatusCode::kInvalidArchitecture : StatusCode::kDeviceNotAvailable,
+                fmt::format("{} cannot be used: {}", name, reason), row->vendor);
 }
 
 DeviceInfo require_device(std::string_view name) { return find_device(name).value(); }

@@ -19,6 +19,7 @@
 #include "kpt/errors.h"
 #include "kpt/version.h"
 #include "support/hardware_fixture.h"
+#include "support/tpu_machine.h"
 #include "support/tree_paths.h"
 
 namespace kpt {
@@ -147,14 +148,57 @@ TEST(Devices, PricesCanBeGivenForEveryTpu) {
   EXPECT_THAT(known, ::testing::UnorderedElementsAreArray(kTpuGenerationWords));
 }
 
-TEST(Devices, TpusThatAreHereAreUsable) {
-  const RecordedMachine machine("tpu", "v5e", "tpu");
+// The fake plugin in libtpu's place, which does what it is told when kpt-probe opens it.
+TEST(Devices, TpusThatAreHereAreUsableWhereLibtpuAnswers) {
+  const testing::HardwareFixture machine = testing::make_tpu_machine();
+  const testing::TemporaryFolder folder;
+  const std::string library = (folder.path() / "libtpu.so").string();
+  std::filesystem::copy_file(build_dir() + "/fakes/pjrt/fake_pjrt_plugin.so", library);
+  ScopedVariables variables;
+  for (const auto& [name, value] : testing::tpu_machine_variables(library)) variables.set(name, value);
+  variables.set("KPT_SYSTEM_ROOT", machine.root().string());
+  variables.set("KPT_PROBE_BACKENDS", "tpu");
+  variables.set("FAKE_PJRT", "");
   const DeviceInfo device = second_device();
   EXPECT_EQ(device.name, "tpu:0");
   EXPECT_TRUE(device.usable) << device.reason;
   EXPECT_EQ(device.memory_bytes, std::uint64_t{16} << 30U);
   EXPECT_EQ(require_device("tpu:3").name, "tpu:3");
   EXPECT_THROW((void)require_device("tpu:4"), TpuNotAvailableError);
+  variables.set("FAKE_PJRT", "locked");  // that another process computes shows when they are opened
+  EXPECT_TRUE(second_device().usable) << second_device().reason;
+  variables.set("KPT_TPU_TOPOLOGY", "v6e:2x2");
+  EXPECT_FALSE(second_device().usable);
+  EXPECT_THAT(second_device().reason, HasSubstr("tpu.topology is v6e:2x2"));
+  variables.set("KPT_TPU_TOPOLOGY", "auto");
+  variables.set("KPT_PROBE_TIMEOUT_MS", "1000");
+  const std::pair<const char*, const char*> faults[] = {{"abort", "signal 6"},
+                                                        {"hang", "no answer within 1.0 s"},
+                                                        {"abort PJRT_Plugin_Initialize", "signal 6"},
+                                                        {"hang PJRT_Plugin_Initialize", "no answer within 1.0 s"},
+                                                        {"fail PJRT_Plugin_Initialize 13 no licence", "no licence"},
+                                                        {"null", "gives no table"},
+                                                        {"version 0 3", "0.57 or newer is needed"}};
+  for (const auto& [orders, reason] : faults) {
+    SCOPED_TRACE(orders);
+    variables.set("FAKE_PJRT", orders);
+    const std::vector<DeviceInfo> devices = list_devices().value();
+    ASSERT_EQ(devices.size(), 5U);
+    for (std::size_t i = 1; i < devices.size(); ++i) {
+      EXPECT_FALSE(devices[i].usable) << devices[i].name;
+      EXPECT_THAT(devices[i].reason, HasSubstr(reason));
+    }
+    EXPECT_THROW((void)require_device("tpu:0"), TpuNotAvailableError);
+  }
+}
+
+TEST(Devices, TpusWhoseLibtpuCannotBeOpenedAreNotUsable) {
+  const RecordedMachine machine("tpu", "v5e", "tpu");  // its libtpu is the head of a library
+  const DeviceInfo device = second_device();
+  EXPECT_EQ(device.name, "tpu:0");
+  EXPECT_FALSE(device.usable);
+  EXPECT_THAT(device.reason, HasSubstr("libtpu.so"));
+  EXPECT_EQ(device.memory_bytes, std::uint64_t{16} << 30U);
 }
 
 // Files that only look like libtorch and our modules: nothing here opens them.
@@ -182,9 +226,18 @@ TEST(Devices, AnNvidiaGpuNeedsTheCudaModuleAndCodeForItsArchitecture) {
     EXPECT_TRUE(second_device().usable) << second_device().reason;
     EXPECT_NO_THROW((void)require_device("nvidia:0"));
   }
+  {
+    const RecordedMachine unknown("nvidia", "unknown_future", "nvidia");
+    EXPECT_THAT(second_device().reason, HasSubstr("this release does not know sm_"));
+    EXPECT_THROW((void)require_device("nvidia:0"), NvidiaInvalidComputeCapabilityError);
+  }
   const RecordedMachine old("nvidia", "pascal_p100", "nvidia");
   EXPECT_FALSE(second_device().usable);
-  EXPECT_EQ(second_device().reason, "libtorch has no code for sm_60");
+  EXPECT_EQ(second_device().reason, "libtorch has no code for sm_60; models run on Turing (sm_75) and newer");
+  EXPECT_THROW((void)require_device("nvidia:0"), NvidiaInvalidComputeCapabilityError);
+  EXPECT_THROW((void)require_device("nvidia:1"), CudaNotAvailableError) << "which is not there at all";
+  std::filesystem::remove(modules / "kpt_aten_cuda_2_15.so");
+  EXPECT_THROW((void)require_device("nvidia:0"), CudaNotAvailableError) << "the module is missing first";
 }
 
 // A program that only uses the library; started anew, so that no other test has configured the process.

@@ -84,6 +84,7 @@ Result<BackendContext> make_backend_context(const Config& config, const Environm
   context.tpu_compile_memory_bytes = static_cast<std::uint64_t>(config.get(options::kTpuCompileMemoryBytes));
   context.tpu_memory_percent = static_cast<int>(config.get(options::kTpuMemoryPercent));
   context.tpu_precision = xla_precision(config.get(options::kTpuPrecision));
+  context.tpu_topology = tpu_topology(config);
   context.nvidia_graph_bytes = static_cast<std::uint64_t>(config.get(options::kNvidiaGraphMemoryBytes));
   context.nvidia_margin_bytes = static_cast<std::uint64_t>(config.get(options::kNvidiaMemoryMarginBytes));
   context.nvidia_memory_percent = static_cast<int>(config.get(options::kNvidiaMemoryPercent));
@@ -107,6 +108,12 @@ Result<std::shared_ptr<const detail::LoadedModel>> load_model_with(const std::fi
                                                                    const LoadOptions& options,
                                                                    const BackendContext& context) {
   KPT_ASSIGN_OR_RETURN(PlacedDevice placed, find_runnable_device(options.device, context));
+  return load_model_on(std::move(placed), path, options, context);
+}
+
+Result<std::shared_ptr<const detail::LoadedModel>> load_model_on(PlacedDevice placed, const std::filesystem::path& path,
+                                                                 const LoadOptions& options,
+                                                                 const BackendContext& context) {
   // One scale for a whole tensor in fp8 would be that of the padding too.
   const bool sequences = context.sequence_buckets && context.nvidia_policy.fp8_scaling == Fp8Scaling::kRow;
   const detail::BatchPolicy batches{context.split_batches, context.batch_buckets, sequences};

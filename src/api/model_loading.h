@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "api/backend_list.h"
 #include "base/environment.h"
 #include "config/config.h"
 #include "device/backend_context.h"
@@ -20,5 +21,9 @@ Result<BackendContext> make_backend_context(const Config& config, const Environm
 Result<std::shared_ptr<const detail::LoadedModel>> load_model_with(const std::filesystem::path& path,
                                                                    const LoadOptions& options,
                                                                    const BackendContext& context);
+// The same on a device that find_runnable_device() gave, whatever `options` names.
+Result<std::shared_ptr<const detail::LoadedModel>> load_model_on(PlacedDevice placed, const std::filesystem::path& path,
+                                                                 const LoadOptions& options,
+                                                                 const BackendContext& context);
 
 }  // namespace kpt

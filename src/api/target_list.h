@@ -1,4 +1,4 @@
-// Hardware that programs can be compiled for without it being here.
+// What programs can be compiled for ahead of time: hardware that need not be here, and PJRT plugins that are.
 #pragma once
 
 #include <memory>
@@ -17,9 +17,10 @@ struct PlacedTarget {
   const Target* target = nullptr;
 };
 
-// The target of that name: "tpu:v5e:2x2", or "tpu:v5e" for the generation's default slice; "amd:gfx942", or "amd" for
-// what the option amd.architecture or the GPU at hand says. Fails with kInvalidArgument, naming what is valid, and as
-// choose_amd_target() does.
+// The target of that name: "tpu:v5e:2x2", "tpu:v5e" for the generation's default slice, or "tpu" for what the option
+// tpu.topology or the machine says; "amd:gfx942", or "amd" for what the option amd.architecture or the GPU at hand
+// says; "xla:cpu" and the like, or "xla:NAME" for any plugin that is found. Fails with kInvalidArgument, naming what is
+// valid, and as choose_amd_target() and choose_tpu_topology() do.
 Result<PlacedTarget> find_absent_target(std::string_view name, const BackendContext& context);
 
 // Several, each once, separated by commas; one without a vendor has that of the one before it: "amd:gfx942,gfx1100".

@@ -1,7 +1,12 @@
 #include "runtime/batched_runs.h"
 
 #include <algorithm>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <utility>
 
+#include "memory/available_memory.h"
 #include "memory/shape_buckets.h"
 #include "runtime/row_parts.h"
 
@@ -22,6 +27,33 @@ std::vector<std::size_t> find_axes(const ir::Value& value, const std::string& sy
 
 bool are_on_host(std::span<const Tensor> tensors) {
   return std::ranges::all_of(tensors, [](const Tensor& tensor) { return tensor.device() == "cpu"; });
+}
+
+// Queued work, and what the host has to do when it is done.
+class CutWhenDone final : public Event::Impl {
+ public:
+  CutWhenDone(Event queued, std::function<Status()> cut) : queued_(std::move(queued)), cut_(std::move(cut)) {}
+  Status wait() override {
+    std::call_once(once_, [this] {
+      status_ = queued_.wait();
+      if (status_.ok()) status_ = cut_();
+    });
+    return status_;
+  }
+  bool done() const override { return queued_.done(); }
+
+ private:
+  Event queued_;
+  std::function<Status()> cut_;
+  std::once_flag once_;
+  Status status_;
+};
+
+// Cuts now, or behind the event of the run.
+Status cut_when_done(Event* event, std::function<Status()> cut) {
+  if (event == nullptr) return cut();
+  *event = Event(std::make_shared<CutWhenDone>(std::move(*event), std::move(cut)));
+  return {};
 }
 
 }  // namespace
@@ -59,15 +91,15 @@ void BatchedRuns::find_sequence(const ir::Graph& graph, const WeightNumbers& num
 }
 
 Status BatchedRuns::run(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
-                        RunReport* report) const {
+                        RunReport* report, Event* event) const {
   if (report != nullptr) *report = {};
   if (const auto lengths = choose_lengths(context, inputs)) {
-    const Status status = run_longer(context, inputs, *lengths, outputs, report);
+    const Status status = run_longer(context, inputs, *lengths, outputs, report, event);
     if (status.ok() && report != nullptr) report->padded_positions = lengths->wanted - lengths->own;
-    if (status.code() != StatusCode::kOutOfMemory) return status;
+    if (!is_shortage(status.code())) return status;
     if (report != nullptr) *report = {};
   }
-  return run_batch(context, inputs, outputs, report, policy_.split);
+  return run_batch(context, inputs, outputs, report, policy_.split, event);
 }
 
 std::optional<BatchedRuns::Lengths> BatchedRuns::choose_lengths(const RunContext& context,
@@ -81,7 +113,7 @@ std::optional<BatchedRuns::Lengths> BatchedRuns::choose_lengths(const RunContext
 }
 
 Status BatchedRuns::run_longer(RunContext& context, std::span<const Tensor> inputs, const Lengths& lengths,
-                               std::vector<Tensor>& outputs, RunReport* report) const {
+                               std::vector<Tensor>& outputs, RunReport* report, Event* event) const {
   std::vector<Tensor> padded;
   for (std::size_t index = 0; index < inputs.size(); ++index) {
     Tensor longer = inputs[index];
@@ -92,29 +124,35 @@ Status BatchedRuns::run_longer(RunContext& context, std::span<const Tensor> inpu
     }
     padded.push_back(std::move(longer));
   }
-  KPT_RETURN_IF_ERROR(run_batch(context, padded, outputs, report, false));
+  KPT_RETURN_IF_ERROR(run_batch(context, padded, outputs, report, false, event));
+  // A queued run may still read what it was given.
+  return cut_when_done(
+      event, [this, own = lengths.own, given = std::move(padded), &outputs] { return cut_positions(own, outputs); });
+}
+
+Status BatchedRuns::cut_positions(std::int64_t length, std::vector<Tensor>& outputs) const {
   for (std::size_t index = 0; index < outputs.size(); ++index) {
     if (!output_axes_[index].empty() && outputs[index].data() == nullptr) {
       KPT_ASSIGN_OR_RETURN(outputs[index], device_.download(outputs[index]));
     }
     for (const std::size_t axis : output_axes_[index]) {
-      KPT_ASSIGN_OR_RETURN(outputs[index], cut_axis(outputs[index], axis, lengths.own));
+      KPT_ASSIGN_OR_RETURN(outputs[index], cut_axis(outputs[index], axis, length));
     }
   }
   return {};
 }
 
 Status BatchedRuns::run_batch(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
-                              RunReport* report, bool may_split) const {
-  if (!batch_) return executable_.run(context, inputs, outputs);
+                              RunReport* report, bool may_split, Event* event) const {
+  if (!batch_) return executable_.run(context, inputs, outputs, event);
   const std::int64_t rows = inputs[0].dims()[0];
   if (const std::int64_t wanted = choose_rows(context, inputs); wanted > rows) {
-    const Status status = run_padded(context, inputs, wanted, outputs);
+    const Status status = run_padded(context, inputs, wanted, outputs, event);
     if (status.ok() && report != nullptr) report->padded_rows = wanted - rows;
-    if (status.code() != StatusCode::kOutOfMemory) return status;
+    if (!is_shortage(status.code())) return status;
   }
-  Status status = executable_.run(context, inputs, outputs);
-  if (status.code() != StatusCode::kOutOfMemory || !may_split || rows % multiple_ != 0) return status;
+  Status status = executable_.run(context, inputs, outputs, event);
+  if (!is_shortage(status.code()) || !may_split || rows % multiple_ != 0) return status;
   if (next_rows(rows, half(rows), batch_->least) >= rows) return status;
   return run_parts(context, inputs, outputs, report);
 }
@@ -132,18 +170,23 @@ std::int64_t BatchedRuns::choose_rows(const RunContext& context, std::span<const
 std::int64_t BatchedRuns::half(std::int64_t rows) const { return round_up((rows + 1) / 2, multiple_); }
 
 Status BatchedRuns::run_padded(RunContext& context, std::span<const Tensor> inputs, std::int64_t rows,
-                               std::vector<Tensor>& outputs) const {
+                               std::vector<Tensor>& outputs, Event* event) const {
   std::vector<Tensor> padded;
   for (const Tensor& input : inputs) {
     KPT_ASSIGN_OR_RETURN(Tensor wide, pad_rows(input, rows));
     padded.push_back(std::move(wide));
   }
-  KPT_RETURN_IF_ERROR(executable_.run(context, padded, outputs));
+  KPT_RETURN_IF_ERROR(executable_.run(context, padded, outputs, event));
+  return cut_when_done(
+      event, [this, own = inputs[0].dims()[0], given = std::move(padded), &outputs] { return cut_rows(own, outputs); });
+}
+
+Status BatchedRuns::cut_rows(std::int64_t rows, std::vector<Tensor>& outputs) const {
   for (Tensor& output : outputs) {
     if (output.data() == nullptr) {
       KPT_ASSIGN_OR_RETURN(output, device_.download(output));
     }
-    output = take_rows(output, 0, inputs[0].dims()[0]);
+    output = take_rows(output, 0, rows);
   }
   return {};
 }
@@ -169,7 +212,7 @@ Status BatchedRuns::run_parts(RunContext& context, std::span<const Tensor> input
     std::vector<Tensor> part;
     for (const Tensor& input : on_host) part.push_back(take_rows(input, done, next));
     const Status status = run_part(part_context, part, parts);
-    if (status.code() == StatusCode::kOutOfMemory && next > batch_->least && next > 1) {
+    if (is_shortage(status.code()) && next > batch_->least && next > 1) {
       const std::int64_t smaller = std::max(half(next), batch_->least);
       if (next_rows(rows - done, smaller, batch_->least) < next) {
         wanted = smaller;

@@ -28,13 +28,15 @@ class BatchedRuns {
   BatchedRuns(Executable& executable, Device& device, const ir::Graph& graph, const WeightNumbers& numbers,
               const BatchPolicy& policy);
 
-  Status run(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
-             RunReport* report) const;
+  // `event`: where the device queues runs, outputs are right once it was waited for; they, this and `context` must stay
+  // where they are until then. Runs in parts are over when this returns.
+  Status run(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs, RunReport* report,
+             Event* event = nullptr) const;
 
  private:
   void find_sequence(const ir::Graph& graph, const WeightNumbers& numbers);
   Status run_batch(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs, RunReport* report,
-                   bool may_split) const;
+                   bool may_split, Event* event) const;
   // The length of the sequences, and the one to run them with; nothing where they run as they are.
   struct Lengths {
     std::int64_t own = 0;
@@ -42,12 +44,14 @@ class BatchedRuns {
   };
   std::optional<Lengths> choose_lengths(const RunContext& context, std::span<const Tensor> inputs) const;
   Status run_longer(RunContext& context, std::span<const Tensor> inputs, const Lengths& lengths,
-                    std::vector<Tensor>& outputs, RunReport* report) const;
+                    std::vector<Tensor>& outputs, RunReport* report, Event* event) const;
+  Status cut_positions(std::int64_t length, std::vector<Tensor>& outputs) const;
+  Status cut_rows(std::int64_t rows, std::vector<Tensor>& outputs) const;
   // With what number of rows a batch is to be run.
   std::int64_t choose_rows(const RunContext& context, std::span<const Tensor> inputs) const;
   std::int64_t half(std::int64_t rows) const;
   Status run_padded(RunContext& context, std::span<const Tensor> inputs, std::int64_t rows,
-                    std::vector<Tensor>& outputs) const;
+                    std::vector<Tensor>& outputs, Event* event) const;
   Status run_parts(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
                    RunReport* report) const;
   Status run_part(RunContext& context, std::span<const Tensor> inputs, std::vector<std::vector<Tensor>>& parts) const;

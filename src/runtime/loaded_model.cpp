@@ -1,6 +1,7 @@
 #include "runtime/loaded_model.h"
 
 #include <algorithm>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -101,6 +102,7 @@ Result<std::shared_ptr<const LoadedModel>> LoadedModel::load(ImportedModel impor
   loaded->notes_ = std::move(imported.notes);
   loaded->input_check_ = std::make_unique<InputCheck>(loaded->graph());
   loaded->describe();
+  loaded->queues_runs_ = target.capabilities().streams && loaded->program_->placement() == nullptr;
   loaded->runs_.emplace(*loaded->executable_, device, loaded->graph(), loaded->weight_numbers_, batches);
   return std::shared_ptr<const LoadedModel>(std::move(loaded));
 }
@@ -146,8 +148,26 @@ Result<std::vector<Tensor>> LoadedModel::order_inputs(std::span<const NamedTenso
 }
 
 Status LoadedModel::run(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
-                        RunReport* report) const {
-  return runs_->run(context, inputs, outputs, report);
+                        RunReport* report, Event* event) const {
+  return runs_->run(context, inputs, outputs, report, event);
+}
+
+Status LoadedModel::prepare_queue() const {
+  if (queues_runs_) return {};
+  const std::lock_guard lock(worker_mutex_);
+  if (worker_ != nullptr) return {};
+  try {
+    worker_ = std::make_unique<ThreadPool>(1);
+  } catch (const std::system_error& error) {
+    return {StatusCode::kOutOfMemory,
+            fmt::format("no thread can be had for a run beside its caller: {}", error.what())};
+  }
+  return {};
+}
+
+void LoadedModel::queue(const std::shared_ptr<PendingRun>& run) const {
+  if (queues_runs_) return run->execute();
+  static_cast<void>(worker_->submit([run] { run->execute(); }));
 }
 
 Result<Session> start_session(std::shared_ptr<const LoadedModel> model) {
@@ -159,6 +179,12 @@ Result<Session> start_session(std::shared_ptr<const LoadedModel> model) {
   return Session(std::move(state));
 }
 
+void finish_flight(SessionState& session) {
+  if (session.in_flight == nullptr) return;
+  static_cast<void>(session.in_flight->wait());  // its handle tells how it ended
+  session.in_flight.reset();
+}
+
 Status run_session(SessionState& session, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
                    const RunOptions& options) {
   KPT_RETURN_IF_ERROR(session.model->input_check().check(inputs));
@@ -168,6 +194,7 @@ Status run_session(SessionState& session, std::span<const Tensor> inputs, std::v
   context.outputs_on_device = options.outputs_on_device;
   if (session.buffers == nullptr) return session.model->run(context, inputs, outputs, options.report);
   const std::lock_guard lock(session.mutex);
+  finish_flight(session);
   context.state = session.buffers.get();
   return session.model->run(context, inputs, outputs, options.report);
 }

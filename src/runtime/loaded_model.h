@@ -9,11 +9,13 @@
 #include <string_view>
 #include <vector>
 
+#include "base/thread_pool.h"
 #include "device/execution.h"
 #include "importer/model_file.h"
 #include "kpt/model.h"
 #include "runtime/batched_runs.h"
 #include "runtime/input_check.h"
+#include "runtime/pending_run.h"
 
 namespace kpt::detail {
 
@@ -41,9 +43,18 @@ class LoadedModel {
   // What was ignored when the model was read, a sentence each.
   const std::vector<std::string>& notes() const { return notes_; }
 
-  // One run, in parts or with padding where the policy says so. Thread safe, but for the state in `context`.
-  Status run(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
-             RunReport* report) const;
+  // One run, in parts or with padding where the policy says so. Thread safe, but for the state in `context`. With an
+  // event as BatchedRuns::run().
+  Status run(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs, RunReport* report,
+             Event* event = nullptr) const;
+
+  // Whether the device takes runs and works on them later. Where it does not, runs that are waited for later are done
+  // one after the other by a thread of the model's.
+  bool queues_runs() const { return queues_runs_; }
+  // Makes that thread, where one is needed and not there. Fails with kOutOfMemory when the system refuses it.
+  Status prepare_queue() const;
+  // Begins a run, after prepare_queue(). Runs are done in the order in which they come here.
+  void queue(const std::shared_ptr<PendingRun>& run) const;
 
   // Puts tensors given by name into the model's order. Fails with kInvalidArgument for unknown, repeated and missing
   // names, naming the nearest valid one.
@@ -62,6 +73,9 @@ class LoadedModel {
   std::vector<std::string> notes_;
   WeightNumbers weight_numbers_;
   std::optional<BatchedRuns> runs_;  // set when loaded
+  bool queues_runs_ = false;
+  mutable std::mutex worker_mutex_;             // held while `worker_` is made
+  mutable std::unique_ptr<ThreadPool> worker_;  // of one thread, for runs that are waited for later; ends first
 };
 
 // Ok when the target runs all nodes, else kUnsupported as load() gives it.
@@ -69,11 +83,16 @@ Status check_support(const ImportedModel& model, const Target& target);
 
 struct SessionState {
   std::shared_ptr<const LoadedModel> model;
-  std::mutex mutex;                // held while `buffers` is in use
+  std::mutex mutex;                // held while `buffers` is in use, but for the run in flight
   std::unique_ptr<State> buffers;  // null for models that write none
+  // Uses `buffers` until it is over; null when none was started. Whoever takes the lock waits for it.
+  std::shared_ptr<PendingRun> in_flight;
 };
 
 Result<Session> start_session(std::shared_ptr<const LoadedModel> model);
+
+// Waits for the run in flight; `session.mutex` is held.
+void finish_flight(SessionState& session);
 
 // One run. Thread safe.
 Status run_session(SessionState& session, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,

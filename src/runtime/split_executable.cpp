@@ -127,7 +127,7 @@ Result<std::unique_ptr<Executable>> SplitExecutable::load(std::shared_ptr<const 
     Device* const devices[] = {place.device};
     KPT_ASSIGN_OR_RETURN(auto part, place.backend->load(split->program_->programs()[index], weights, devices));
     if (part->is_stateful()) {
-      return Status(StatusCode::kUnsupported,
+      return Status(StatusCode::kModelPreparation,
                     fmt::format("part {} of the split model writes buffers on {}, and one that keeps or changes memory "
                                 "is not split",
                                 index, part->device()));

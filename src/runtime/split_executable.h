@@ -47,7 +47,7 @@ class SplitProgram final : public Program {
 // them as their engines do. Thread safe, as executables are.
 class SplitExecutable final : public Executable {
  public:
-  // Fails as the backends' load() does, and with kUnsupported when a part turns out to write buffers.
+  // Fails as the backends' load() does, and with kModelPreparation when a part turns out to write buffers.
   static Result<std::unique_ptr<Executable>> load(std::shared_ptr<const SplitProgram> program, const Weights& weights,
                                                   DevicePlace device, DevicePlace host);
 

@@ -57,6 +57,28 @@ TEST(Execution, EightThreadsOnOneSessionGiveTheSameBitsAsOne) {
   EXPECT_EQ(wrong, 0);
 }
 
+TEST(Execution, RunsThatAreWaitedForLaterGiveTheBitsOfOthers) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  const auto model = load_here(make_bert(seed));
+  Session session = detail::start_session(model).value();
+  std::vector<std::vector<Tensor>> expected(12);
+  std::vector<Pending> pending;
+  for (std::size_t index = 0; index < expected.size(); ++index) {
+    const std::vector<Tensor> inputs = make_inputs(model->graph(), seed + index);
+    pending.push_back(session.run_async(inputs).value());
+    ASSERT_TRUE(session.run(inputs, expected[index]).ok());  // beside those that are in flight
+  }
+  for (std::size_t index = 0; index < expected.size(); ++index) {
+    const auto outputs = pending[index].take_outputs();
+    ASSERT_TRUE(outputs.ok()) << outputs.status().message();
+    ASSERT_EQ(outputs->size(), expected[index].size());
+    for (std::size_t output = 0; output < outputs->size(); ++output) {
+      EXPECT_TRUE(same_bytes((*outputs)[output].tensor, expected[index][output])) << index;
+    }
+  }
+}
+
 TEST(Execution, OutputsOfOneRunSurviveTheNext) {
   const auto model = load_here(make_bert(1));
   Session session = detail::start_session(model).value();
@@ -119,6 +141,11 @@ TEST(Execution, StateBelongsToTheSessionAndResets) {
     EXPECT_TRUE(same_bytes(first[index].tensor, fresh[index].tensor)) << "another session starts from the file";
   }
   EXPECT_TRUE(changed) << "the second call sees what the first wrote";
+  Pending beside = other.run_async({input}).value();
+  const auto waited = beside.take_outputs().value();
+  for (std::size_t index = 0; index < second.size(); ++index) {
+    EXPECT_TRUE(same_bytes(second[index].tensor, waited[index].tensor)) << "waited for later";
+  }
   ASSERT_TRUE(one.reset().ok());
   const auto again = outputs_of(one);
   for (std::size_t index = 0; index < first.size(); ++index) {

@@ -11,9 +11,14 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "archive/mapped_file.h"
+#include "artifact/artifact.h"
 #include "base/log.h"
 #include "importer/model_forge.h"
+#include "ir/text.h"
+#include "kpt/errors.h"
 #include "kpt/model.h"
+#include "numerics/accuracy.h"
 #include "support/tree_paths.h"
 #include "tensor_files/safetensors.h"
 
@@ -47,6 +52,15 @@ class Load : public ::testing::Test {
     testing::change_nodes(zip, change);
     std::ofstream(path(), std::ios::binary) << zip.build();
     return load_model(path());
+  }
+  // Loads an optimized model of this graph.
+  Result<Model> load_optimized(const std::string& text, Weights weights, const std::string& target = "cpu") const {
+    Artifact made;
+    made.producer = "kpt test";
+    made.targets.push_back({target, {}, ir::read_graph(text).value(), std::move(weights), "{}"});
+    const std::filesystem::path file = folder_ / "model.kpt";
+    KPT_RETURN_IF_ERROR(write_artifact(file, made));
+    return load_model(file);
   }
   // What is said about linear_state when its linear node is another.
   std::string refusal(const std::function<void(json&)>& change) const {
@@ -115,6 +129,49 @@ TEST_F(Load, AllNodesInsideASubGraphAreNamed) {
                     HasSubstr("'add' mylib.custom.default")));
 }
 
+// {"type": "cpu", …} wherever it stands.
+void move_devices(json& tree) {
+  if (tree.is_object() && tree.contains("type") && tree.contains("index") && tree["type"] == "cpu") {
+    tree = {{"type", "cuda"}, {"index", 0}};
+  }
+  for (json& item : tree) {
+    if (item.is_structured()) move_devices(item);
+  }
+}
+
+// The file names the device that it was exported on: in constants of nodes, in checks, in types, in weights.
+TEST_F(Load, AModelExportedOnAGpuRunsOnTheCpu) {
+  ForgedZip zip = testing::forge_model(golden("numbers"));
+  for (auto& entry : zip.entries) {
+    if (!entry.name.ends_with(".json")) continue;
+    json tree = json::parse(entry.content);
+    move_devices(tree);
+    entry.content = tree.dump();
+  }
+  EXPECT_THAT(testing::find_entry(zip, "models/model.json").content,
+              HasSubstr(R"("as_device":{"index":0,"type":"cuda"})"));
+  std::ofstream(path(), std::ios::binary) << zip.build();
+  std::vector<NamedTensor> inputs;
+  const auto cases = golden("numbers").replace_extension(".cases.safetensors");
+  for (const auto& [name, tensor] : read_safetensors(MappedFile::open(cases).value()).value()) {
+    if (name.starts_with("case0/input/")) inputs.push_back({name.substr(12), tensor});
+  }
+  ASSERT_EQ(inputs.size(), 3U);
+  const auto run = [&](const std::filesystem::path& file) {
+    auto model = load_model(file);
+    EXPECT_TRUE(model.ok()) << model.status().message();
+    return model->start_session()->run(inputs).value();
+  };
+  const auto expected = run(golden("numbers"));
+  const auto actual = run(path());
+  ASSERT_EQ(actual.size(), expected.size());
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    EXPECT_EQ(actual[i].name, expected[i].name);
+    const auto verdict = compare_equal(actual[i].tensor, expected[i].tensor);
+    EXPECT_TRUE(verdict.ok() && verdict->passed) << actual[i].name;
+  }
+}
+
 TEST_F(Load, WeightsThatReplaceNothingFailAndSomeThatDoNotAreLogged) {
   const auto load_with = [&](const std::vector<NamedTensor>& tensors) {
     EXPECT_TRUE(write_safetensors(folder_ / "w.safetensors", tensors).ok());
@@ -137,6 +194,45 @@ TEST_F(Load, WeightsThatReplaceNothingFailAndSomeThatDoNotAreLogged) {
   }
   ::unsetenv("KPT_LOG");  // NOLINT(concurrency-mt-unsafe)
   EXPECT_THAT(logged, Not(HasSubstr("weight")));
+}
+
+TEST_F(Load, AnOptimizedModelForOtherDevicesIsATypedException) {
+  const std::string text =
+      "kpt_graph 1\ninput x: float32[2]\ny: float32[2] = aten.relu.default(self=%x)\noutput %y \"y\"\n";
+  EXPECT_TRUE(load_optimized(text, {}).ok());
+  const auto other = load_optimized(text, {}, "nvidia:sm_90");
+  EXPECT_THROW((void)other.value(), ModelPreparationError) << other.status().to_string();
+  EXPECT_THROW((void)other.value(), OptimizationError) << "its root catches it";
+}
+
+// Three scales for four rows.
+TEST_F(Load, WeightsOfFewBitsThatCannotBeUsedAreATypedException) {
+  const auto model = load_optimized(
+      R"(kpt_graph 1
+parameter w: int8[4, 8]
+parameter s: float32[3]
+input x: float32[2, 8]
+y: float32[2, 4] = kpt.linear_int8.default(input=%x, weight=%w, scale=%s, bias=none, residual=none, activation="none")
+output %y "y"
+)",
+      {{"w", Tensor::empty(DType::kInt8, Dims{4, 8}).value()}, {"s", Tensor::empty(DType::kFloat32, Dims{3}).value()}});
+  EXPECT_THROW((void)model.value(), PrecisionCompilationError) << model.status().to_string();
+}
+
+// Six heads of queries cannot share four of keys.
+TEST_F(Load, AttentionThatNoKernelServesIsATypedException) {
+  const auto model = load_optimized(R"(kpt_graph 1
+input q: float32[2, 6, 5, 8]
+input k: float32[2, 4, 9, 8]
+y: float32[2, 5, 6, 8] = kpt.attention.default(query=%q, key=%k, value=%k, mask=none, scale=0.5, causal=false)
+output %y "y"
+)",
+                                    {});
+  ASSERT_TRUE(model.ok()) << model.status().to_string();
+  Session session = model->start_session().value();
+  const std::vector<NamedTensor> inputs = {{"q", Tensor::empty(DType::kFloat32, Dims{2, 6, 5, 8}).value()},
+                                           {"k", Tensor::empty(DType::kFloat32, Dims{2, 4, 9, 8}).value()}};
+  EXPECT_THROW((void)session.run(inputs).value(), AttentionError);
 }
 
 }  // namespace

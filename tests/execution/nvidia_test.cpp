@@ -78,6 +78,7 @@ TEST_P(NvidiaMask, RowsThatMayLookNowhereAreZero) {
   const std::size_t last = keys - 1;
   for (std::size_t column = 0; column < keys; ++column) inputs[3].elements<std::uint8_t>()[last * keys + column] = 0;
   const auto model = load_here(std::move(builder.model));
+  EXPECT_THAT(model->executable().plan().at(0).how, HasSubstr("not flash: it takes no mask"));
   const std::vector<Tensor> outputs = run_once(model->executable(), inputs);
   const auto row_bytes = static_cast<std::size_t>(4 * 64) * element_bytes(dtype);
   const auto* row = static_cast<const std::uint8_t*>(outputs[0].data()) + last * row_bytes;
@@ -139,6 +140,50 @@ TEST(Nvidia, Fp8ProductsAreWhatTheyMean) {
         const double wanted = std::max(sum, 0.0);
         const double found = bfloat(outputs[0].elements<std::uint16_t>()[static_cast<std::size_t>(row * outer + n)]);
         ASSERT_NEAR(found, wanted, 0.07 * magnitude + std::abs(sum) / 64 + 1e-3) << row << ", " << n;
+      }
+    }
+  }
+}
+
+TEST(Nvidia, ProductsAndConvolutionsTakeFloat16) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  for (const std::string activation : {"none", "relu", "gelu", "gelu_tanh"}) {
+    std::vector<std::vector<double>> results;
+    for (const DType dtype : {DType::kFloat16, DType::kFloat32}) {
+      GraphBuilder builder(seed);
+      const auto x = builder.input("x", dtype, {7, 48});
+      const auto linear = builder.node("kpt.linear.default",
+                                       {{"input", x},
+                                        {"weight", builder.weight("w", dtype, {40, 48})},
+                                        {"bias", builder.weight("b", dtype, {40})},
+                                        {"residual", {}},
+                                        {"activation", {activation}}},
+                                       {{dtype, {7, 40}}});
+      builder.output(linear[0]);
+      const auto image = builder.input("image", dtype, {2, 8, 6, 6});
+      const ir::Argument one = {ir::List{ir::ElementKind::kInt, {{std::int64_t{1}}, {std::int64_t{1}}}}};
+      builder.output(builder.node("kpt.conv2d.default",
+                                  {{"input", image},
+                                   {"weight", builder.weight("filters", dtype, {16, 8, 3, 3})},
+                                   {"bias", builder.weight("offset", dtype, {16})},
+                                   {"residual", {}},
+                                   {"stride", one},
+                                   {"padding", one},
+                                   {"dilation", one},
+                                   {"groups", {std::int64_t{1}}},
+                                   {"activation", {activation}}},
+                                  {{dtype, {2, 16, 6, 6}}})[0]);
+      const std::vector<Tensor> inputs = builder.draw_inputs();
+      const auto model = load_here(std::move(builder.model));
+      for (const Tensor& output : run_once(model->executable(), inputs)) {
+        EXPECT_EQ(output.dtype(), dtype);
+        results.push_back(read_as_double(output).value());
+      }
+    }
+    for (std::size_t output = 0; output < 2; ++output) {
+      for (std::size_t index = 0; index < results[output].size(); ++index) {
+        ASSERT_NEAR(results[output][index], results[output + 2][index], 0.05) << activation << ": " << index;
       }
     }
   }
@@ -211,6 +256,32 @@ TEST(Nvidia, EightThreadsGiveTheBitsOfOne) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);
+}
+
+TEST(Nvidia, RunsInFlightGiveTheBitsOfRunsThatAreWaitedFor) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  const auto model = load_here(make_bert(seed));
+  EXPECT_TRUE(model->queues_runs());
+  Session session = detail::start_session(model).value();
+  std::vector<std::vector<Tensor>> inputs;
+  std::vector<std::vector<Tensor>> expected;
+  for (std::uint64_t index = 0; index < 8; ++index) {
+    inputs.push_back(make_inputs(model->graph(), seed + index));
+    expected.push_back(run_once(model->executable(), inputs.back()));
+  }
+  for (int round = 0; round < 20; ++round) {
+    std::vector<Pending> pending;
+    for (const std::vector<Tensor>& given : inputs) pending.push_back(session.run_async(given).value());
+    if (round % 4 == 0) continue;  // nobody takes them
+    for (std::size_t index = 0; index < pending.size(); ++index) {
+      const auto outputs = pending[index].take_outputs();
+      ASSERT_TRUE(outputs.ok()) << outputs.status().message();
+      for (std::size_t output = 0; output < outputs->size(); ++output) {
+        EXPECT_TRUE(same_bytes((*outputs)[output].tensor, expected[index][output])) << index;
+      }
+    }
+  }
 }
 
 TEST(Nvidia, ManyShapesAreForgottenInTurn) {

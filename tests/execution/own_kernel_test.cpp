@@ -249,7 +249,7 @@ TEST(OwnNodes, AttentionChecksTheRealSizes) {
     const std::vector<Tensor> inputs = builder.draw_inputs();
     const auto model = load_here(std::move(builder.model));
     const Status status = execution_test::run(*model, inputs).status();
-    EXPECT_EQ(status.code(), status.ok() ? StatusCode::kOk : StatusCode::kKernel);
+    EXPECT_EQ(status.code(), status.ok() ? StatusCode::kOk : StatusCode::kAttention);
     return std::string(status.message());
   };
   EXPECT_EQ(failure({2, 3, 9, 8}, {2, 3, 9, 8}, {5, 9}), "");

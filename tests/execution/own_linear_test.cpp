@@ -222,6 +222,34 @@ TEST(OwnLinear, WhatDoesNotFitIsAReasonOrAFailure) {
               HasSubstr("the input's last axis is not as long as the weight's"));
 }
 
+// Three scales for four rows: when the model is loaded, or at the run that brings the weight.
+TEST(OwnLinear, AFormOfFewBitsThatCannotBeMadeIsATypedFailure) {
+  const auto placed = find_runnable_device("cpu", BackendContext()).value();
+  for (const bool constant : {true, false}) {
+    GraphBuilder builder(1);
+    const auto input = builder.input("input", DType::kFloat32, {2, 8});
+    const auto weight =
+        constant ? builder.weight("weight", DType::kInt8, {4, 8}) : builder.input("weight", DType::kInt8, {4, 8});
+    const auto scale = builder.weight("scale", DType::kFloat32, {3});
+    builder.output(builder.node("kpt.linear_int8.default",
+                                {{"input", input},
+                                 {"weight", weight},
+                                 {"scale", scale},
+                                 {"bias", {}},
+                                 {"residual", {}},
+                                 {"activation", {std::string("none")}}},
+                                {{DType::kFloat32, {2, 4}}})[0]);
+    const std::vector<Tensor> inputs = {builder.draw(DType::kFloat32, {2, 8}),
+                                        Tensor::empty(DType::kInt8, Dims{4, 8}).value()};
+    const auto model = detail::LoadedModel::load(std::move(builder.model), *placed.backend, *placed.device);
+    EXPECT_EQ(model.ok(), !constant);
+    const Status status = constant ? model.status() : execution_test::run(**model, inputs).status();
+    EXPECT_EQ(status.code(), StatusCode::kPrecisionCompilation) << status.to_string();
+    EXPECT_THAT(status.message(), HasSubstr("node 'node_0' (kpt.linear_int8.default)"));
+    EXPECT_THAT(status.message(), HasSubstr("its scales do not fit its weight"));
+  }
+}
+
 TEST(OwnLinear, EightThreadsShareThePackedWeights) {
   LinearGraph graph({"float32", {64}, 100, 120, true, true, true, false, "gelu"}, 5);
   std::vector<std::vector<Tensor>> inputs;

@@ -2,6 +2,8 @@
 
 #include <bit>
 
+#include "passes/weight_values.h"
+
 namespace kpt::execution_test {
 namespace {
 
@@ -89,6 +91,10 @@ Tensor GraphBuilder::draw(DType dtype, const std::vector<std::int64_t>& sizes) {
   std::normal_distribution<float> normal;
   if (dtype == DType::kFloat32) {
     for (float& value : tensor.elements<float>()) value = normal(random_);
+  } else if (dtype == DType::kFloat16) {
+    std::vector<double> values(static_cast<std::size_t>(tensor.element_count()));
+    for (double& value : values) value = normal(random_);
+    return make_weight(dtype, dims, values).value();
   } else if (dtype == DType::kBFloat16) {
     for (std::uint16_t& value : tensor.elements<std::uint16_t>()) {
       value = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(normal(random_)) >> 16);

@@ -1,7 +1,10 @@
 #include "test_backend.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
+#include <mutex>
+#include <utility>
 
 #include "ir/text.h"
 
@@ -10,9 +13,21 @@ namespace {
 
 constexpr char kTag = 0;
 
+// Of all hidden memory of this process.
+std::atomic<std::uint64_t> bytes_in_use = 0;
+std::atomic<std::uint64_t> peak_of_bytes = 0;
+
 class HiddenBuffer final : public Buffer {
  public:
-  explicit HiddenBuffer(std::vector<float> content) : values(std::move(content)) {}
+  explicit HiddenBuffer(std::vector<float> content) : values(std::move(content)) {
+    const std::uint64_t now = bytes_in_use += bytes();
+    std::uint64_t peak = peak_of_bytes;
+    while (peak < now && !peak_of_bytes.compare_exchange_weak(peak, now)) {
+    }
+  }
+  HiddenBuffer(const HiddenBuffer&) = delete;
+  HiddenBuffer& operator=(const HiddenBuffer&) = delete;
+  ~HiddenBuffer() override { bytes_in_use -= bytes(); }
   void* data() const override { return nullptr; }
   std::size_t bytes() const override { return values.size() * sizeof(float); }
   std::string_view device() const override { return "test:0"; }
@@ -59,6 +74,32 @@ class TestProgram final : public Program {
   ir::Graph graph_;
 };
 
+// Results that the device has not written yet: the buffers hold zeros until it is waited for.
+class TestWork final : public Event::Impl {
+ public:
+  TestWork(const TestMemory& memory, std::vector<Tensor>& outputs) : memory_(memory) {
+    for (Tensor& output : outputs) {
+      std::vector<float> values = values_of(output);
+      output = make_tensor(std::vector<float>(values.size()), output.dims());
+      results_.emplace_back(std::static_pointer_cast<HiddenBuffer>(output.buffer()), std::move(values));
+    }
+  }
+  Status wait() override {
+    if (memory_.gate != nullptr) memory_.gate->pass();
+    if (memory_.fails_in_queue) return {StatusCode::kDevice, "the test device failed while it worked"};
+    std::call_once(once_, [this] {
+      for (auto& [buffer, values] : results_) buffer->values = std::move(values);
+    });
+    return {};
+  }
+  bool done() const override { return memory_.gate == nullptr || memory_.gate->is_open(); }
+
+ private:
+  TestMemory memory_;
+  std::once_flag once_;
+  std::vector<std::pair<std::shared_ptr<HiddenBuffer>, std::vector<float>>> results_;
+};
+
 // It knows two tensors of float32, the first as large as the result.
 bool can_compute(const ir::Graph& graph, const ir::Node& node) {
   if (node.arguments.size() != 2) return false;
@@ -84,9 +125,10 @@ bool reads_input(const ir::Graph& graph, const ir::Node& node, const std::string
 
 class TestTarget final : public Target {
  public:
-  TestTarget(bool sizes_cost, const TestOperators& operators)
+  TestTarget(const TestMemory& memory, const TestOperators& operators)
       : name_(target_of(operators.device)), targets_(operators.targets), refused_input_(operators.refused_input) {
-    capabilities_.sizes_cost = sizes_cost;
+    capabilities_.sizes_cost = memory.sizes_cost;
+    capabilities_.streams = memory.streams;
     capabilities_.host_processor = operators.device == "cpu";
     capabilities_.whole_graph_only = true;
     capabilities_.dtypes = {DType::kFloat32};
@@ -122,7 +164,10 @@ class TestTarget final : public Target {
 
 class TestDevice final : public Device {
  public:
-  TestDevice(const Target& target, const std::string& name) : target_(target) { info_.name = name; }
+  TestDevice(const Target& target, const std::string& name, const TestMemory& memory)
+      : target_(target), counted_(memory.counted), peak_resets_(memory.peak_resets) {
+    info_.name = name;
+  }
   const DeviceInfo& info() const override { return info_; }
   const Target& target() const override { return target_; }
   Result<Tensor> allocate(DType, std::span<const std::int64_t> dims) override {
@@ -131,10 +176,24 @@ class TestDevice final : public Device {
   }
   Result<Tensor> upload(const Tensor& host) override { return make_tensor(values_of(host), host.dims()); }
   Result<Tensor> download(const Tensor& tensor) override { return download_values(tensor); }
+  Result<MemoryStatistics> memory() override {
+    if (!counted_) return Device::memory();
+    MemoryStatistics statistics;
+    statistics.allocated_bytes = bytes_in_use;
+    statistics.peak_bytes = peak_of_bytes;
+    return statistics;
+  }
+  Status reset_peak_memory() override {
+    if (!peak_resets_) return Device::reset_peak_memory();
+    peak_of_bytes = bytes_in_use.load();
+    return {};
+  }
 
  private:
   const Target& target_;
   DeviceInfo info_;
+  bool counted_;
+  bool peak_resets_;
 };
 
 using Buffers = std::map<std::string, Tensor, std::less<>>;
@@ -200,8 +259,10 @@ class TestExecutable final : public Executable {
     if (memory_.tried != nullptr) memory_.tried->push_back(rows);
     if (memory_.as_written != nullptr) memory_.as_written->push_back(context.as_written);
     if (rows % memory_.multiple != 0) return {StatusCode::kInvalidArgument, "the rows cannot be shared evenly"};
-    if (rows > memory_.rows) return {StatusCode::kOutOfMemory, "the test backend has no room for so many rows"};
+    if (rows > memory_.rows) return {memory_.shortage, "the test backend has no room for so many rows"};
     if (is_stateful() && context.state == nullptr) return {StatusCode::kInvalidArgument, "a run needs a state"};
+    const bool queued = memory_.streams && event != nullptr;
+    if (!queued && memory_.gate != nullptr) memory_.gate->pass();
     auto* const state = static_cast<TestState*>(context.state);
     const ir::Graph& graph = program_->graph();
     std::map<ir::ValueId, Tensor> values;
@@ -231,7 +292,11 @@ class TestExecutable final : public Executable {
         state->current.at(output.name) = value;
       }
     }
-    if (event != nullptr) *event = Event();
+    if (queued) {
+      *event = Event(std::make_shared<TestWork>(memory_, outputs));
+    } else if (event != nullptr) {
+      *event = Event();
+    }
     return {};
   }
 
@@ -246,7 +311,7 @@ class TestExecutable final : public Executable {
 class TestBackend final : public Backend {
  public:
   TestBackend(const TestMemory& memory, const TestOperators& operators)
-      : target_(memory.sizes_cost, operators), device_(target_, operators.device), memory_(memory) {}
+      : target_(memory, operators), device_(target_, operators.device, memory), memory_(memory) {}
   std::string_view name() const override { return target_.name(); }
   std::vector<const Target*> targets() const override { return {&target_}; }
   Result<std::vector<Device*>> devices() override { return std::vector<Device*>{&device_}; }
@@ -263,6 +328,22 @@ class TestBackend final : public Backend {
 };
 
 }  // namespace
+
+void TestGate::open() {
+  const std::lock_guard lock(mutex_);
+  open_ = true;
+  changed_.notify_all();
+}
+
+bool TestGate::is_open() const {
+  const std::lock_guard lock(mutex_);
+  return open_;
+}
+
+void TestGate::pass() const {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return open_; });
+}
 
 std::unique_ptr<Backend> make_test_backend(const TestMemory& memory, const TestOperators& operators) {
   return std::make_unique<TestBackend>(memory, operators);

@@ -142,8 +142,8 @@ ImportedModel make_row_model() {
 
 struct SplitRun {
   explicit SplitRun(std::int64_t room, bool split = true, ImportedModel imported = make_row_model(),
-                    bool buckets = false, std::int64_t multiple = 1)
-      : backend(execution_test::make_test_backend({room, &tried, buckets, multiple})),
+                    bool buckets = false, std::int64_t multiple = 1, StatusCode shortage = StatusCode::kOutOfMemory)
+      : backend(execution_test::make_test_backend({room, &tried, buckets, multiple, nullptr, nullptr, shortage})),
         device(*backend->devices().value()[0]) {
     model = detail::LoadedModel::load(std::move(imported), *backend, device, nullptr, {split, true}).value();
   }
@@ -186,6 +186,19 @@ TEST(SplitBatches, OneRowThatDoesNotFitIsTheTypedError) {
   SplitRun split(0);
   EXPECT_EQ(split.run(4).code(), StatusCode::kOutOfMemory);
   EXPECT_THAT(split.tried, testing::ElementsAre(4, 2, 1));
+}
+
+TEST(SplitBatches, AShortageIsOneWhateverItIsCalled) {
+  for (const StatusCode shortage : {StatusCode::kMemoryPool, StatusCode::kMemoryAllocation}) {
+    SplitRun split(2, true, make_row_model(), false, 1, shortage);
+    EXPECT_TRUE(split.run(7).ok()) << to_string(shortage);
+    EXPECT_THAT(split.tried, testing::ElementsAre(7, 4, 2, 2, 2, 1));
+    SplitRun none(0, true, make_row_model(), false, 1, shortage);
+    EXPECT_EQ(none.run(4).code(), shortage);
+  }
+  SplitRun other(2, true, make_row_model(), false, 1, StatusCode::kDevice);
+  EXPECT_EQ(other.run(7).code(), StatusCode::kDevice);
+  EXPECT_THAT(other.tried, testing::ElementsAre(7)) << "another failure is no reason to try again";
 }
 
 TEST(SplitBatches, OffByDefaultAndWhereRowsAreNotIndependent) {
