@@ -14,6 +14,7 @@
 #include "base/build_info.h"
 #include "base/text.h"
 #include "device/hardware_json.h"
+#include "optimize/evaluator.h"
 #include "optimize/optimize_json.h"
 #include "optimize/precision_search.h"
 #include "passes/last_token_logits.h"
@@ -77,12 +78,12 @@ class Optimizer {
     tell("checking the answers", 0.75);
     KPT_RETURN_IF_ERROR(judge(candidate));
     note_idle_passes(candidate.records);
-    if (!report_.gate.passed()) {
+    if (options_.measure && report_.gate.passed()) KPT_RETURN_IF_ERROR(measure_whole(candidate));
+    if (!report_.gate.passed()) {  // also what measuring built anew
       KPT_RETURN_IF_ERROR(find_culprit());
       report_.passes = std::move(candidate.records);
       return OptimizeOutcome{std::move(report_), std::nullopt};
     }
-    if (options_.measure) KPT_RETURN_IF_ERROR(measure_whole(candidate));
     report_.passes = std::move(candidate.records);
     tell("collecting the artifact", 0.95);
     KPT_ASSIGN_OR_RETURN(Artifact artifact, make_artifact(std::move(candidate.model)));
@@ -120,26 +121,15 @@ class Optimizer {
     }
   }
 
-  Evaluator make_evaluator() const {
-    return [this](const ir::Graph& graph, const Weights& weights) -> Result<std::vector<Tensor>> {
-      ImportedModel part;
-      part.graph = graph;
-      part.weights = weights;
-      KPT_ASSIGN_OR_RETURN(ModelRun run, ModelRun::load(std::move(part), cpu_));
-      KPT_ASSIGN_OR_RETURN(std::vector<NamedTensor> outputs, run.run({}));
-      std::vector<Tensor> tensors;
-      for (NamedTensor& output : outputs) tensors.push_back(std::move(output.tensor));
-      return tensors;
-    };
-  }
+  // What the passes are for.
+  const Target& target() const { return options_.target != nullptr ? *options_.target : device_.device->target(); }
 
   // The model after the passes, without those that were dropped and those of `without`.
   Result<Candidate> build(const std::vector<std::string>& without, std::vector<PassStage>* stages, bool check) {
     Candidate candidate;
     candidate.model = model_;
-    PassContext context{candidate.model.weights, device_.device->target().capabilities(),
-                        make_evaluator(),        report_.kept_precise,
-                        report_.not_quantized,   slow_quantized_};
+    PassContext context{candidate.model.weights, target().capabilities(), make_evaluator(cpu_),
+                        report_.kept_precise,    report_.not_quantized,   slow_quantized_};
     std::vector<const Pass*> chosen;
     std::vector<std::size_t> places;  // of these among passes_
     RunnerOptions runner;
@@ -394,7 +384,8 @@ class Optimizer {
     return {};
   }
 
-  // Whether the whole is worth it. If not, the model is left as it was, and the report says so.
+  // Whether the whole is worth it. If not, the model is left as it was, and the report says so. Passes that had found
+  // nothing behind the others may find something then, so that model is judged too.
   Status measure_whole(Candidate& candidate) {
     tell("measuring before and after", 0.85);
     KPT_ASSIGN_OR_RETURN(ModelRun plain, ModelRun::load(model_, device_));
@@ -416,6 +407,11 @@ class Optimizer {
     by_library_.clear();
     KPT_ASSIGN_OR_RETURN(candidate, build({}, nullptr, false));
     KPT_ASSIGN_OR_RETURN(report_.gate, gate_->judge(candidate.model));
+    report_.speed.reset();  // it was that of the passes that are out
+    if (!report_.gate.passed()) {
+      report_.measured_on.clear();
+      return {};
+    }
     KPT_ASSIGN_OR_RETURN(ModelRun kept, ModelRun::load(candidate.model, device_));
     KPT_ASSIGN_OR_RETURN(report_.speed, measure_pair(plain, kept, timed_draw().inputs, options_.seconds_per_pair));
     return {};
@@ -452,13 +448,13 @@ class Optimizer {
       }
       artifact.samples.push_back(std::move(sample));
     }
-    ArtifactTarget target;
-    target.name = device_.device->target().name();
-    target.needs = list_fast_types(model_, candidate.graph, device_.device->target().capabilities());
-    target.report = dump_json(to_json(report_));
-    target.graph = std::move(candidate.graph);
-    target.weights = std::move(candidate.weights);
-    artifact.targets.push_back(std::move(target));
+    ArtifactTarget part;
+    part.name = target().name();
+    part.needs = list_fast_types(model_, candidate.graph, target().capabilities());
+    part.report = dump_json(to_json(report_));
+    part.graph = std::move(candidate.graph);
+    part.weights = std::move(candidate.weights);
+    artifact.targets.push_back(std::move(part));
     return artifact;
   }
 
@@ -483,6 +479,13 @@ void put_named_first(std::vector<const Pass*>& chosen, const std::set<const Pass
   for (const Pass*& pass : chosen) {
     if (quantizes(pass)) pass = *next++;
   }
+}
+
+// The plain model cannot run there, or its answers cannot be held against fp64.
+Status name_refusal(const Status& status) {
+  if (status.code() != StatusCode::kUnsupported) return status;
+  return {StatusCode::kModelOptimization, fmt::format("the model cannot be optimized: {}", status.message()),
+          status.vendor()};
 }
 
 Result<const Pass*> pass_named(const std::string& name) {
@@ -522,7 +525,7 @@ Result<std::vector<const Pass*>> choose_passes(const OptimizeOptions& options) {
     KPT_ASSIGN_OR_RETURN(const Pass* front, pass_named(added.behind));
     const auto place = std::ranges::find(chosen, front);
     if (place == chosen.end()) {
-      return Status(StatusCode::kInvalidArgument,
+      return Status(StatusCode::kModelOptimization,
                     fmt::format("pass '{}' is to run behind '{}', which is none of {}'s", added.pass->name,
                                 added.behind, level_name(options.level)));
     }
@@ -535,7 +538,12 @@ Result<std::vector<const Pass*>> choose_passes(const OptimizeOptions& options) {
 
 Result<OptimizeOutcome> optimize_model(const ImportedModel& model, const OptimizeOptions& options,
                                        const PlacedDevice& device, const PlacedDevice& cpu) {
-  return Optimizer(model, options, device, cpu).run();
+  if (options.target != nullptr && options.measure) {
+    return Status(StatusCode::kInvalidArgument, "passes for hardware that is not here cannot be measured");
+  }
+  auto outcome = Optimizer(model, options, device, cpu).run();
+  if (!outcome.ok()) return name_refusal(outcome.status());
+  return outcome;
 }
 
 }  // namespace kpt

@@ -43,6 +43,9 @@ struct OptimizeOptions {
   DrawOptions draws;
   bool check_each = false;  // the gate after every pass; one that fails it is taken back and named
   bool measure = true;      // false: nothing is timed and nothing is taken out for being slow
+  // What the passes are for where that is not the device, which then only judges: hardware that is not here. Must
+  // outlive the optimization; nothing can be measured for it.
+  const Target* target = nullptr;
   double seconds_per_pair = 0.5;
   // Passes that lost in an earlier measurement of the same model here, on inputs of the same sizes: they are left out
   // and no pass is measured singly.
@@ -80,12 +83,13 @@ struct OptimizeOutcome {
 
 // The passes that an optimize with these options would run, in order: that of the pipeline, but of the passes that
 // quantize weights, and so take nodes from each other, those that were asked for by name come first. Fails with
-// kInvalidArgument for unknown names, and for an added pass behind one that the level does not have.
+// kInvalidArgument for unknown names, and with kModelOptimization for an added pass behind one that the level does not
+// have.
 Result<std::vector<const Pass*>> choose_passes(const OptimizeOptions& options);
 
 // `model` needs its sample inputs if they are to be used. `cpu` runs fp64 and folds constants. Fails with
-// kInvalidArgument for unknown passes, kUnsupported when the plain model cannot run or has no fp64 form, kInternal when
-// a pass left a broken graph.
+// kInvalidArgument for unknown passes, kModelOptimization when the plain model cannot run or has no fp64 form, or a
+// pass cannot rewrite it, kInternal when a pass left a broken graph.
 Result<OptimizeOutcome> optimize_model(const ImportedModel& model, const OptimizeOptions& options,
                                        const PlacedDevice& device, const PlacedDevice& cpu);
 

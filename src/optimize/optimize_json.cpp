@@ -102,9 +102,21 @@ Result<OptimizeReport> read_optimize_report(const std::string& text) {
 
 Result<std::optional<OptimizeReport>> find_optimize_report(const std::string& text) {
   const Json json = Json::parse(text, nullptr, false);
-  if (json.is_object() && json.contains("compiled")) return std::optional<OptimizeReport>();
+  if (json.is_object() && json.contains("compiled")) {
+    if (!json.contains("optimized")) return std::optional<OptimizeReport>();
+    KPT_ASSIGN_OR_RETURN(OptimizeReport report, read_optimize_report(json["optimized"].dump()));
+    return std::optional(std::move(report));
+  }
   KPT_ASSIGN_OR_RETURN(OptimizeReport report, read_optimize_report(text));
   return std::optional(std::move(report));
+}
+
+Level find_stored_level(const std::string& text) {
+  if (const auto report = find_optimize_report(text); report.ok() && *report) return (*report)->level;
+  const Json json = Json::parse(text, nullptr, false);
+  const Json::json_pointer name("/not_judged/name");
+  if (!json.is_object() || !json.contains(name) || !json.at(name).is_string()) return Level::kConservative;
+  return find_level(json.at(name).get<std::string>()).value_or(Level::kConservative);
 }
 
 }  // namespace kpt

@@ -76,6 +76,7 @@ TEST(ChoosePasses, AddedOnesStandRightBehindTheOneTheyName) {
   EXPECT_NE(std::ranges::find(without, &own), without.end()) << "its place outlives its neighbour";
   options.added = {{&own, "quantize_int8"}};
   EXPECT_THAT(choose_passes(options).status().message(), HasSubstr("none of conservative's"));
+  EXPECT_EQ(choose_passes(options).status().code(), StatusCode::kModelOptimization);
   options.added = {{&own, "fuse_linier"}};
   EXPECT_THAT(choose_passes(options).status().message(), HasSubstr("did you mean 'fuse_linear'?"));
 }

@@ -136,20 +136,6 @@ bool judge_layer(const Gate& gate, const Observed& observed, LayerError& layer) 
   return true;
 }
 
-struct Agreement {
-  double max_difference = INFINITY;
-  double cosine = 0;
-};
-
-Agreement measure_agreement(const Tensor& first, const Tensor& second) {
-  const auto left = convert_floating(first, DType::kFloat64);
-  const auto right = convert_floating(second, DType::kFloat64);
-  if (!left.ok() || !right.ok()) return {};
-  const auto compared = compare(*right, *left, *left, {1e300, 1e300, 2});
-  if (!compared.ok() || !compared->passed) return {};
-  return {compared->max_absolute_difference, compared->cosine};
-}
-
 // Values of the candidate that the model has too, in order.
 std::vector<LayerError> list_layers(const ir::Graph& graph,
                                     const std::map<std::string, const ir::Node*, std::less<>>& makers) {
@@ -216,9 +202,8 @@ Result<std::vector<LayerDifference>> compare_layers(const PlacedForm& first, con
       const bool same = one->second.dims() == other->second.dims() &&
                         is_floating(one->second.dtype()) == is_floating(other->second.dtype());
       if (!same) continue;  // another value under the same name
-      const Agreement found = measure_agreement(one->second, other->second);
-      differences.push_back(
-          {layers[index].node, layers[index].target, layers[index].value, found.max_difference, found.cosine});
+      differences.push_back({layers[index].node, layers[index].target, layers[index].value,
+                             measure_agreement(one->second, other->second)});
     }
   }
   return differences;

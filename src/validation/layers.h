@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "validation/agreement.h"
 #include "validation/gate.h"
 
 namespace kpt {
@@ -24,8 +25,7 @@ struct LayerDifference {
   std::string node;  // of the first form's graph
   std::string target;
   std::string value;
-  double max_difference = 0;  // infinite where integers differ, or NaN is in one alone
-  double cosine = 1;
+  Agreement agreement;
 };
 
 struct PlacedForm {

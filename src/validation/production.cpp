@@ -76,6 +76,7 @@ class Production {
   Result<ProductionReport> run() {
     KPT_ASSIGN_OR_RETURN(const PlacedDevice placed, find_runnable_device(device_, context_));
     KPT_ASSIGN_OR_RETURN(const std::vector<Draw> draws, make_draws(model_, draw_options_));
+    const Status reset = placed.device->reset_peak_memory();
     const auto start = Clock::now();
     auto loaded = ModelRun::load(model_, placed, stored_program_);
     if (!loaded.ok()) {
@@ -88,7 +89,7 @@ class Production {
     const Draw& draw = check_forward(*loaded, draws);
     check_latency(*loaded, draw);
     check_batches(*loaded);
-    check_memory();
+    check_memory(*placed.device, reset);
     check_repetition(draw);
     check_round_trip(*loaded, draw, placed);
     return std::move(report_);
@@ -191,17 +192,28 @@ class Production {
     }
   }
 
-  void check_memory() {
-    const auto peak = read_peak_memory();
-    if (!peak) {
-      return add("memory", requirements_.max_memory_mb ? "error" : "info", "this system does not tell it", {});
+  // Of the device, or of the host where the processor is the device. `reset`: whether the peak began with the model.
+  void check_memory(Device& device, const Status& reset) {
+    const auto resident = read_peak_memory();
+    if (device.target().capabilities().host_processor) {
+      return judge_memory(resident, "resident", "this system does not tell it");
     }
+    const auto memory = device.memory();
+    std::optional<double> peak;
+    if (memory.ok() && memory->peak_bytes) peak = static_cast<double>(*memory->peak_bytes) / (1 << 20);
+    judge_memory(peak, fmt::format("on {}{}", device.info().name, reset.ok() ? "" : ", since the process began"),
+                 memory.ok() ? device.info().name + " does not tell it" : memory.status().message());
+    if (resident) add("host_memory", "info", fmt::format("at most {:.0f} MiB resident", *resident), resident);
+  }
+
+  void judge_memory(std::optional<double> peak, const std::string& where, const std::string& absent) {
+    if (!peak) return add("memory", requirements_.max_memory_mb ? "error" : "info", absent, {});
     const bool much = requirements_.max_memory_mb && *peak > *requirements_.max_memory_mb;
     add("memory",
         !requirements_.max_memory_mb ? "info"
         : much                       ? "error"
                                      : "ok",
-        fmt::format("at most {:.0f} MiB resident{}", *peak,
+        fmt::format("at most {:.1f} MiB {}{}", *peak, where,
                     much ? fmt::format("; at most {} are required", *requirements_.max_memory_mb) : ""),
         peak);
   }

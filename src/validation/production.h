@@ -17,12 +17,15 @@ namespace kpt {
 struct Requirements {
   std::optional<double> max_latency_ms;  // of the 95th percentile, on the first draw
   std::optional<double> min_throughput;  // rows per second at the greatest batch asked for
-  std::optional<double> max_memory_mb;   // greatest resident memory of this process while the model runs
+  // Greatest memory of this process on the device while the model runs; on the CPU what is resident.
+  std::optional<double> max_memory_mb;
   std::vector<std::int64_t> batch_sizes = {};
 };
 
 struct ProductionCheck {
-  std::string name;      // "load", "forward", "determinism", "round_trip", "latency", "throughput", "memory", "batch_8"
+  // "load", "forward", "determinism", "round_trip", "latency", "throughput", "memory", "batch_8"; on an accelerator
+  // also "host_memory"
+  std::string name;
   std::string severity;  // "error": required and failed; "info": measured; "ok"
   std::string text;
   std::optional<double> value;

@@ -17,32 +17,30 @@ using Outputs = std::vector<std::vector<NamedTensor>>;  // by draw
 
 Json number(std::optional<double> value) { return value && std::isfinite(*value) ? Json(*value) : Json(); }
 
-// Both in float64 and, with `last_position`, in one form: where one contender gives the last position only, that of the
-// other.
-Result<Comparison> compare_outputs(const Tensor& first, const Tensor& second, bool last_position) {
-  KPT_ASSIGN_OR_RETURN(const Tensor wide_first, convert_floating(first, DType::kFloat64));
-  KPT_ASSIGN_OR_RETURN(const Tensor wide_second, convert_floating(second, DType::kFloat64));
-  if (!last_position) return compare(wide_second, wide_first, wide_first, {1e300, 1e300, 2});
-  KPT_ASSIGN_OR_RETURN(const Tensor left, take_last_like(wide_first, wide_second.dims()));
-  KPT_ASSIGN_OR_RETURN(const Tensor right, take_last_like(wide_second, wide_first.dims()));
-  return compare(right, left, left, {1e300, 1e300, 2});
+// With `last_position` in one form: where one contender gives the last position only, that of the other.
+Agreement compare_outputs(const Tensor& first, const Tensor& second, bool last_position) {
+  if (!last_position) return measure_agreement(first, second);
+  const auto left = take_last_like(first, second.dims());
+  const auto right = take_last_like(second, first.dims());
+  return left.ok() && right.ok() ? measure_agreement(*left, *right) : Agreement{};
 }
 
-// The accuracy rule's figures for two results; the first stands in for the reference.
+// The worst of several draws; what differs is counted together.
+void add_draw(Agreement& all, const Agreement& one) {
+  all.max_difference = std::max(all.max_difference, one.max_difference);
+  all.cosine = std::min(all.cosine, one.cosine);
+  all.elements += one.elements;
+  if (one.differing) all.differing = all.differing.value_or(0) + *one.differing;
+}
+
 void compare_pair(const Outputs& first, const Outputs& second, const Contender& a, const Contender& b,
                   std::vector<PairDifference>& pairs) {
   const bool last_position = a.last_position || b.last_position;
   for (std::size_t index = 0; !first.empty() && index < first[0].size(); ++index) {
-    PairDifference pair{a.label, b.label, first[0][index].name, 0, 1};
+    PairDifference pair{a.label, b.label, first[0][index].name, {0, 1, std::nullopt, 0}};
     for (std::size_t draw = 0; draw < first.size(); ++draw) {
       if (index >= second[draw].size()) continue;
-      const auto compared = compare_outputs(first[draw][index].tensor, second[draw][index].tensor, last_position);
-      if (!compared.ok() || !compared->passed) {
-        pair.max_difference = INFINITY;
-        continue;
-      }
-      pair.max_difference = std::max(pair.max_difference, compared->max_absolute_difference);
-      pair.cosine = std::min(pair.cosine, compared->cosine);
+      add_draw(pair.agreement, compare_outputs(first[draw][index].tensor, second[draw][index].tensor, last_position));
     }
     pairs.push_back(std::move(pair));
   }
@@ -122,6 +120,13 @@ Json to_json(const Determinism& determinism) {
           {"batch_note", determinism.batch_note}};
 }
 
+Json to_json(const Agreement& agreement) {
+  return {{"max_difference", number(agreement.max_difference)},
+          {"cosine", number(agreement.cosine)},
+          {"elements", agreement.elements},
+          {"differing", agreement.differing ? Json(*agreement.differing) : Json()}};
+}
+
 Json to_json(const ValidateReport& report) {
   Json json = {{"passed", report.passed()}, {"contenders", Json::array()}, {"pairs", Json::array()}};
   for (const ContenderResult& result : report.contenders) {
@@ -133,20 +138,16 @@ Json to_json(const ValidateReport& report) {
     json["contenders"].push_back(std::move(entry));
   }
   for (const PairDifference& pair : report.pairs) {
-    json["pairs"].push_back({{"first", pair.first},
-                             {"second", pair.second},
-                             {"output", pair.output},
-                             {"max_difference", number(pair.max_difference)},
-                             {"cosine", number(pair.cosine)}});
+    Json entry = {{"first", pair.first}, {"second", pair.second}, {"output", pair.output}};
+    entry.update(to_json(pair.agreement));
+    json["pairs"].push_back(std::move(entry));
   }
   for (const PairLayers& pair : report.pair_layers) {
     Json layers = Json::array();
     for (const LayerDifference& layer : pair.layers) {
-      layers.push_back({{"node", layer.node},
-                        {"operator", layer.target},
-                        {"value", layer.value},
-                        {"max_difference", number(layer.max_difference)},
-                        {"cosine", number(layer.cosine)}});
+      Json entry = {{"node", layer.node}, {"operator", layer.target}, {"value", layer.value}};
+      entry.update(to_json(layer.agreement));
+      layers.push_back(std::move(entry));
     }
     json["pair_layers"].push_back({{"first", pair.first}, {"second", pair.second}, {"layers", std::move(layers)}});
   }

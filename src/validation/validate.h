@@ -44,8 +44,7 @@ struct PairDifference {
   std::string first;
   std::string second;
   std::string output;
-  double max_difference = 0;
-  double cosine = 1;
+  Agreement agreement;
 };
 
 // Two contenders on the values inside, on the first draw.
@@ -68,6 +67,7 @@ Result<ValidateReport> validate_model(const ImportedModel& model, const std::vec
                                       const ValidateOptions& options, const BackendContext& context);
 
 nlohmann::ordered_json to_json(const Determinism& determinism);
+nlohmann::ordered_json to_json(const Agreement& agreement);
 nlohmann::ordered_json to_json(const ValidateReport& report);
 
 }  // namespace kpt

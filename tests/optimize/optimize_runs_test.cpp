@@ -9,6 +9,7 @@
 #include "api/model_loading.h"
 #include "hardware_fixture.h"
 #include "ir/text.h"
+#include "kpt/errors.h"
 #include "optimize/cached.h"
 #include "passes/pass_testing.h"
 
@@ -96,6 +97,40 @@ output %add "y"
   EXPECT_THAT(outcome.report.notes, Contains(HasSubstr("its width is no multiple of 32")));
   EXPECT_THAT(outcome.report.notes, Contains(HasSubstr("last_token_logits was asked for by name and changed nothing: "
                                                        "the graph has nothing for it")));
+}
+
+// Without a reference, or where the model itself cannot run, there is nothing to hold answers against.
+TEST_F(OptimizeRuns, WhatCannotBeOptimizedIsATypedErrorThatSaysWhy) {
+  const auto refusal = [this](const std::string& node) {
+    const std::string text = "kpt_graph 1\ninput x: float32[2, 8]\n" + node + "output %y \"y\"\n";
+    OptimizeOptions options = make_options(Level::kConservative, {});
+    options.draws.sizes.clear();
+    return optimize_model(make_model(text.c_str()), options, cpu_, cpu_).status();
+  };
+  const Status no_reference = refusal("y: float32[2, 4] = kpt.glu.default(input=%x, activation=\"silu\")\n");
+  EXPECT_THROW(throw_status(no_reference), ModelOptimizationError) << no_reference.to_string();
+  EXPECT_THAT(no_reference.message(),
+              HasSubstr("the model cannot be optimized: node 'y' (kpt.glu.default) has no fp64"));
+  const Status no_operator = refusal("y: float32[2, 8] = aten.nothing.default(self=%x)\n");
+  EXPECT_THROW(throw_status(no_operator), ModelOptimizationError) << no_operator.to_string();
+  EXPECT_THAT(no_operator.message(), HasSubstr("1 of 1 nodes cannot run on cpu"));
+}
+
+// The sums of so many int8 products would leave 32 bits.
+TEST_F(OptimizeRuns, AFormOfFewBitsThatCannotBeMadeIsATypedError) {
+  const char* const text = R"(kpt_graph 1
+parameter w: float32[2, 131104]
+input x: float32[1, 131104]
+y: float32[1, 2] = aten.linear.default(input=%x, weight=%w)
+output %y "y"
+)";
+  const auto& types = cpu_.device->target().capabilities().matrix_dtypes;
+  if (std::ranges::find(types, DType::kInt8) == types.end()) GTEST_SKIP() << "this processor has no fast int8 products";
+  OptimizeOptions options = make_options(Level::kAggressive, {"quantize_int8"});
+  options.draws.sizes.clear();
+  const Status status = optimize_model(make_model(text), options, cpu_, cpu_).status();
+  EXPECT_THROW(throw_status(status), PrecisionCompilationError) << status.to_string();
+  EXPECT_THAT(status.message(), HasSubstr("sums fit into 32 bits only up to 131072"));
 }
 
 TEST_F(OptimizeRuns, SamplesOfTheLastTokenHoldItsReference) {

@@ -125,10 +125,12 @@ TEST(Optimizer, OfAPassThatStandsTwiceOnlyThePlaceThatFailedIsTakenBack) {
   const auto outcome = optimize_model(validation_test::make_classifier(seed), options, cpu, cpu);
   ASSERT_TRUE(outcome.ok()) << outcome.status().message();
   const OptimizeReport& report = outcome->report;
-  EXPECT_TRUE(report.passed()) << report.gate.worst()[0].reason;
   const auto is_dropped = [&](std::string_view name) {
     return std::ranges::find(report.dropped, name, &DroppedPass::pass) != report.dropped.end();
   };
+  // By the clock, and then the second place has something to spoil.
+  if (is_dropped("fuse_linear")) GTEST_SKIP() << "fused products are slower here";
+  EXPECT_TRUE(report.passed()) << report.gate.worst()[0].reason;
   // As above: without a second build nothing is seen, and a pass that is taken out has no record.
   if (!is_dropped(kWasteTime.name) || is_dropped(kShiftUnfused.name)) GTEST_SKIP() << "too much else runs here";
   std::vector<PassRecord> places;
@@ -138,6 +140,31 @@ TEST(Optimizer, OfAPassThatStandsTwiceOnlyThePlaceThatFailedIsTakenBack) {
   EXPECT_THAT(places[0].skipped, HasSubstr("taken back, output '"));
   EXPECT_EQ(places[1].skipped, "");
   EXPECT_EQ(places[1].changes, 1U);
+}
+
+// All passes together are slower, so the model is built without them. A pass that had nothing to do behind them spoils
+// that one: what is left is judged too.
+TEST(Optimizer, AModelThatIsLeftAfterASlowWholeIsRefusedToo) {
+  using validation_test::kShiftUnfusedOnly;
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  const PlacedDevice cpu = find_cpu();
+  OptimizeOptions options = make_options(Level::kConservative, seed);
+  options.added = {{&kShiftUnfusedOnly, "fuse_linear"}, {&validation_test::kWasteTime, "channels_last"}};
+  options.measure = true;
+  options.known_losers.emplace();  // no pass is measured singly
+  options.seconds_per_pair = 0.2;
+  const auto outcome = optimize_model(validation_test::make_classifier(seed), options, cpu, cpu);
+  ASSERT_TRUE(outcome.ok()) << outcome.status().message();
+  const OptimizeReport& report = outcome->report;
+  if (report.dropped.empty()) GTEST_SKIP() << "too much else runs here to see that the whole is slow";
+  EXPECT_THAT(report.dropped.front().reason, HasSubstr("all passes together make the model slower"));
+  ASSERT_EQ(record_of(report, kShiftUnfusedOnly.name).changes, 1U);
+  EXPECT_FALSE(report.passed());
+  EXPECT_FALSE(outcome->artifact.has_value());
+  EXPECT_FALSE(report.speed.has_value());
+  ASSERT_TRUE(report.culprit.has_value());
+  EXPECT_EQ(report.culprit->pass, kShiftUnfusedOnly.name) << report.culprit->sentence();
 }
 
 INSTANTIATE_TEST_SUITE_P(Optimizer, FaultyPass, testing::Range<std::size_t>(0, list_pass_faults().size()),

@@ -165,9 +165,13 @@ ir::Node* shift_scores(ir::Graph& graph, Weights& weights) {
   return node;
 }
 
-Result<PassStats> shift_unfused(ir::Graph& graph, PassContext& context) {
+ir::Node* shift_unfused_only(ir::Graph& graph, Weights& weights) {
   const ir::Node* node = call_named(graph, "scores");
-  if (node != nullptr && node->target == "aten.linear.default") shift_scores(graph, context.weights);
+  return node != nullptr && node->target == "aten.linear.default" ? shift_scores(graph, weights) : nullptr;
+}
+
+Result<PassStats> shift_unfused(ir::Graph& graph, PassContext& context) {
+  shift_unfused_only(graph, context.weights);
   return PassStats{1, {}};
 }
 
@@ -229,8 +233,9 @@ Pass fault(std::string_view name, Result<PassStats> (*run)(ir::Graph&, PassConte
 
 class WrongTarget final : public Target {
  public:
-  WrongTarget(const Target& right, std::function<void(ir::Node&)> spoil) : right_(right), spoil_(std::move(spoil)) {}
-  std::string_view name() const override { return right_.name(); }
+  WrongTarget(const Target& right, std::function<void(ir::Node&)> spoil, std::string name)
+      : right_(right), spoil_(std::move(spoil)), name_(std::move(name)) {}
+  std::string_view name() const override { return name_; }
   const Capabilities& capabilities() const override { return right_.capabilities(); }
   Result<std::vector<Support>> supports(const ir::Graph& graph) const override { return right_.supports(graph); }
   Result<std::unique_ptr<Program>> compile(ir::Graph graph) const override {
@@ -244,13 +249,19 @@ class WrongTarget final : public Target {
  private:
   const Target& right_;
   std::function<void(ir::Node&)> spoil_;
+  std::string name_;
 };
 
 class WrongDevice final : public Device {
  public:
-  WrongDevice(Device& right, std::function<void(ir::Node&)> spoil)
-      : right_(right), target_(right.target(), std::move(spoil)) {}
-  const DeviceInfo& info() const override { return right_.info(); }
+  WrongDevice(Device& right, std::function<void(ir::Node&)> spoil, const std::string& name)
+      : right_(right),
+        info_(right.info()),
+        target_(right.target(), std::move(spoil),
+                name.empty() ? std::string(right.target().name()) : name.substr(0, name.find(':'))) {
+    if (!name.empty()) info_.name = name;
+  }
+  const DeviceInfo& info() const override { return info_; }
   const Target& target() const override { return target_; }
   Result<Tensor> allocate(DType dtype, std::span<const std::int64_t> dims) override {
     return right_.allocate(dtype, dims);
@@ -260,13 +271,14 @@ class WrongDevice final : public Device {
 
  private:
   Device& right_;
+  DeviceInfo info_;
   WrongTarget target_;
 };
 
 class WrongBackend final : public Backend {
  public:
-  WrongBackend(const PlacedDevice& right, std::function<void(ir::Node&)> spoil)
-      : right_(right), device_(*right.device, std::move(spoil)) {}
+  WrongBackend(const PlacedDevice& right, std::function<void(ir::Node&)> spoil, const std::string& name)
+      : right_(right), device_(*right.device, std::move(spoil), name) {}
   std::string_view name() const override { return right_.backend->name(); }
   std::vector<const Target*> targets() const override { return {&device_.target()}; }
   Result<std::vector<Device*>> devices() override { return std::vector<Device*>{&device_}; }
@@ -287,6 +299,8 @@ class WrongBackend final : public Backend {
 const Pass kInvertOneScale = fault("inverted_scale", run<invert_one_scale>);
 
 const Pass kShiftUnfused = fault("shift_unfused", shift_unfused);
+
+const Pass kShiftUnfusedOnly = fault("shift_unfused_only", run<shift_unfused_only>);
 
 const Pass kWasteTime = {"waste_time", "slow for nothing", false, applies_always, waste_time};
 
@@ -358,8 +372,9 @@ ImportedModel make_conv_norm(std::uint64_t /*seed*/) {
   return import_model(source_dir() + "/tests/golden/pt2/2.15.0/conv_norm.pt2").value();
 }
 
-PlacedDevice make_wrong_device(const PlacedDevice& right, std::function<void(ir::Node&)> spoil) {
-  auto backend = std::make_shared<WrongBackend>(right, std::move(spoil));
+PlacedDevice make_wrong_device(const PlacedDevice& right, std::function<void(ir::Node&)> spoil,
+                               const std::string& name) {
+  auto backend = std::make_shared<WrongBackend>(right, std::move(spoil), name);
   Device* device = &backend->device();
   return {std::move(backend), device};
 }

@@ -37,11 +37,15 @@ extern const Pass kInvertOneScale;
 // change.
 extern const Pass kShiftUnfused;
 
+// The same without counting what it leaves alone.
+extern const Pass kShiftUnfusedOnly;
+
 // Right and slow: the first output changes its sign two thousand times.
 extern const Pass kWasteTime;
 
 // Graphs reach its kernels changed by `spoil`, which nobody else sees: the device of a kernel that has a wrong
-// constant.
-PlacedDevice make_wrong_device(const PlacedDevice& right, std::function<void(ir::Node&)> spoil);
+// constant. With a name ("other:0") it is that device, of the target "other".
+PlacedDevice make_wrong_device(const PlacedDevice& right, std::function<void(ir::Node&)> spoil,
+                               const std::string& name = {});
 
 }  // namespace kpt::validation_test

@@ -116,7 +116,34 @@ TEST_F(Validate, TheFirstWrongNodeIsNamedAndPairsShowTheDifference) {
   ASSERT_EQ(report->pairs.size(), 1U);
   EXPECT_EQ(report->pairs[0].first, "right");
   EXPECT_EQ(report->pairs[0].second, "wrong");
-  EXPECT_GT(report->pairs[0].max_difference, 1e-3);
+  EXPECT_GT(report->pairs[0].agreement.max_difference, 1e-3);
+}
+
+TEST_F(Validate, IntegersThatDifferAreCountedInPairsAndInsideThem) {
+  model_.graph = ir::read_graph(
+                     "kpt_graph 1\nparameter w: float32[8, 8]\ninput x: float32[2, 8]\n"
+                     "y: float32[2, 8] = aten.linear.default(input=%x, weight=%w)\n"
+                     "positive: bool[2, 8] = aten.gt.Scalar(self=%y, other=0)\noutput %positive \"p\"\n")
+                     .value();
+  model_.weights = pass_testing::draw_weights(model_.graph, seed_);
+  ImportedModel wrong = model_;
+  wrong.weights["w"] = model_.weights.at("w").contiguous_copy().value();
+  for (float& element : wrong.weights["w"].elements<float>()) element = -element;  // every sign turns
+  options_.layers = true;
+  const auto report = validate_model(model_, {{"right", "cpu", model_}, {"wrong", "cpu", wrong}}, options_, context_);
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  const auto json = to_json(*report);
+  ASSERT_EQ(json.at("pairs").size(), 1U);
+  EXPECT_EQ(json.at("pairs")[0].at("differing"), json.at("pairs")[0].at("elements"));
+  EXPECT_EQ(json.at("pairs")[0].at("max_difference"), 1);
+  ASSERT_EQ(json.at("pair_layers")[0].at("layers").size(), 2U);
+  const auto& inside = json.at("pair_layers")[0].at("layers");
+  EXPECT_TRUE(inside[0].at("differing").is_null());
+  EXPECT_GT(inside[0].at("max_difference").get<double>(), 0);
+  EXPECT_EQ(inside[1].at("value"), "positive");
+  EXPECT_EQ(inside[1].at("differing"), 16);
+  EXPECT_EQ(inside[1].at("elements"), 16);
+  EXPECT_EQ(inside[1].at("max_difference"), 1);
 }
 
 TEST_F(Validate, PairsAreComparedAtTheLastPositionOnlyWhereOneMayGiveNoMore) {
@@ -138,7 +165,7 @@ TEST_F(Validate, PairsAreComparedAtTheLastPositionOnlyWhereOneMayGiveNoMore) {
     ASSERT_TRUE(report.ok()) << report.status().message();
     EXPECT_EQ(report->passed(), allowed);
     ASSERT_EQ(report->pairs.size(), 1U);
-    EXPECT_EQ(std::isfinite(report->pairs[0].max_difference), allowed);
+    EXPECT_EQ(std::isfinite(report->pairs[0].agreement.max_difference), allowed);
   }
 }
 
