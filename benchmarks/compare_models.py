@@ -6,8 +6,9 @@
 Eager is measured twice: as the exported program (torch.export.load(file).module()), and as the nn.Module that it was
 exported from, built again with the same weights. The ratio is that of the faster one over ours (above 1: ours is
 faster), paired by round, with the 95 % interval of its median. Also printed: the time of loading, and the growth of
-anonymous memory per byte of weights. All figures go to --json. Ends with 1, naming the models, when an interval lies
-below 0.98 or a model could not be measured. What cannot take part is named with the reason.
+anonymous memory per byte of weights. All figures go to --json. A model whose median is below 0.98 takes twice as many
+rounds more. Ends with 1, naming the models, when a median is below 0.98 then or a model could not be measured. What
+cannot take part is named with the reason.
 """
 
 import argparse
@@ -59,13 +60,19 @@ def measure(servers, arguments, entry):
     first = max(servers["ours"].ask("run 1")["times_ms"][0], 1e-3)
     count = max(1, min(200, int(arguments.round_ms / first)))
     times = {name: [] for name in NAMES}
-    for index in range(arguments.rounds):
-        for name in NAMES[index % 3:] + NAMES[:index % 3]:
-            times[name].append(statistics.median(servers[name].ask(f"run {count}")["times_ms"]))
+    take_turns(servers, times, count, arguments.rounds)
+    if is_slower(judge(times)):  # or so it seems
+        take_turns(servers, times, count, 2 * arguments.rounds)
     weights = max(1, entry["parameter_bytes"])
     return {"name": entry["name"], "times_ms": times, **judge(times), "weight_mb": weights / 1e6,
             "load_s": {name: loaded[name]["load_seconds"] for name in ("program", "ours")},
             "anonymous": {name: (loaded[name]["anonymous_bytes"] or 0) / weights for name in ("program", "ours")}}
+
+
+def take_turns(servers, times, count, rounds):
+    for index in range(rounds):
+        for name in NAMES[index % 3:] + NAMES[:index % 3]:
+            times[name].append(statistics.median(servers[name].ask(f"run {count}")["times_ms"]))
 
 
 def judge(times):
@@ -76,7 +83,7 @@ def judge(times):
 
 
 def is_slower(row):
-    return row["ratio"][2] < LEAST_RATIO
+    return row["ratio"][0] < LEAST_RATIO
 
 
 def format_row(row):
@@ -156,7 +163,7 @@ def main():
         "threads": arguments.threads, "torch": index["torch"], "seed": index["seed"], "size": index["size"],
         "models": rows, "left_out": left_out, "failed": failed, "slower": slower}, indent=1) + "\n")
     print(f"{len(rows)} models measured, {len(left_out)} left out, {len(failed)} failed, {len(slower)} below "
-          f"{LEAST_RATIO} with their whole interval{': ' + ', '.join(slower) if slower else ''}; see {arguments.json}")
+          f"{LEAST_RATIO}{': ' + ', '.join(slower) if slower else ''}; see {arguments.json}")
     return 1 if slower or failed else 0
 
 

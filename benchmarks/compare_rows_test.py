@@ -2,7 +2,9 @@
 """Tests of what compare.py is made of beside its tables: rows, earlier figures, the machine, bounded processes; and of
 how jax_equivalents.py finds its weights."""
 
+import json
 import math
+import re
 import sys
 import tempfile
 import time
@@ -90,6 +92,45 @@ class EarlierPeers(unittest.TestCase):
             left, row = self.take(("eager", "compile"), **changes)
             self.assertEqual(left, ("eager", "compile"))
             self.assertNotIn("taken", row)
+
+
+class PublishedPeers(unittest.TestCase):
+    """docs/measurements/nvidia-h200-peers.json, for compare.py --peers-from."""
+
+    PEERS = ("eager", "compile", "compile_graphs", "compile_best", "aoti")
+
+    def setUp(self):
+        self.tree = Path(__file__).resolve().parent.parent
+        self.known = json.loads((self.tree / "docs/measurements/nvidia-h200-peers.json").read_text())
+
+    def test_every_row_is_taken_and_eager_is_measured_again(self):
+        names = [compare_rows.entry_name(row, "bfloat16") for row in compare_rows.GPU_ROWS]
+        self.assertEqual([row["name"] for row in self.known["models"]], names)
+        for name in names:
+            row = {"name": name, "absent": {}, "checks": {}}
+            left = earlier_peers.take(self.known, "peers.json", row, self.PEERS + ("ours_balanced",), ("ours_balanced",))
+            self.assertIn("compile_graphs", row["taken"])
+            self.assertEqual({"eager", "ours_balanced"} & set(left), {"eager", "ours_balanced"})
+            self.assertEqual(set(left) | set(row["taken"]) | set(row["absent"]), {*self.PEERS, "ours_balanced"})
+
+    def test_every_figure_stands_in_the_page_that_it_names(self):
+        for row in self.known["models"]:
+            figures = [(f"{taken['median_ms']:.2f}", taken["source"]) for taken in row["taken"].values()]
+            figures += [(f"{check['error']:.1e}".replace("e-0", "e-"), check["source"]) for check in row["checks"].values()]
+            for figure, source in figures:
+                page, _, commit = source.partition(", ")
+                text = (self.tree / page).read_text().replace("e-0", "e-")
+                self.assertRegex(text, rf"(?<![\d.]){re.escape(figure)}(?![\d])", f"{row['name']}: {source}")
+                self.assertIn(commit, text)
+
+    def test_it_is_of_the_machine_that_the_pages_tell(self):
+        machine = self.known["machine"]
+        here = {**machine, "versions": {"torch": "2.11.0", "triton": "3.6.0", "transformers": "5.17.0", "openvino": None}}
+        self.assertEqual(earlier_peers.find_differences(machine, here), [])
+        for torch in ("2.11.0+cu126", "2.12.0"):
+            here["versions"]["torch"] = torch
+            self.assertEqual(earlier_peers.find_differences(machine, here),
+                             [f"its torch is 2.11.0+cu130, here it is {torch}"])
 
 
 class Machine(unittest.TestCase):

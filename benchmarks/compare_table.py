@@ -42,11 +42,17 @@ def lossy(runtime):
 
 
 def is_right(row, runtime):
+    """A peer's figure that was taken without its error counts: nothing may be won because a page does not tell it."""
     check = row["checks"].get(runtime)
     if check is None:
-        return False
+        return is_taken(row, runtime)
     coarse = lossy(runtime) or row.get("dtype") == "bfloat16"
-    return check["cosine"] >= LEAST_COSINE if coarse else check["error"] <= MOST_ERROR
+    return least_cosine(check) >= LEAST_COSINE if coarse else check["error"] <= MOST_ERROR
+
+
+def least_cosine(check):
+    """As it was computed; of a check that has the error alone, the least that this error allows."""
+    return check["cosine"] if "cosine" in check else math.sqrt(max(0.0, 1 - check["error"] ** 2))
 
 
 def times_of(row, runtime):

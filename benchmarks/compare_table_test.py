@@ -168,6 +168,17 @@ class CompareTable(unittest.TestCase):
         verdict = compare_table.judge([row], "ours_balanced", ("compile_best",))
         self.assertIn("0.50*", verdict["lost"][0])
 
+    def test_a_taken_figure_counts_without_its_error_and_by_its_error_alone(self):
+        row = make_row(self.generator, factors={"eager": 1.0, "ours_balanced": 3.0})
+        row.update(dtype="bfloat16", taken={"compile_best": {"median_ms": 0.1, "source": "old.json"}})
+        self.assertEqual(compare_table.best_of(row, ("eager", "compile_best")), "compile_best")
+        row["checks"]["compile_best"] = {"error": 1e-2}
+        self.assertEqual(compare_table.best_of(row, ("eager", "compile_best")), "compile_best")
+        row["checks"]["compile_best"] = {"error": 0.9}
+        self.assertEqual(compare_table.best_of(row, ("eager", "compile_best")), "eager")
+        del row["checks"]["eager"]
+        self.assertFalse(compare_table.is_right(row, "eager"))
+
     def test_seconds_to_the_first_answer_stand_beside_those_of_the_peers(self):
         row = make_row(self.generator, factors={"eager": 1.0, "aoti": 2.0, "ours_balanced": 3.0})
         row.update(first_answer_s={"eager": 12.34, "ours_balanced": 0.78}, package={"package_load_seconds": 0.56})

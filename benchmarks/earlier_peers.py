@@ -1,5 +1,6 @@
 """Figures of other runtimes taken from an earlier run of compare.py. Pure functions."""
 
+import operator
 import statistics
 
 PACKAGES = ("torch", "triton", "transformers")  # what the peers' speed and the model itself come from
@@ -14,7 +15,15 @@ def find_differences(earlier, now):
                 **{package: machine["versions"].get(package) for package in PACKAGES},
                 "processor": machine["cpu"], "device": machine.get("device"), "threads": machine["threads"]}
     before, after = facts(earlier), facts(now)
-    return [f"its {name} is {before[name]}, here it is {after[name]}" for name in before if before[name] != after[name]]
+    return [f"its {name} is {before[name]}, here it is {after[name]}" for name in before
+            if not (agree if name in PACKAGES else operator.eq)(before[name], after[name])]
+
+
+def agree(one, other):
+    """Whether two versions may be the same: a package's metadata may lack the local part that the package tells."""
+    if one is None or other is None or ("+" in one) == ("+" in other):
+        return one == other
+    return one.partition("+")[0] == other.partition("+")[0]
 
 
 def find_median(row, runtime):

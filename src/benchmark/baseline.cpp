@@ -24,6 +24,7 @@ Json to_json(const BaselineEntry& entry) {
            {{"model", key.model},
             {"model_sha256", key.model_sha256},
             {"device", key.device},
+            {"device_model", key.device_model},
             {"cpu_model", key.cpu_model},
             {"threads", key.threads},
             {"kpt_version", key.kpt_version},
@@ -109,6 +110,7 @@ Result<BaselineEntry> parse_entry(const Json& json, const std::string& where) {
   key_members.text("model", entry.key.model);
   key_members.text("model_sha256", entry.key.model_sha256);
   key_members.text("device", entry.key.device);
+  if (key_members.find("device_model") != nullptr) key_members.text("device_model", entry.key.device_model);
   key_members.text("cpu_model", entry.key.cpu_model);
   key_members.count("threads", entry.key.threads, 1 << 20);
   key_members.text("kpt_version", entry.key.kpt_version);
@@ -153,6 +155,13 @@ KeyDifference find_difference(const BaselineKey& before, const BaselineKey& now,
         7, fmt::format("it was made with another file of the name {} (use --across model to compare them)", now.model)};
   }
   if (before.device != now.device) return {6, differs("device", before.device, now.device)};
+  if (before.device_model != now.device_model) {
+    if (before.device_model.empty()) {  // of before it was kept
+      return {6, fmt::format("it does not tell what its {} was, here it is {}; save it anew", now.device,
+                             now.device_model)};
+    }
+    return {6, differs(now.device.c_str(), before.device_model, now.device_model)};
+  }
   if (before.cpu_model != now.cpu_model) return {5, differs("CPU", before.cpu_model, now.cpu_model)};
   if (before.what != now.what) return {4, differs("subject", before.what, now.what)};
   if (before.sizes != now.sizes) {
@@ -199,6 +208,7 @@ std::vector<BaselineEntry> make_entries(const BenchmarkReport& report) {
   entry.key = {context.model,
                context.model_sha256,
                context.device,
+               context.device_model,
                context.cpu_model,
                context.threads,
                context.kpt_version,

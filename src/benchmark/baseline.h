@@ -22,6 +22,7 @@ struct BaselineKey {
   std::string model;  // file name, for messages; not compared
   std::string model_sha256;
   std::string device;
+  std::string device_model;  // empty for the processor, and in files of before it was kept
   std::string cpu_model;
   int threads = 0;
   std::string kpt_version;

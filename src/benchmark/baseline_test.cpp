@@ -127,6 +127,37 @@ TEST_F(BaselineFile, WhatDoesNotFitIsOneSentence) {
   EXPECT_THAT(compare({}, make_report()).status().message(), HasSubstr("holds no entry"));
 }
 
+TEST_F(BaselineFile, AcceleratorsAreToldApartByTheirModels) {
+  BenchmarkReport report = make_report();
+  report.context.device = "nvidia:0";
+  report.context.device_model = "NVIDIA A100-SXM4-80GB";
+  ASSERT_TRUE(save_baseline(path_, report).ok());
+  EXPECT_TRUE(compare(read_baseline(path_).value(), report).ok());
+  report.context.device_model = "NVIDIA H200";
+  EXPECT_THAT(compare(read_baseline(path_).value(), report).status().message(),
+              HasSubstr("its nvidia:0 is NVIDIA A100-SXM4-80GB, here it is NVIDIA H200"));
+  ASSERT_TRUE(save_baseline(path_, report).ok());
+  EXPECT_EQ(read_baseline(path_)->size(), 4U) << "the other one's entries stay";
+}
+
+// Files of before the model of a device was kept: the processor's fit as they did, an accelerator's fit nothing.
+TEST_F(BaselineFile, EntriesWithoutAModelOfTheDeviceServeTheProcessorAlone) {
+  const auto without_model = [this](const BenchmarkReport& report) {
+    std::filesystem::remove(path_);
+    EXPECT_TRUE(save_baseline(path_, report).ok());
+    auto json = nlohmann::ordered_json::parse(read_text_file(path_, 1U << 20U).value());
+    for (auto& entry : json["entries"]) EXPECT_EQ(entry["key"].erase("device_model"), 1U);
+    write(json.dump());
+    return read_baseline(path_).value();
+  };
+  BenchmarkReport report = make_report();
+  EXPECT_TRUE(compare(without_model(report), report).ok());
+  report.context.device = "nvidia:0";
+  report.context.device_model = "NVIDIA H200";
+  EXPECT_THAT(compare(without_model(report), report).status().message(),
+              HasSubstr("it does not tell what its nvidia:0 was, here it is NVIDIA H200; save it anew"));
+}
+
 TEST_F(BaselineFile, PointsWithoutACounterpartAreNamed) {
   BenchmarkReport report = make_report();
   report.points[1].sizes = {{"s0", 16}};
@@ -159,6 +190,7 @@ TEST_F(BaselineFile, BrokenFilesAreRefusedAndNeverOverwritten) {
                                                                    {"/entries/1/interval_ms", {1}},
                                                                    {"/entries/1/key/threads", 1e30},
                                                                    {"/entries/1/key/threads", -1},
+                                                                   {"/entries/1/key/device_model", 5},
                                                                    {"/entries/1/samples", -4},
                                                                    {"/entries/1/key/sizes", {{"s0", "x"}}},
                                                                    {"/entries/1/key", nullptr}}) {

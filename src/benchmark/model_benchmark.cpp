@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <ctime>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -98,12 +99,41 @@ void read_memory(const SystemFiles& files, std::uint64_t anonymous_before, bool 
   point.grown_bytes = memory->anonymous_bytes - std::min(memory->anonymous_bytes, anonymous_before);
 }
 
+// The memory of a device beside the host, whose peak begins anew before each point where that can be.
+class DeviceMemory {
+ public:
+  explicit DeviceMemory(Device* device)
+      : device_(device == nullptr || device->target().capabilities().host_processor ? nullptr : device) {}
+
+  void reset() {
+    if (device_ != nullptr) reset_ = device_->reset_peak_memory();
+  }
+  void read(PointReport& point, std::vector<std::string>& notes) {
+    if (device_ == nullptr) return;
+    const auto memory = device_->memory();
+    if (memory.ok()) point.device_peak_bytes = memory->peak_bytes;
+    if (std::exchange(told_, true)) return;
+    if (!point.device_peak_bytes) {
+      notes.push_back("no peak of the device's memory: " +
+                      (memory.ok() ? device_->info().name + " does not tell it" : memory.status().message()));
+    } else if (!reset_.ok()) {
+      notes.push_back("the peak of the device's memory is that of the whole process: " + reset_.message());
+    }
+  }
+
+ private:
+  Device* device_;
+  Status reset_;
+  bool told_ = false;
+};
+
 }  // namespace
 
 Result<std::vector<PointReport>> benchmark_points(const std::shared_ptr<const detail::LoadedModel>& model,
                                                   std::span<const Sizes> points, const ModelBenchmarkOptions& options,
                                                   const SystemFiles& files, std::vector<std::string>& notes) {
   std::vector<PointReport> reports;
+  DeviceMemory device_memory(options.device);
   for (std::size_t index = 0; index < points.size(); ++index) {
     PointReport point;
     point.sizes = points[index];
@@ -111,6 +141,7 @@ Result<std::vector<PointReport>> benchmark_points(const std::shared_ptr<const de
     if (options.on_point) options.on_point(index, points.size(), point.label);
     const Status reset = reset_peak(files);
     if (!reset.ok() && index == 0) notes.push_back("no peak of memory for each size: " + reset.message());
+    device_memory.reset();
     KPT_ASSIGN_OR_RETURN(PointRun run, PointRun::make(model, point.sizes, options));
     point.items = run.items();
     Result<Measurement> measured = measure(run.measured(), options.measure);
@@ -121,13 +152,14 @@ Result<std::vector<PointReport>> benchmark_points(const std::shared_ptr<const de
     }
     point.measurement = std::move(measured).value();
     read_memory(files, options.anonymous_bytes_before, reset.ok(), point, notes);
+    device_memory.read(point, notes);
     reports.push_back(std::move(point));
   }
   return reports;
 }
 
-Result<BenchmarkContext> describe_benchmark(const std::filesystem::path& model, std::string_view device,
-                                            const BackendContext& backend_context) {
+Result<BenchmarkContext> describe_benchmark(const std::filesystem::path& model, const detail::LoadedModel& loaded,
+                                            const Device& device, const BackendContext& backend_context) {
   BenchmarkContext context;
   KPT_ASSIGN_OR_RETURN(const auto file, MappedFile::open(model));
   Sha256 hash;
@@ -137,7 +169,8 @@ Result<BenchmarkContext> describe_benchmark(const std::filesystem::path& model, 
   context.model = model.filename().string();
   context.date = utc_now();
   context.host_name = host_name();
-  context.device = device;
+  context.device = loaded.executable().device();
+  if (!device.target().capabilities().host_processor) context.device_model = device.info().description;
   const CpuReport cpu = detect_cpu(backend_context.detection);
   context.cpu_model = cpu.model;
   context.cpus = cpu.usable_cpus;

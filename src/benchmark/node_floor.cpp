@@ -88,13 +88,36 @@ const ir::TensorType* find_tensor(const ir::Graph& graph, const ir::Node& node, 
   return nullptr;
 }
 
-// The type in which a node's products are made. Weights alone in int8 or int4 are multiplied in float32, and so does
-// our attention on the CPU, our linear and convolution in the weight's type (ir/own_operators.h); libtorch's operators
-// in that of their first tensor.
-std::string product_type(const ir::Graph& graph, const ir::Node& node, const MachineFloor& machine) {
+// Rows of a product of ours; nothing where its sizes are not known.
+std::optional<double> count_rows(const ir::TensorType& result, const ir::Bindings& sizes) {
+  double rows = 1;
+  for (std::size_t axis = 0; axis + 1 < result.dims.size(); ++axis) {
+    const auto size = result.dims[axis].evaluate(sizes);
+    if (!size.ok()) return std::nullopt;
+    rows *= static_cast<double>(*size);
+  }
+  return rows;
+}
+
+// Of a product with weights alone in int8 or int4.
+DType weight_only_type(const ir::Graph& graph, const ir::Node& node, const ir::Bindings& sizes,
+                       const MachineFloor& machine) {
+  const ir::TensorType* const input = find_tensor(graph, node, "input");
+  const ir::TensorType& result = graph.at(node.outputs[0].values[0]).tensor;
+  const auto rows = count_rows(result, sizes);
+  if (input == nullptr || !rows || *rows <= static_cast<double>(machine.most_float32_rows)) return DType::kFloat32;
+  return input->dtype == DType::kFloat32 ? result.dtype : input->dtype;
+}
+
+// The type in which a node's products are made. Our attention on the CPU multiplies in float32, our linear and
+// convolution in the weight's type (ir/own_operators.h); libtorch's operators in that of their first tensor.
+std::string product_type(const ir::Graph& graph, const ir::Node& node, const ir::Bindings& sizes,
+                         const MachineFloor& machine) {
   if (node.target == "kpt.linear_int8.default" || node.target == "kpt.conv2d_int8.default") return "int8";
   if (node.target == "kpt.linear_fp8.default") return std::string(to_string(DType::kFloat8E4M3FN));
-  if (node.target == "kpt.linear_int4.default" || node.target == "kpt.linear_weight_int8.default") return "float32";
+  if (node.target == "kpt.linear_int4.default" || node.target == "kpt.linear_weight_int8.default") {
+    return std::string(to_string(weight_only_type(graph, node, sizes, machine)));
+  }
   if (node.target == "kpt.attention.default" && machine.own_attention_is_float32) return "float32";
   const bool ours = node.target == "kpt.linear.default" || node.target == "kpt.conv2d.default";
   const ir::TensorType* type = find_tensor(graph, node, ours ? "weight" : "");
@@ -125,6 +148,25 @@ MachineFloor measure_floor(int threads, const kernels::CpuFeatures& features) {
         {std::string(kernels::to_string(loop.form)), std::string(loop.instructions), rate * loop.operations / 1e9});
   }
   floor.copies = measure_copies(pool);
+  return floor;
+}
+
+MachineFloor published_floor(const HardwareRates& rates, const Capabilities& capabilities) {
+  MachineFloor floor;
+  floor.own_attention_is_float32 = false;
+  floor.most_float32_rows = capabilities.weight_only_rows;
+  const auto add = [&floor](DType type, double flops_per_second) {
+    if (flops_per_second > 0)
+      floor.peaks.push_back({std::string(to_string(type)), "published", flops_per_second / 1e9});
+  };
+  add(DType::kFloat32, rates.float32_flops_per_second);
+  add(DType::kBFloat16, rates.matrix_flops_per_second);
+  add(DType::kFloat16, rates.matrix_flops_per_second);
+  for (const DType type : {DType::kInt8, DType::kFloat8E4M3FN}) {
+    const auto& fast = capabilities.matrix_dtypes;
+    if (std::ranges::find(fast, type) != fast.end()) add(type, rates.narrow_flops_per_second);
+  }
+  floor.copies.push_back({std::numeric_limits<std::size_t>::max(), rates.bytes_per_second / 1e9});
   return floor;
 }
 
@@ -159,7 +201,7 @@ NodeFloor find_floor(const ir::Graph& graph, const ir::Node& node, const ir::Bin
     floor.microseconds = microseconds;
   };
   if (figures.kind == "matmul" || figures.kind == "convolution" || figures.kind == "attention") {
-    floor.type = product_type(graph, node, machine);
+    floor.type = product_type(graph, node, sizes, machine);
     const ArithmeticPeak* peak = machine.find_peak(floor.type);
     // Without instructions for bfloat16 the products are made by those of float32.
     if (peak == nullptr && floor.type == "bfloat16") {

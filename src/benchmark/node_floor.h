@@ -7,11 +7,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "device/compile_figures.h"
+#include "device/execution.h"
 #include "ir/graph.h"
 #include "kernels/cpu/cpu_features.h"
 
@@ -34,6 +37,9 @@ struct MachineFloor {
   std::vector<ArithmeticPeak> peaks;     // float32 first
   std::vector<CopySpeed> copies;         // by size, smallest first; none where there was no memory for them
   bool own_attention_is_float32 = true;  // on the CPU; a GPU computes it in its inputs' type
+  // With weights alone in few bits, products of more rows are made in the narrower of the input's and the result's
+  // type; all others, on the CPU all, in float32.
+  std::int64_t most_float32_rows = std::numeric_limits<std::int64_t>::max();
 
   const ArithmeticPeak* find_peak(std::string_view type) const;
   // Of the smallest set that holds so many bytes, else of the largest; null without any.
@@ -43,6 +49,9 @@ struct MachineFloor {
 // Takes about a second: the best of several trials, by the processor time of the threads, so that other processes
 // disturb it little.
 MachineFloor measure_floor(int threads, const kernels::CpuFeatures& features);
+
+// What data sheets say of a device, for the types that it has matrix units for.
+MachineFloor published_floor(const HardwareRates& rates, const Capabilities& capabilities);
 
 enum class Bound : std::uint8_t { kNone, kArithmetic, kMemory };
 std::string_view to_string(Bound bound);

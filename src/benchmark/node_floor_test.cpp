@@ -69,6 +69,66 @@ TEST_F(NodeFloorTest, ProductsCountInTheTypeTheyAreMadeIn) {
   EXPECT_DOUBLE_EQ(floor(1, 32, limits).microseconds, floor(0, 32, limits).microseconds);
 }
 
+// A GPU with 1000 GFLOP/s in bfloat16, 2000 of eight bits, 100 in float32.
+class PublishedFloor : public ::testing::Test {
+ protected:
+  static MachineFloor limits(std::vector<DType> fast) {
+    Capabilities capabilities;
+    capabilities.matrix_dtypes = std::move(fast);
+    capabilities.weight_only_rows = 8;
+    return published_floor({1 << 30, 1e18, 1e12, 1e11, 2e12}, capabilities);
+  }
+  static constexpr DType kFp8 = DType::kFloat8E4M3FN;
+  ir::Graph graph_ = ir::read_graph(R"(kpt_graph 1
+symbol s0 in 1..64
+parameter eighths: float8_e4m3fn[64, 128] "eighths"
+parameter codes: int8[64, 128] "codes"
+parameter pairs: uint8[64, 64] "pairs"
+parameter scale: float32[64] "scale"
+parameter scales: float32[64, 4] "scales"
+input x: bfloat16[s0, 128]
+fp8: bfloat16[s0, 64] = kpt.linear_fp8.default(input=%x, weight=%eighths, scale=%scale, bias=none, residual=none, activation="none")
+int8: bfloat16[s0, 64] = kpt.linear_int8.default(input=%x, weight=%codes, scale=%scale, bias=none, residual=none, activation="none")
+alone: float32[s0, 64] = kpt.linear_weight_int8.default(input=%x, weight=%codes, scale=%scale, bias=none, residual=none, activation="none")
+four: float32[s0, 64] = kpt.linear_int4.default(input=%x, weight=%pairs, scale=%scales, bias=none, residual=none, activation="none", group=32)
+output %fp8 "fp8"
+output %int8 "int8"
+output %alone "alone"
+output %four "four"
+)")
+                         .value();
+  NodeFloor floor(std::size_t node, std::int64_t rows, const MachineFloor& machine) const {
+    ir::Bindings sizes;
+    sizes.set("s0", rows);
+    return find_floor(graph_, graph_.nodes[node], sizes, machine);
+  }
+};
+
+TEST_F(PublishedFloor, ProductsOfEightBitsHaveTheirOwnRateWhereTheDeviceMultipliesThem) {
+  const MachineFloor hopper = limits({DType::kBFloat16, DType::kFloat16, kFp8});
+  const NodeFloor fp8 = floor(0, 32, hopper);
+  EXPECT_EQ(fp8.type, "float8_e4m3fn");
+  EXPECT_EQ(fp8.bound, Bound::kArithmetic);
+  EXPECT_DOUBLE_EQ(fp8.microseconds, 2.0 * 32 * 64 * 128 / 2e6);
+  EXPECT_EQ(hopper.find_peak("int8"), nullptr) << "it is no type of this device's products";
+  const MachineFloor ampere = limits({DType::kBFloat16, DType::kInt8});
+  EXPECT_EQ(ampere.find_peak("float8_e4m3fn"), nullptr);
+  EXPECT_DOUBLE_EQ(floor(1, 32, ampere).microseconds, 2.0 * 32 * 64 * 128 / 2e6);
+}
+
+TEST_F(PublishedFloor, WeightsAloneInFewBitsAreFloat32ForFewRowsAndTheNarrowerTypeForMore) {
+  const MachineFloor hopper = limits({DType::kBFloat16, kFp8});
+  for (const std::size_t node : {2U, 3U}) {
+    const NodeFloor few = floor(node, 8, hopper);
+    EXPECT_EQ(few.type, "float32");
+    EXPECT_DOUBLE_EQ(few.microseconds, 2.0 * 8 * 64 * 128 / 1e5);
+    const NodeFloor many = floor(node, 9, hopper);
+    EXPECT_EQ(many.type, "bfloat16");
+    EXPECT_DOUBLE_EQ(many.microseconds, 2.0 * 9 * 64 * 128 / 1e6);
+    EXPECT_EQ(floor(node, 64, machine()).type, "float32") << "the CPU writes no weight out";
+  }
+}
+
 TEST_F(NodeFloorTest, OtherNodesAreBoundByTheirBytesInTheSetThatHoldsThem) {
   const NodeFloor small = floor(3, 1);
   EXPECT_EQ(small.bound, Bound::kMemory);

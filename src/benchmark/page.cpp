@@ -42,8 +42,13 @@ std::string make_tiles(const BenchmarkReport& report) {
   tiles += tile(report.points.size() > 1 ? "most items per second, at " + point_name(*best) : "items per second",
                 short_number(best->items_per_second()), "");
   std::uint64_t peak = 0;
-  for (const PointReport& point : report.points) peak = std::max(peak, point.peak_bytes.value_or(0));
+  std::uint64_t device_peak = 0;
+  for (const PointReport& point : report.points) {
+    peak = std::max(peak, point.peak_bytes.value_or(0));
+    device_peak = std::max(device_peak, point.device_peak_bytes.value_or(0));
+  }
   if (peak > 0) tiles += tile("peak memory", format_bytes(peak), "");
+  if (device_peak > 0) tiles += tile("peak memory of the device", format_bytes(device_peak), "");
   for (const StartupReport& startup : report.startups) {
     tiles += tile("start-up, " + startup.kind, short_number(startup.summary.median), "ms");
   }
@@ -183,22 +188,30 @@ std::string cells(const std::vector<std::string>& texts, std::string_view kind) 
   return row + "</tr>\n";
 }
 
+std::string bytes_text(const std::optional<std::uint64_t>& bytes) { return bytes ? format_bytes(*bytes) : "–"; }
+
 std::string make_table(const BenchmarkReport& report) {
   std::string rows = cells({"size", "median ms", "95 % interval", "MAD", "p90", "p99", "least", "most", "items/s",
-                            "processor ms", "peak memory", "runs", "far off"},
+                            "processor ms", "peak memory", "device memory", "runs", "far off"},
                            "th");
   for (const PointReport& point : report.points) {
     const SampleSummary& summary = point.measurement.summary;
-    rows += cells({point_name(point), short_number(summary.median),
-                   short_number(summary.median_interval.low) + " – " + short_number(summary.median_interval.high),
-                   short_number(summary.mad), short_number(summary.p90), short_number(summary.p99),
-                   short_number(summary.least), short_number(summary.most), short_number(point.items_per_second()),
-                   short_number(point.measurement.cpu_ms), point.peak_bytes ? format_bytes(*point.peak_bytes) : "–",
-                   std::to_string(summary.count), std::to_string(summary.outliers)},
-                  "td");
+    rows +=
+        cells({point_name(point), short_number(summary.median),
+               short_number(summary.median_interval.low) + " – " + short_number(summary.median_interval.high),
+               short_number(summary.mad), short_number(summary.p90), short_number(summary.p99),
+               short_number(summary.least), short_number(summary.most), short_number(point.items_per_second()),
+               short_number(point.measurement.cpu_ms), bytes_text(point.peak_bytes),
+               bytes_text(point.device_peak_bytes), std::to_string(summary.count), std::to_string(summary.outliers)},
+              "td");
   }
   return section("All figures", "Times in milliseconds. Far off: more than five robust deviations from the median.",
                  "<div class=\"scroll\"><table>\n" + rows + "</table></div>\n");
+}
+
+// "nvidia:0 (NVIDIA H200)".
+std::string describe_device(const BenchmarkContext& context) {
+  return context.device_model.empty() ? context.device : fmt::format("{} ({})", context.device, context.device_model);
 }
 
 std::string make_origin(const BenchmarkReport& report) {
@@ -207,7 +220,7 @@ std::string make_origin(const BenchmarkReport& report) {
   const std::pair<const char*, std::string> facts[] = {
       {"model", context.model},
       {"sha256", context.model_sha256},
-      {"ran on", context.device},
+      {"ran on", describe_device(context)},
       {"processor", fmt::format("{}, {} usable", context.cpu_model, context.cpus)},
       {"threads", std::to_string(context.threads)},
       {"kpt", fmt::format("{}, commit {}, {}", context.kpt_version, context.commit, context.build_type)},
@@ -251,8 +264,11 @@ OutputError read_verdict(const nlohmann::json& verdict, const std::string& level
 
 Result<std::vector<OutputError>> read_output_errors(std::string_view report) {
   const auto limit = [](int depth, nlohmann::json::parse_event_t, nlohmann::json&) { return depth <= 16; };
-  const auto json = nlohmann::json::parse(report, limit, /*allow_exceptions=*/false);
+  auto json = nlohmann::json::parse(report, limit, /*allow_exceptions=*/false);
   if (!json.is_object()) return Status(StatusCode::kCorruptData, "the artifact's report is no JSON object");
+  if (json.contains("optimized") && json.at("optimized").is_object()) {  // compiled ahead of time, with a level
+    json = nlohmann::json(std::move(json.at("optimized")));
+  }
   const nlohmann::json* gate = &json;
   for (const char* key : {"gate", "verdict"}) {
     if (json.contains(key) && json.at(key).is_object()) gate = &json.at(key);
@@ -289,7 +305,8 @@ std::string make_page(const PageContent& content) {
       "<title>{0}: benchmark</title>\n<style>\n{1}</style>\n</head>\n<body>\n<main>\n<header>\n<h1>{0}</h1>\n"
       "<p>{2}</p>\n</header>\n",
       escape_html(context.model), kPageStyle,
-      escape_html(fmt::format("on {} ({}), {} thread{}, {}", context.device, context.cpu_model, context.threads,
+      escape_html(fmt::format("on {} ({}), {} thread{}, {}", context.device,
+                              context.device_model.empty() ? context.cpu_model : context.device_model, context.threads,
                               context.threads == 1 ? "" : "s", context.date)));
   page += make_tiles(report);
   page += make_comparison(content);

@@ -98,6 +98,11 @@ TEST(Page, ErrorsOfAReportAreThoseOfTheWorstDraw) {
       "rule": "cosine", "cosine": 0.999}]}})");
   EXPECT_NEAR(aggressive->at(0).error, 1e-3, 1e-12);
   EXPECT_EQ(*aggressive->at(0).limit, 0.01);
+  const auto compiled = read_output_errors(R"({"compiled": {"compiler": "c"}, "optimized": {"gate": {
+      "level": "conservative", "outputs": [{"name": "z", "rule": "tolerance", "candidate_error": 5e-6,
+      "plain_error": 3e-6}]}}})");
+  ASSERT_EQ(compiled->size(), 1U);
+  EXPECT_EQ(compiled->at(0).error, 5e-6);
 }
 
 TEST(Page, ReportsWithoutErrorsAreEmptyAndBrokenOnesAreRefused) {

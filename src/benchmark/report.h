@@ -26,6 +26,7 @@ struct BenchmarkContext {
   std::string build_type;                 // "Release"
   std::string torch_version;              // of the libtorch in use; empty without one
   std::vector<double> load_average = {};  // of the machine over 1, 5 and 15 minutes before the benchmark, if known
+  std::string device_model = {};          // "NVIDIA H200"; empty for the processor, which cpu_model names
 };
 
 // One set of sizes.
@@ -36,6 +37,8 @@ struct PointReport {
   Measurement measurement;
   std::optional<std::uint64_t> peak_bytes;   // resident, mapped weights included, while this point ran
   std::optional<std::uint64_t> grown_bytes;  // by how much own memory (RssAnon) grew since before the model was loaded
+  // Most of the device's own memory that this process used while this point ran, weights included; absent on the CPU.
+  std::optional<std::uint64_t> device_peak_bytes;
 
   double items_per_second() const { return 1e3 * static_cast<double>(items) / measurement.summary.median; }
 };

@@ -64,6 +64,7 @@ Json make_context(const BenchmarkContext& context) {
           {"model", context.model},
           {"model_sha256", context.model_sha256},
           {"device", context.device},
+          {"device_model", context.device_model},
           {"model_threads", context.threads},
           {"kpt_version", context.kpt_version},
           {"kpt_commit", context.commit},
@@ -91,6 +92,7 @@ Json to_google_benchmark(const BenchmarkReport& report) {
     row["outliers"] = measured.summary.outliers;
     if (point.peak_bytes) row["peak_resident_bytes"] = *point.peak_bytes;
     if (point.grown_bytes) row["own_memory_growth_bytes"] = *point.grown_bytes;
+    if (point.device_peak_bytes) row["peak_device_bytes"] = *point.device_peak_bytes;
     rows.push_back(std::move(row));
     add_aggregates(rows, name, measured.summary, measured.cpu_ms, family++);
   }

@@ -11,7 +11,8 @@ namespace {
 BenchmarkReport make_report(std::mt19937_64& random) {
   BenchmarkReport report;
   report.context.model = "m.pt2";
-  report.context.device = "cpu";
+  report.context.device = "nvidia:0";
+  report.context.device_model = "NVIDIA H200";
   report.context.threads = 2;
   report.batch_symbol = "s0";
   PointReport point;
@@ -22,6 +23,7 @@ BenchmarkReport make_report(std::mt19937_64& random) {
   point.measurement.summary = summarize(point.measurement.samples_ms);
   point.measurement.cpu_ms = 9;
   point.peak_bytes = 1234;
+  point.device_peak_bytes = 5678;
   report.points.push_back(point);
   StartupReport startup;
   startup.kind = "warm cache";
@@ -37,7 +39,8 @@ TEST(ReportJson, HasTheMembersThatReadersOfGoogleBenchmarkNeed) {
   std::mt19937_64 random(seed);
   const BenchmarkReport report = make_report(random);
   const auto json = to_google_benchmark(report);
-  EXPECT_EQ(json.at("context").at("device"), "cpu");
+  EXPECT_EQ(json.at("context").at("device"), "nvidia:0");
+  EXPECT_EQ(json.at("context").at("device_model"), "NVIDIA H200");
   EXPECT_EQ(json.at("context").at("model_threads"), 2);
   for (const auto& row : json.at("benchmarks")) {
     for (const char* member : {"name", "run_name", "run_type", "iterations", "real_time", "cpu_time", "time_unit"}) {
@@ -61,6 +64,7 @@ TEST(ReportJson, RowsCarryTheFiguresOfThePoint) {
   EXPECT_EQ(first.at("real_time"), summary.mean);
   EXPECT_EQ(first.at("iterations"), 50);
   EXPECT_EQ(first.at("peak_resident_bytes"), 1234);
+  EXPECT_EQ(first.at("peak_device_bytes"), 5678);
   EXPECT_DOUBLE_EQ(first.at("items_per_second"), 4000 / summary.median);
   bool median = false;
   bool startup = false;
