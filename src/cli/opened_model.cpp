@@ -29,7 +29,7 @@ Result<OpenedModel> open_model(const std::string& file, const std::vector<std::s
   KPT_ASSIGN_OR_RETURN(Artifact artifact, read_artifact(file));
   ArtifactTarget* const target = find_part(artifact, device.device->target().name());
   if (target == nullptr) {
-    return Status(StatusCode::kUnsupported,
+    return Status(StatusCode::kModelPreparation,
                   fmt::format("{} holds nothing for {}", std::filesystem::path(file).filename().string(),
                               device.device->info().name));
   }

@@ -21,8 +21,8 @@ struct OpenedModel {
   std::string program;                   // of an artifact that was compiled for the device's target
 };
 
-// `sizes`: "s0=4", for inputs that are drawn. Fails with kUnsupported when an artifact holds nothing for the device, or
-// needs what the device lacks.
+// `sizes`: "s0=4", for inputs that are drawn. Fails with kModelPreparation when an artifact holds nothing for the
+// device, and with kUnsupported when it needs what the device lacks.
 Result<OpenedModel> open_model(const std::string& file, const std::vector<std::string>& sizes,
                                const PlacedDevice& device);
 

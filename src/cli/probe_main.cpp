@@ -2,6 +2,10 @@
 //
 // It exists so that a library that crashes, aborts or hangs takes this process with it and not the one that asked. Not
 // for people: started by run_probe() in src/device.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
 #include <iostream>
 #include <random>
 #include <string>
@@ -22,11 +26,24 @@ int print(const nlohmann::ordered_json& report) {
   return kpt::cli::kExitOk;
 }
 
+// A plugin that is initialised may print, and have threads at work that an orderly exit would meet: what it prints goes
+// to standard error, and this process ends as soon as the answer is out.
+int probe_plugin(const std::string& path) {
+  std::FILE* const answer = ::fdopen(::dup(STDOUT_FILENO), "w");
+  if (answer == nullptr || ::dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
+    std::cerr << "kpt-probe: standard output cannot be used\n";
+    return kpt::cli::kExitFailed;
+  }
+  const std::string report = kpt::dump_json(nlohmann::ordered_json(kpt::probe_pjrt_plugin(path))) + "\n";
+  const bool written = std::fputs(report.c_str(), answer) >= 0 && std::fflush(answer) == 0;
+  std::_Exit(written ? kpt::cli::kExitOk : kpt::cli::kExitFailed);
+}
+
 int probe(const std::vector<std::string>& arguments) {
   const std::string kind = arguments.empty() ? "" : arguments[0];
   if (kind == "nvidia" && arguments.size() == 1) return print(kpt::probe_nvidia_driver());
   if (kind == "amd" && arguments.size() == 1) return print(kpt::probe_hip_runtime());
-  if (kind == "pjrt" && arguments.size() == 2) return print(kpt::probe_pjrt_plugin(arguments[1]));
+  if (kind == "pjrt" && arguments.size() == 2) return probe_plugin(arguments[1]);
   if (kind == "torch" && arguments.size() >= 2) {
     const kpt::TorchSearch search{
         kpt::Environment::from_process(), arguments[1], {arguments.begin() + 2, arguments.end()}};

@@ -32,8 +32,9 @@ Check library_check(const TorchReport& report) {
     const std::string flavour = report.flavour == "none" || report.flavour.empty() ? "CPU only"
                                 : report.flavour.starts_with("rocm")               ? report.flavour
                                                                                    : "CUDA " + report.flavour;
-    check.message = fmt::format("{} ({}) at {}, {} threads, opened in {:.2f} s", report.library_version, flavour,
-                                report.torch_dir, report.threads, report.open_seconds.value_or(0));
+    const std::string cudnn = report.cudnn_version.empty() ? "" : ", cuDNN " + report.cudnn_version;
+    check.message = fmt::format("{} ({}{}) at {}, {} threads, opened in {:.2f} s", report.library_version, flavour,
+                                cudnn, report.torch_dir, report.threads, report.open_seconds.value_or(0));
     return check;
   }
   check.message = report.finding.reason;

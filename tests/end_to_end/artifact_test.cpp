@@ -100,6 +100,7 @@ TEST_F(ArtifactCommands, ADeviceTheFileIsNotForIsNamedWithThoseItIsFor) {
     EXPECT_EQ(run.exit_code, 1);
     EXPECT_THAT(run.err, HasSubstr("model.kpt holds nothing for cpu, only for nvidia:sm_90 and tpu:v5e"));
   }
+  EXPECT_EQ(run_kpt({"run", path("model.kpt"), "--json"}).json().at("error").at("code"), "model_preparation");
 }
 
 TEST_F(ArtifactCommands, InstructionsThatThisMachineLacksAreNamed) {

@@ -111,6 +111,7 @@ TEST_F(CacheCommand, WrongUseIsASentence) {
   const ProgramRun blocked = run({"ls"});
   EXPECT_EQ(blocked.exit_code, 1);
   EXPECT_THAT(blocked.err, HasSubstr("compile"));
+  EXPECT_EQ(run({"ls", "--json"}).json().at("error").at("code"), "cache");
   EXPECT_EQ(run({"gc", "--budget-bytes", "-1"}).exit_code, 2);
   const ProgramRun nowhere = run_kpt({"cache", "ls"}, {"HOME=", "XDG_CACHE_HOME="});
   EXPECT_EQ(nowhere.exit_code, 1);

@@ -11,6 +11,7 @@
 
 #include "artifact/artifact.h"
 #include "backends/amd/hip_compiler.h"
+#include "base/files.h"
 #include "hardware_fixture.h"
 #include "program.h"
 #include "support/tree_paths.h"
@@ -59,6 +60,9 @@ TEST_F(CompileForAmd, SeveralTargetsInOneFileAndTheSecondProcessTakesAllFromTheC
   for (const auto& target : first.at("targets")) {
     EXPECT_GT(target.at("statistics").at("compilations").get<int>(), 0);
     EXPECT_EQ(target.at("statistics").at("hits"), 0);
+    const double seconds = target.at("estimates").at("published_rates_seconds").get<double>();
+    EXPECT_GT(seconds, 1e-12);
+    EXPECT_LT(seconds, 1e-3) << "a small model";
     ASSERT_FALSE(target.at("figures").at("kernels").empty());
     for (const auto& kernel : target.at("figures").at("kernels")) {
       EXPECT_GT(kernel.at("vector_registers").get<int>(), 0) << kernel;
@@ -66,6 +70,10 @@ TEST_F(CompileForAmd, SeveralTargetsInOneFileAndTheSecondProcessTakesAllFromTheC
       EXPECT_GT(kernel.at("waves").get<int>(), 0) << kernel;
     }
   }
+  const auto seconds_of = [&](std::size_t target) {
+    return first.at("targets").at(target).at("estimates").at("published_rates_seconds").get<double>();
+  };
+  EXPECT_NEAR(seconds_of(1) / seconds_of(0), 6.0 / 0.96, 1e-6) << "memory bounds it, of an MI325X and an RX 7900 XTX";
   const Artifact artifact = read_artifact(path("m.kpt")).value();
   ASSERT_EQ(artifact.targets.size(), 2U);
   EXPECT_THAT(artifact.targets[0].program, AllOf(HasSubstr("kpt-amd-program 1\namd:gfx942\n"), HasSubstr("\x7f"
@@ -104,18 +112,29 @@ TEST_F(CompileForAmd, TheFileRunsWithoutACompilerOnItsTargetAndWithOneOnOthers) 
   EXPECT_EQ(own.exit_code, 0) << own.err;
   const ProgramRun lacking = run({"run", file, "--device", "amd:0"}, machine_with("gfx90a", "/nowhere"));
   EXPECT_EQ(lacking.exit_code, 1);
-  EXPECT_THAT(lacking.err, HasSubstr("no compiler for gfx90a"));
+  EXPECT_THAT(lacking.err, AllOf(HasSubstr("no compiler for gfx90a"), HasSubstr("install clang-22 and lld-22"),
+                                 HasSubstr("libtorch's ROCm build (not taken: "), HasSubstr("as device xla:rocm")));
   const std::string search = std::filesystem::path(compiler_).parent_path().string();
   const ProgramRun other = run({"run", file, "--device", "amd:0"}, machine_with("gfx90a", search));
   EXPECT_EQ(other.exit_code, 0) << other.err;
 }
 
-TEST_F(CompileForAmd, TheFileRunsOnTheRuntimeOfRocm5) {
+TEST_F(CompileForAmd, TheFileRunsOnTheRuntimesOfRocm5AndRocm7) {
   const std::string file = path("m.kpt");
   ASSERT_EQ(run({"compile", golden("tied"), "--target", "amd:gfx942", "-o", file}).exit_code, 0);
-  const ProgramRun own =
-      run({"run", file, "--device", "amd:0"}, machine_with("gfx942", "/nowhere", 67108864, "amd_rocm5"));
-  EXPECT_EQ(own.exit_code, 0) << own.err;
+  for (const char* fake : {"amd_rocm5", "amd_rocm7"}) {
+    const ProgramRun own = run({"run", file, "--device", "amd:0"}, machine_with("gfx942", "/nowhere", 67108864, fake));
+    EXPECT_EQ(own.exit_code, 0) << own.err;
+  }
+  // The newest is taken: one of ROCm 6 that cannot be loaded stands beside it.
+  std::filesystem::create_directory(path("broken"));
+  std::ofstream(path("broken/libamdhip64.so.6")) << "no library";
+  for (const bool newest : {true, false}) {
+    std::vector<std::string> machine = machine_with("gfx942", "/nowhere", 67108864, newest ? "amd_rocm7" : "amd_rocm5");
+    machine[0] += ":" + path("broken");
+    const ProgramRun both = run({"run", file, "--device", "amd:0"}, machine);
+    EXPECT_EQ(both.exit_code, newest ? 0 : 1) << both.err;
+  }
 }
 
 // A hundredth of so small a GPU is less than any weight takes, and a margin as large as it leaves nothing.
@@ -329,7 +348,50 @@ TEST_F(CompileForAmd, TargetsThatAreNoneAreSentences) {
   EXPECT_THAT(run({"compile", golden("tied"), "--target", "amd:gfx942,gfx942"}).err, HasSubstr("named twice"));
 }
 
+TEST_F(CompileForAmd, ABenchmarkTellsTheMemoryAndTheModelOfTheGpu) {
+  const std::string file = path("m.kpt");
+  const std::string base = path("base.json");
+  ASSERT_EQ(run({"compile", golden("tied"), "--target", "amd:gfx942", "-o", file}).exit_code, 0);
+  const std::vector<std::string> arguments = {"bench",     file, "--device",        "amd:0", "--duration", "0.05",
+                                              "--samples", "5",  "--save-baseline", base,    "--warmup",   "0"};
+  const ProgramRun shown = run(arguments, machine_with("gfx942", "/nowhere"));
+  ASSERT_EQ(shown.exit_code, 0) << shown.err;
+  EXPECT_THAT(shown.out, AllOf(HasSubstr("on amd:0 (test)"), HasSubstr("device memory")));
+  std::vector<std::string> for_programs = arguments;
+  for_programs.emplace_back("--json");
+  const auto json = run(for_programs, machine_with("gfx942", "/nowhere")).json();
+  EXPECT_EQ(json.at("context").at("device_model"), "test");
+  const double peak = json.at("benchmarks").at(0).at("peak_device_bytes");
+  EXPECT_GT(peak, 0);
+  EXPECT_LT(peak, 67108864) << "the GPU has no more";
+  const auto baseline = nlohmann::json::parse(read_text_file(base, 1U << 20U).value());
+  EXPECT_EQ(baseline.at("entries").at(0).at("key").at("device_model"), "test");
+}
+
 #if defined(KPT_HAS_TORCH)
+// 60 MiB are more than the model takes of the GPU and less than the process takes of the host.
+TEST_F(CompileForAmd, ProductionJudgesTheMemoryOfTheGpu) {
+  const std::vector<std::string> machine =
+      machine_with("gfx942", std::filesystem::path(compiler_).parent_path().string());
+  const auto checks_with = [&](const std::string& most) {
+    const ProgramRun judged = run(
+        {"validate", golden("tied"), "--devices", "amd:0", "--production", "--max-memory-mb", most, "--json"}, machine);
+    std::map<std::string, nlohmann::json> checks;
+    const auto report = judged.json();
+    for (const auto& check : report.at("production").at("checks")) checks[check.at("name")] = check;
+    return checks;
+  };
+  const auto enough = checks_with("1");
+  EXPECT_EQ(enough.at("memory").at("severity"), "ok") << enough.at("memory");
+  EXPECT_THAT(enough.at("memory").at("text").get<std::string>(), HasSubstr("MiB on amd:0"));
+  EXPECT_GT(enough.at("memory").at("value").get<double>(), 0);
+  EXPECT_EQ(enough.at("host_memory").at("severity"), "info");
+  EXPECT_GT(enough.at("host_memory").at("value").get<double>(), 1);  // which would be too much
+  const auto little = checks_with("0.000001");
+  EXPECT_EQ(little.at("memory").at("severity"), "error");
+  EXPECT_THAT(little.at("memory").at("text").get<std::string>(), HasSubstr("at most 1e-06 are required"));
+}
+
 TEST_F(CompileForAmd, OptimizeSaysWhatItDidForTheGpuAndItsFileRunsThere) {
   const std::string search = std::filesystem::path(compiler_).parent_path().string();
   const std::string file = path("m.kpt");
@@ -351,6 +413,73 @@ TEST_F(CompileForAmd, OptimizeSaysWhatItDidForTheGpuAndItsFileRunsThere) {
   const ProgramRun plain = run({"run", file, "--device", "cpu"});
   EXPECT_EQ(plain.exit_code, 1);
   EXPECT_THAT(plain.err, HasSubstr("amd:gfx942"));
+}
+
+TEST_F(CompileForAmd, OptimizeForSeveralDevicesGivesOneFileThatRunsOnEach) {
+  const std::vector<std::string> machine =
+      machine_with("gfx942", std::filesystem::path(compiler_).parent_path().string());
+  const std::string file = path("m.kpt");
+  const auto optimize = [&](const std::string& level, const std::vector<std::string>& further) {
+    std::vector<std::string> arguments = {"optimize", golden("tied"), "--device", "cpu,amd:0", "--level",
+                                          level,      "--no-measure", "-o",       file};
+    arguments.insert(arguments.end(), further.begin(), further.end());
+    return run(arguments, machine);
+  };
+  const ProgramRun refused = optimize("aggressive", {"--tolerance", "0"});
+  EXPECT_EQ(refused.exit_code, 3) << refused.err;
+  EXPECT_THAT(refused.out, HasSubstr("refused on cpu: no part is written"));
+  EXPECT_FALSE(std::filesystem::exists(file));
+
+  const ProgramRun made = optimize("balanced", {"--json", "--dump-after", path("dump")});
+  ASSERT_EQ(made.exit_code, 0) << made.err << made.out;
+  const auto report = made.json();
+  EXPECT_TRUE(report.at("passed").get<bool>());
+  EXPECT_TRUE(report.at("refused_on").is_null());
+  EXPECT_EQ(report.at("written"), file);
+  ASSERT_EQ(report.at("devices").size(), 2U);
+  EXPECT_EQ(report.at("devices").at(1).at("device"), "amd:0");
+  EXPECT_TRUE(std::filesystem::is_directory(path("dump") + "/cpu"));
+  EXPECT_TRUE(std::filesystem::is_directory(path("dump") + "/amd:0"));
+  const Artifact artifact = read_artifact(file).value();
+  ASSERT_EQ(artifact.targets.size(), 2U);
+  EXPECT_EQ(artifact.targets[0].name, "cpu");
+  EXPECT_EQ(artifact.targets[1].name, "amd:gfx942");
+  for (const char* device : {"cpu", "amd:0"}) {  // with the self-check, each against its own answers
+    const ProgramRun own = run({"run", file, "--device", device}, machine);
+    EXPECT_EQ(own.exit_code, 0) << device << own.err;
+  }
+  const ProgramRun valid = run({"validate", golden("tied"), file, "--devices", "cpu,amd:0"}, machine);
+  EXPECT_EQ(valid.exit_code, 0) << valid.err << valid.out;
+  EXPECT_THAT(run({"optimize", golden("tied"), "--device", "cpu,cpu", "-o", file}, machine).err,
+              HasSubstr("the device cpu is named twice"));
+}
+
+// The device is "amd:0" and the artifact's part "amd:gfx942".
+TEST_F(CompileForAmd, ThePageOfABenchmarkShowsTheErrorsOfThePartForTheGpu) {
+  const std::vector<std::string> machine =
+      machine_with("gfx942", std::filesystem::path(compiler_).parent_path().string());
+  const auto page_of = [&](const std::string& file) {
+    const std::string page = path("page.html");
+    std::filesystem::remove(page);
+    const ProgramRun measured = run(
+        {"bench", file, "--device", "amd:0", "--duration", "0.05", "--warmup", "0", "--samples", "5", "--html", page},
+        machine);
+    EXPECT_EQ(measured.exit_code, 0) << measured.err;
+    return measured.exit_code == 0 ? read_text_file(page, 1U << 24U).value() : "";
+  };
+  const std::string optimized = path("optimized.kpt");
+  const ProgramRun made =
+      run({"optimize", golden("tied"), "--device", "amd:0", "--no-measure", "-o", optimized}, machine);
+  ASSERT_EQ(made.exit_code, 0) << made.err << made.out;
+  EXPECT_THAT(page_of(optimized), HasSubstr("Error and tolerance"));
+  const std::string compiled = path("compiled.kpt");
+  const ProgramRun ahead =
+      run({"compile", golden("tied"), "--target", "amd:gfx942", "--level", "balanced", "-o", compiled}, machine);
+  ASSERT_EQ(ahead.exit_code, 0) << ahead.err << ahead.out;
+  EXPECT_THAT(page_of(compiled), HasSubstr("Error and tolerance"));
+  const std::string as_exported = path("plain.kpt");
+  ASSERT_EQ(run({"compile", golden("tied"), "--target", "amd:gfx942", "-o", as_exported}).exit_code, 0);
+  EXPECT_THAT(page_of(as_exported), ::testing::Not(HasSubstr("Error and tolerance"))) << "nobody judged it";
 }
 #endif
 

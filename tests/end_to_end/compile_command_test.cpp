@@ -70,6 +70,34 @@ TEST_F(CompileCommand, JsonHoldsTheSame) {
   EXPECT_EQ(second.at("compilations"), 0);
 }
 
+TEST_F(CompileCommand, RepeatedCompilationsLeaveTheCacheOut) {
+  const std::vector<std::string> once = {golden("conv_norm"), "--target", "tpu:v5e", "--json"};
+  ASSERT_EQ(compile(once).exit_code, 0);  // now there is an entry
+  std::vector<std::string> thrice = once;
+  thrice.insert(thrice.end(), {"--repeat", "3"});
+  const ProgramRun run = compile(thrice);
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const auto outcome = run.json();
+  const auto& json = outcome.at("targets").at(0);
+  EXPECT_EQ(json.at("statistics").at("compilations"), 3);
+  EXPECT_EQ(json.at("statistics").at("hits"), 0);
+  const auto& times = json.at("benchmark");
+  const auto seconds = [&times](const char* name) { return times.at(name).get<double>(); };
+  EXPECT_EQ(times.at("runs"), 3);
+  EXPECT_GT(seconds("min_time"), 0);
+  EXPECT_LE(seconds("min_time"), seconds("avg_time"));
+  EXPECT_LE(seconds("avg_time"), seconds("max_time"));
+  EXPECT_NEAR(seconds("total_time"), 3 * seconds("avg_time"), 1e-6);
+  EXPECT_LE(seconds("total_time"), outcome.at("seconds").get<double>());
+  EXPECT_EQ(compile(thrice, "crash").exit_code, 1) << "the compiler is asked";
+  const ProgramRun table = compile({golden("conv_norm"), "--target", "tpu:v5e", "--repeat", "2"});
+  EXPECT_THAT(table.out, AllOf(HasSubstr("2 compilations, without the cache"), HasSubstr("min_time"),
+                               HasSubstr("max_time"), HasSubstr("avg_time"), HasSubstr("total_time")));
+  for (const char* number : {"0", "-1", "many"}) {
+    EXPECT_EQ(compile({golden("conv_norm"), "--target", "tpu:v5e", "--repeat", number}).exit_code, 2) << number;
+  }
+}
+
 TEST_F(CompileCommand, TheArtifactHoldsTheProgramAndIsInspected) {
   const std::string file = path("model.kpt");
   const ProgramRun compiled = compile({golden("conv_norm"), "--target", "tpu:v5e", "-o", file});
@@ -106,6 +134,27 @@ TEST_F(CompileCommand, PricesComeFromTheTableUnlessOneIsGiven) {
   EXPECT_EQ(price("tpu:v5e", {}), 1.25);
   EXPECT_EQ(price("tpu:v5e", {"--price", "3"}), 3);
   EXPECT_TRUE(price("tpu:v5p", {}).is_null());
+}
+
+// What is detected does not change what the user chose.
+TEST_F(CompileCommand, TheSliceIsAnOption) {
+  const auto check = [&](const std::string& setting, const std::vector<std::string>& machine) {
+    return compile({golden("conv_norm"), "--target", "tpu", "--check", "--json", "--set", setting}, "", machine);
+  };
+  const auto target_of = [&](const std::string& setting, const std::vector<std::string>& machine) {
+    const ProgramRun run = check(setting, machine);
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    return run.json().at("targets").at(0).value("target", "none");
+  };
+  const std::vector<std::string> v6e = {"TPU_ACCELERATOR_TYPE=v6e-16", "TPU_TOPOLOGY=4x4"};
+  const std::vector<std::string> nothing = {"TPU_ACCELERATOR_TYPE=", "TPU_TOPOLOGY=", "TPU_CHIPS_PER_HOST_BOUNDS="};
+  EXPECT_EQ(target_of("tpu.topology=auto", v6e), "tpu:v6e:4x4");
+  EXPECT_EQ(target_of("tpu.topology=v5p:2x2x2", v6e), "tpu:v5p:2x2x2");
+  EXPECT_EQ(target_of("tpu.topology=v5litepod:1x1", nothing), "tpu:v5e:1x1");
+  EXPECT_THAT(check("tpu.topology=auto", nothing).json().at("error").at("message").get<std::string>(),
+              HasSubstr("no TPU here to take the slice from"));
+  EXPECT_THAT(check("tpu.topology=v5e:3x3", nothing).json().at("error").at("message").get<std::string>(),
+              HasSubstr("tpu.topology is 'v5e:3x3'; valid are auto, "));
 }
 
 TEST_F(CompileCommand, ATargetThatIsNoneIsASentence) {

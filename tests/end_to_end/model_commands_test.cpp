@@ -99,7 +99,9 @@ TEST(InspectCommand, CheckFindsADamagedWeight) {
   const ProgramRun damaged = run_kpt({"inspect", file.path(), "--check"});
   EXPECT_EQ(damaged.exit_code, 1);
   EXPECT_THAT(damaged.err, HasSubstr("linear_state/data/weights/weight_0 in " + file.path() + " is damaged"));
+  EXPECT_THAT(damaged.err, HasSubstr("48 bytes at ")) << "the place in the file";
   EXPECT_EQ(run_kpt({"inspect", file.path(), "--check", "--json"}).json().at("error").at("code"), "corrupt_data");
+  EXPECT_THAT(run_kpt({"inspect", golden("linear_state"), "--check"}).err, HasSubstr("comparing checksums"));
 }
 
 TEST(InspectCommand, BadFilesAndSizesAreSentences) {
@@ -138,6 +140,22 @@ TEST(ValidateCommand, ADamagedWeightIsFoundBeforeAnythingRuns) {
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_THAT(run.err, HasSubstr("linear_state/data/weights/weight_0 in " + file.path() + " is damaged"));
   EXPECT_EQ(run.out, "");
+}
+
+// Else it would lie in the artifact with a checksum that fits it, and no later check would find it.
+TEST(DamagedWeight, ReachesNoArtifact) {
+  const ScratchFile file(".pt2");
+  const ScratchFile artifact(".kpt");
+  write_damaged(file);
+  for (const std::vector<std::string>& command : {std::vector<std::string>{"optimize", file.path()},
+                                                  {"compile", file.path(), "--target", "tpu:v5e", "--size", "s0=2"}}) {
+    std::vector<std::string> arguments = command;
+    arguments.insert(arguments.end(), {"-o", artifact.path()});
+    const ProgramRun run = run_kpt(arguments);
+    EXPECT_EQ(run.exit_code, 1) << command[0];
+    EXPECT_THAT(run.err, HasSubstr("linear_state/data/weights/weight_0 in " + file.path() + " is damaged"));
+    EXPECT_FALSE(std::filesystem::exists(artifact.path())) << command[0];
+  }
 }
 
 std::vector<NamedTensor> outputs_of(const std::vector<std::string>& arguments, const std::string& ending) {

@@ -1,4 +1,6 @@
 // kpt optimize, validate and explain on files of the tree, as a user types them.
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <random>
 
@@ -6,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "base/sanitizers.h"
+#include "importer/model_file.h"
 #include "program.h"
 #include "support/tree_paths.h"
 #include "tensor_files/tensor_file.h"
@@ -198,6 +201,60 @@ TEST(OptimizeCommand, TheSecondTimeComesFromTheCacheAndAnotherQuestionDoesNot) {
   EXPECT_FALSE(optimize("c.kpt", {"--seed", "4"}).at("from_cache").get<bool>());
   EXPECT_FALSE(optimize("c.kpt", {"--level", "conservative"}).at("from_cache").get<bool>());
   EXPECT_FALSE(optimize("c.kpt", {"--tolerance", "0.5"}).at("from_cache").get<bool>());
+}
+
+// Folded constants are made of weights: a model that differs in them alone is another question.
+TEST(OptimizeCommand, ModelsThatDifferOnlyInWeightsShareNoResult) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  const Scratch scratch;
+  std::vector<NamedTensor> weights;
+  for (const auto& [name, tensor] : import_model(golden("conv_norm")).value().weights) {
+    if (tensor.dtype() == DType::kFloat32) weights.push_back({name, tensor.contiguous_copy().value()});
+  }
+  ASSERT_FALSE(weights.empty());
+  ASSERT_TRUE(write_tensors(scratch.file("same.safetensors"), weights).ok());
+  for (float& element : weights[random() % weights.size()].tensor.elements<float>()) element += 0.5F;
+  ASSERT_TRUE(write_tensors(scratch.file("other.safetensors"), weights).ok());
+
+  const auto optimize = [&](const std::string& out, const std::vector<std::string>& flags) {
+    std::vector<std::string> command = {
+        "optimize",        golden("conv_norm"), "--level", "conservative", "-o",
+        scratch.file(out), "--no-measure",      "--json",  "--set",        "cache.dir=" + scratch.file("cache")};
+    command.insert(command.end(), flags.begin(), flags.end());
+    return run_kpt(command).json().at("from_cache").get<bool>();
+  };
+  EXPECT_FALSE(optimize("first.kpt", {}));
+  EXPECT_TRUE(optimize("same.kpt", {"--weights", scratch.file("same.safetensors")})) << "the content is the key";
+  EXPECT_FALSE(optimize("other.kpt", {"--weights", scratch.file("other.safetensors")}));
+  EXPECT_TRUE(optimize("again.kpt", {"--weights", scratch.file("other.safetensors")}));
+  EXPECT_TRUE(optimize("back.kpt", {}));
+
+  const auto answer = [&](const std::string& model, const std::vector<std::string>& flags) {
+    std::vector<std::string> command = {"run", model, "--seed", "3", "--outputs", scratch.file("out.safetensors")};
+    command.insert(command.end(), flags.begin(), flags.end());
+    const ProgramRun run = run_kpt(command);
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    return read_tensors(scratch.file("out.safetensors")).value().at(0).tensor;
+  };
+  const auto greatest_difference = [](const Tensor& left, const Tensor& right) {
+    double most = 0;
+    for (std::size_t i = 0; i < left.elements<float>().size(); ++i) {
+      most = std::max<double>(most, std::fabs(left.elements<float>()[i] - right.elements<float>()[i]));
+    }
+    return most;
+  };
+  const Tensor plain = answer(golden("conv_norm"), {});
+  const Tensor changed = answer(golden("conv_norm"), {"--weights", scratch.file("other.safetensors")});
+  const double apart = greatest_difference(plain, changed);
+  ASSERT_GT(apart, 1e-3) << "the changed weight changes no answer";
+  for (const char* name : {"first.kpt", "same.kpt", "back.kpt"}) {
+    EXPECT_LT(greatest_difference(answer(scratch.file(name), {}), plain), 0.1 * apart) << name;
+  }
+  for (const char* name : {"other.kpt", "again.kpt"}) {
+    EXPECT_LT(greatest_difference(answer(scratch.file(name), {}), changed), 0.1 * apart) << name;
+  }
 }
 
 TEST(OptimizeCommand, MeasuresAndShowsATable) {

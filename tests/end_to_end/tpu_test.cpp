@@ -74,6 +74,14 @@ TEST_F(TpuCommands, OptionsOfTheBackendHaveTheirEffect) {
   EXPECT_EQ(slow.exit_code, 1);
   EXPECT_THAT(slow.err, HasSubstr("pjrt.compile_timeout_ms"));
   EXPECT_THAT(with("tpu.memory_percent=40", "temporaries 1000").err, HasSubstr("by tpu.memory_percent"));
+  const ProgramRun other = with("tpu.topology=v5e:4x4", "temporaries 1000");
+  EXPECT_EQ(other.exit_code, 1);
+  EXPECT_THAT(other.err, HasSubstr("the TPUs of this machine are v5e:2x2, and tpu.topology is v5e:4x4"));
+  // The user's own mistake is no reason to run elsewhere.
+  const ProgramRun best = kpt({"run", path("rows.kpt"), "--device", "auto", "--set", "tpu.topology=v5e:4x4"}, "");
+  EXPECT_EQ(best.exit_code, 1);
+  EXPECT_THAT(best.err, HasSubstr("tpu.topology is v5e:4x4"));
+  EXPECT_EQ(with("tpu.topology=v5e:2x2", "temporaries 1000").exit_code, 0);
   EXPECT_THAT(with("pjrt.devices=5", "temporaries 1000").err, HasSubstr("asks for 5 devices, and tpu:0 has 4"));
 }
 
@@ -88,6 +96,17 @@ TEST_F(TpuCommands, WhatWasCompiledAheadIsRunWithoutCompiling) {
   const ProgramRun other = kpt({"run", file, "--device", "tpu:0", "--set", "tpu.precision=bfloat16"}, nobody);
   EXPECT_EQ(other.exit_code, 1);
   EXPECT_THAT(other.out + other.err, HasSubstr("nobody compiles here"));
+}
+
+TEST_F(TpuCommands, EveryStartAsksLibtpuInAChildProcess) {
+  const std::vector<std::string> run = {"run", path("rows.kpt"), "--device", "tpu:0"};
+  const std::string sound = "temporaries 1000";
+  const ProgramRun first = kpt(run, sound);
+  EXPECT_EQ(first.exit_code, 0) << first.out << first.err;
+  const ProgramRun crashed = kpt(run, "abort");  // it answered a moment ago
+  EXPECT_EQ(crashed.exit_code, 1);
+  EXPECT_THAT(crashed.err, AllOf(HasSubstr("no TPU can be used: "), HasSubstr("signal 6")));
+  EXPECT_EQ(kpt(run, sound).exit_code, 0);
 }
 
 TEST_F(TpuCommands, WithoutLibtpuThereIsOneSentence) {

@@ -21,6 +21,7 @@ namespace {
 
 #if defined(KPT_HAS_TORCH)
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 nlohmann::ordered_json find_check(const nlohmann::ordered_json& report, const std::string& name) {
   for (const auto& check : report.at("production").at("checks")) {
@@ -120,6 +121,26 @@ TEST(ValidateCommand, AWrongArtifactIsRefusedAndItsFirstWrongNodeNamed) {
   EXPECT_THAT(shown.out, HasSubstr("NOT valid"));
 }
 
+// With other boundaries all indices fall into another bucket.
+TEST(ValidateCommand, IntegersThatDifferAreCounted) {
+  const TemporaryFolder folder;
+  const std::string file = (folder.path() / "m.kpt").string();
+  ImportedModel model = import_model(golden("numbers")).value();
+  Tensor boundaries = model.weights.at("big").contiguous_copy().value();
+  boundaries.elements<std::int64_t>()[1] = std::int64_t{1} << 41;
+  model.weights["big"] = boundaries;
+  Artifact artifact;
+  artifact.producer = "kpt test";
+  artifact.source = "numbers.pt2";
+  artifact.targets.push_back({"cpu", {}, model.graph, model.weights, R"({"compiled": {}})"});
+  ASSERT_TRUE(write_artifact(file, artifact).ok());
+  const ProgramRun run = run_kpt({"validate", golden("numbers"), file, "--layers"});
+  EXPECT_EQ(run.exit_code, 3) << run.err << run.out;
+  EXPECT_THAT(run.out, HasSubstr("3 of 3 differ"));
+  EXPECT_THAT(run.out, HasSubstr("equal"));
+  EXPECT_THAT(run.out, Not(HasSubstr("inf")));
+}
+
 // The GPU is the test libamdhip64, whose kernels run on the host.
 TEST(ValidateCommand, TwoDevicesAreHeldAgainstFp64AndAgainstEachOther) {
   const auto compiler = find_hip_compiler(Environment::from_process(), "gfx942");
@@ -133,7 +154,7 @@ TEST(ValidateCommand, TwoDevicesAreHeldAgainstFp64AndAgainstEachOther) {
                                             "PATH=" + search + ":/usr/bin:/bin", "ROCM_PATH="};
   const std::string cache = "cache.dir=" + (folder.path() / "cache").string();
   const ProgramRun run =
-      run_kpt({"validate", golden("tied"), "--devices", "cpu,amd:0", "--json", "--set", cache}, machine);
+      run_kpt({"validate", golden("tied"), "--devices", "cpu,amd:0", "--layers", "--json", "--set", cache}, machine);
   ASSERT_EQ(run.exit_code, 0) << run.err << run.out;
   const auto report = run.json();
   ASSERT_EQ(report.at("contenders").size(), 2U);
@@ -150,6 +171,12 @@ TEST(ValidateCommand, TwoDevicesAreHeldAgainstFp64AndAgainstEachOther) {
     EXPECT_LT(pair.at("max_difference").get<double>(), 1e-4);
     EXPECT_GT(pair.at("cosine").get<double>(), 0.999);
   }
+  ASSERT_EQ(report.at("pair_layers").size(), 1U);
+  EXPECT_EQ(report.at("pair_layers")[0].at("first"), "cpu");
+  EXPECT_EQ(report.at("pair_layers")[0].at("second"), "amd:0");
+  const auto& inside = report.at("pair_layers")[0].at("layers");
+  EXPECT_GT(inside.size(), 1U);
+  for (const auto& layer : inside) EXPECT_LT(layer.at("max_difference").get<double>(), 1e-4) << layer;
   // An accelerator before the processor; the processor where there is none.
   const auto find_auto = [&] {
     std::vector<std::string> here = machine;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "api/artifact_loading.h"
 #include "api/model_loading.h"
 #include "artifact/artifact.h"
 #include "base/files.h"
@@ -160,20 +161,17 @@ ModelBenchmarkOptions make_options(const BenchArguments& arguments, Progress& pr
   return options;
 }
 
-// What the artifact's own report says about its outputs; nothing for a file that is none.
-Result<std::vector<OutputError>> read_errors(const BenchArguments& arguments, std::string_view device) {
-  std::vector<OutputError> errors;
-  if (!is_artifact(arguments.model)) return errors;
-  KPT_ASSIGN_OR_RETURN(const Artifact artifact, read_artifact(arguments.model, {.check_weights = false}));
-  for (const ArtifactTarget& target : artifact.targets) {
-    if (!device.starts_with(target.name) || target.report.empty()) continue;
-    return read_output_errors(target.report);
-  }
-  return errors;
+// What the report of the artifact's part for a target says about its outputs; nothing for a file that is none.
+Result<std::vector<OutputError>> read_errors(const BenchArguments& arguments, std::string_view target) {
+  if (!is_artifact(arguments.model)) return std::vector<OutputError>();
+  KPT_ASSIGN_OR_RETURN(Artifact artifact, read_artifact(arguments.model, {.check_weights = false}));
+  const ArtifactTarget* const part = find_part(artifact, target);
+  if (part == nullptr || part->report.empty()) return std::vector<OutputError>();
+  return read_output_errors(part->report);
 }
 
-Status write_page(const BenchArguments& arguments, const BenchOutcome& outcome) {
-  KPT_ASSIGN_OR_RETURN(const auto errors, read_errors(arguments, outcome.report.context.device));
+Status write_page(const BenchArguments& arguments, const BenchOutcome& outcome, std::string_view target) {
+  KPT_ASSIGN_OR_RETURN(const auto errors, read_errors(arguments, target));
   const PageContent content{&outcome.report, outcome.compared, arguments.least_effect_percent / 100, errors};
   return write_file_atomically(arguments.html, make_page(content));
 }
@@ -194,18 +192,19 @@ Result<BenchOutcome> bench(const BenchArguments& arguments, const GlobalFlags& f
   const auto before = read_process_memory(files);
   if (before.ok()) options.anonymous_bytes_before = before->anonymous_bytes;
   const auto start = Clock::now();
-  KPT_ASSIGN_OR_RETURN(const auto loaded, load_model_with(arguments.model, arguments.load, backend_context));
+  KPT_ASSIGN_OR_RETURN(const PlacedDevice placed, find_runnable_device(arguments.load.device, backend_context));
+  KPT_ASSIGN_OR_RETURN(const auto loaded, load_model_on(placed, arguments.model, arguments.load, backend_context));
   report.load_ms = milliseconds_since(start);
   KPT_ASSIGN_OR_RETURN(const std::vector<Sizes> points, choose_points(arguments, loaded->graph(), report.batch_symbol));
   options.batch_symbol = report.batch_symbol;
+  options.device = placed.device;
   KPT_ASSIGN_OR_RETURN(report.points, benchmark_points(loaded, points, options, files, report.notes));
   report.notes.insert(report.notes.end(), loaded->notes().begin(), loaded->notes().end());
   if (arguments.startup) {
     KPT_ASSIGN_OR_RETURN(report.startups, start_processes(arguments, flags, progress));
   }
   // Last, since it brings the whole file into memory.
-  KPT_ASSIGN_OR_RETURN(report.context,
-                       describe_benchmark(arguments.model, loaded->executable().device(), backend_context));
+  KPT_ASSIGN_OR_RETURN(report.context, describe_benchmark(arguments.model, *loaded, *placed.device, backend_context));
   report.context.load_average = load_average;
   // Work of others that began later cannot be told from the model's own.
   if (!load_average.empty() && load_average[0] > 0.5 * report.context.cpus) {
@@ -219,7 +218,7 @@ Result<BenchOutcome> bench(const BenchArguments& arguments, const GlobalFlags& f
     for (const std::string& name : missing) report.notes.push_back("the baseline has nothing for " + name);
   }
   if (!arguments.baseline_to_save.empty()) KPT_RETURN_IF_ERROR(save_baseline(arguments.baseline_to_save, report));
-  if (!arguments.html.empty()) KPT_RETURN_IF_ERROR(write_page(arguments, outcome));
+  if (!arguments.html.empty()) KPT_RETURN_IF_ERROR(write_page(arguments, outcome, loaded->program().target()));
   return outcome;
 }
 

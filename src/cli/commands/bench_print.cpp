@@ -30,15 +30,19 @@ std::string sample_text(const SampleSummary& summary) {
 }
 
 std::string format_points(const BenchmarkReport& report, bool color) {
-  Rows rows = {header({"size", "median (p50) ms", "95 % interval", "MAD", "p90", "p99", "items/s", "peak memory",
-                       "own memory", "samples"},
-                      color)};
+  const bool on_device =
+      std::ranges::any_of(report.points, [](const PointReport& point) { return point.device_peak_bytes.has_value(); });
+  std::vector<std::string> titles = {"size", "median (p50) ms", "95 % interval", "MAD",        "p90",
+                                     "p99",  "items/s",         "peak memory",   "own memory", "samples"};
+  if (on_device) titles.insert(titles.end() - 1, "device memory");
+  Rows rows = {header(std::move(titles), color)};
   for (const PointReport& point : report.points) {
     const SampleSummary& summary = point.measurement.summary;
     rows.push_back({point.label.empty() ? "as exported" : point.label, format_figure(summary.median),
                     interval_text(summary.median_interval), format_figure(summary.mad), format_figure(summary.p90),
                     format_figure(summary.p99), format_figure(point.items_per_second()), bytes_text(point.peak_bytes),
                     bytes_text(point.grown_bytes), sample_text(summary)});
+    if (on_device) rows.back().insert(rows.back().end() - 1, bytes_text(point.device_peak_bytes));
   }
   return format_table(rows);
 }
@@ -87,8 +91,9 @@ std::string format_benchmark(const BenchmarkReport& report, std::span<const Comp
                              double least_effect, bool color) {
   const BenchmarkContext& context = report.context;
   std::string text = fmt::format(
-      "{} on {} ({}), {} thread{}, kpt {}{}, loaded in {} ms\n\n", context.model, context.device, context.cpu_model,
-      context.threads, context.threads == 1 ? "" : "s", context.kpt_version,
+      "{} on {} ({}), {} thread{}, kpt {}{}, loaded in {} ms\n\n", context.model, context.device,
+      context.device_model.empty() ? context.cpu_model : context.device_model, context.threads,
+      context.threads == 1 ? "" : "s", context.kpt_version,
       context.torch_version.empty() ? "" : ", libtorch " + context.torch_version, format_figure(report.load_ms));
   text += format_points(report, color);
   if (!report.startups.empty()) text += format_startups(report, color);

@@ -117,6 +117,8 @@ std::string reason_for(const NodePlan& plan, const std::optional<OptimizeReport>
   if (plan.how.starts_with("own:")) {
     why = "a kernel of ours, since a pass put this operator there; ";
     why += choice != nullptr ? choice->reason : "it was not held against libtorch's";
+  } else if (plan.how == "own step") {
+    why = "a step of ours: libtorch's own kernel does not take every form of this operator here";
   } else if (plan.how.starts_with("own")) {
     why = "numbers and control flow are ours: no operator is called";
   } else if (plan.how.starts_with("typed")) {

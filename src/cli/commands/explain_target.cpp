@@ -29,7 +29,7 @@ Result<std::unique_ptr<Program>> open_program(const std::string& file, const Tar
     const auto part = std::ranges::find(artifact.targets, target.name(), &ArtifactTarget::name);
     if (part == artifact.targets.end()) {
       return Status(
-          StatusCode::kUnsupported,
+          StatusCode::kModelPreparation,
           fmt::format("{} holds nothing for {}", std::filesystem::path(file).filename().string(), target.name()));
     }
     stored = !part->program.empty();
@@ -38,7 +38,7 @@ Result<std::unique_ptr<Program>> open_program(const std::string& file, const Tar
     model.weights = std::move(part->weights);
   }
   KPT_RETURN_IF_ERROR(detail::check_support(model, target));
-  return target.compile(std::move(model.graph));
+  return target.compile_sized(std::move(model.graph), {});
 }
 
 }  // namespace

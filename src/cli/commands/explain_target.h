@@ -19,8 +19,8 @@ struct TargetExplanation {
   std::vector<NodePlan> plan;  // empty where the compiler made one program of all nodes
 };
 
-// `model`: a .kpt or .pt2 file. Fails as `kpt compile` does, and with kUnsupported when an artifact holds nothing for
-// the target.
+// `model`: a .kpt or .pt2 file. Fails as `kpt compile` does, and with kModelPreparation when an artifact holds nothing
+// for the target.
 Result<TargetExplanation> explain_target(const std::string& model, const std::string& target,
                                          const BackendContext& context);
 

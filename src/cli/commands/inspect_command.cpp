@@ -12,8 +12,10 @@
 #include "artifact/artifact.h"
 #include "base/text.h"
 #include "cli/model_arguments.h"
+#include "cli/progress.h"
 #include "cli/terminal.h"
 #include "device/hardware_json.h"
+#include "importer/check_progress.h"
 #include "importer/model_file.h"
 #include "ir/figures.h"
 #include "ir/text.h"
@@ -120,13 +122,16 @@ void find_unsupported(const Result<PlacedDevice>& placed, const std::string& pat
   inspection.placement = placed->device->target().place(inspection.model.graph);
 }
 
-Result<Inspection> inspect(const InspectArguments& arguments, const Config& config, const Environment& environment) {
+Result<Inspection> inspect(const InspectArguments& arguments, const Config& config, const Environment& environment,
+                           Progress& progress) {
   KPT_ASSIGN_OR_RETURN(const auto sizes, parse_sizes(arguments.sizes));
   const auto context = make_backend_context(config, environment);
   const auto placed = context.ok() ? find_runnable_device(arguments.device, *context) : context.status();
   Inspection inspection;
   if (arguments.check) {
-    KPT_ASSIGN_OR_RETURN(inspection.checked, check_model_file(arguments.model));
+    KPT_ASSIGN_OR_RETURN(inspection.checked, check_model_file(arguments.model, [&progress](double done) {
+                           progress.tell("comparing checksums", done);
+                         }));
   }
   KPT_RETURN_IF_ERROR(read_model(arguments, placed, inspection));
   ir::Bindings symbols;
@@ -177,7 +182,7 @@ Json to_json(const Inspection& inspection) {
   }
   json["parameters"] = inspection.parameters;
   json["weight_bytes"] = inspection.bytes_by_dtype;
-  json["nodes"] = graph.nodes.size();
+  json["nodes"] = inspection.figures.nodes;
   json["operators"] = inspection.figures.histogram;
   json["flops"] = inspection.figures.flops;
   for (const auto& [name, figures] : inspection.figures.classes) {
@@ -250,7 +255,10 @@ std::string render(const Inspection& inspection, bool color) {
     rows.push_back(
         {std::exchange(title, ""), name, fmt::format("{} nodes, {}", figures.nodes, flops_text(figures.flops))});
   }
-  rows.push_back({"", "all", fmt::format("{} nodes, {}", graph.nodes.size(), flops_text(inspection.figures.flops))});
+  const ir::Figures& figures = inspection.figures;
+  rows.push_back({"", "all",
+                  fmt::format("{} nodes, {}{}", figures.nodes, flops_text(figures.flops),
+                              figures.has_loops ? ", loops counted for one turn" : "")});
   title = heading("operators");
   std::vector<std::pair<std::string, std::uint64_t>> histogram(inspection.figures.histogram.begin(),
                                                                inspection.figures.histogram.end());
@@ -294,7 +302,9 @@ void add_inspect_command(CLI::App& app, CommandContext& context) {
   command->callback([&context, arguments] {
     const Result<Config> config = context.load_config();
     if (!config.ok()) return context.fail(config.status());
-    const auto inspection = inspect(*arguments, *config, context.environment());
+    Progress progress(context.err(), context.is_terminal(), !context.flags().json);
+    const auto inspection = inspect(*arguments, *config, context.environment(), progress);
+    progress.finish();
     if (!inspection.ok()) return context.fail(inspection.status());
     if (arguments->graph) {
       context.out() << ir::print_graph(inspection->model.graph);

@@ -17,14 +17,16 @@
 #include "cli/terminal.h"
 #include "compile_cache/configured_cache.h"
 #include "device/hardware_json.h"
+#include "importer/check_progress.h"
 #include "ir/text.h"
-#include "optimize/cached.h"
 #include "optimize/optimize_json.h"
+#include "optimize/several_devices.h"
 
 namespace kpt::cli {
 namespace {
 
 namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
 
 struct OptimizeArguments : DrawArguments {
   std::string model;
@@ -41,6 +43,8 @@ struct OptimizeArguments : DrawArguments {
   bool no_measure = false;
   bool no_cache = false;
 };
+
+bool is_for_several(const OptimizeArguments& arguments) { return arguments.device.find(',') != std::string::npos; }
 
 Result<OptimizeOptions> make_options(const OptimizeArguments& arguments) {
   OptimizeOptions options;
@@ -65,55 +69,111 @@ std::function<void(const Pass&, const ir::Graph&)> make_dump(const std::string& 
 }
 
 struct OptimizeOutcome {
-  WrittenOptimization result;
+  SeveralOptimizations result;
   std::string path;
   std::vector<std::string> notes;  // of reading the model
 };
 
+// One job for each device of the list, with the same options but for what a reader sees on the way.
+Result<std::vector<DeviceJob>> make_jobs(const OptimizeArguments& arguments, const OptimizeOptions& options,
+                                         const BackendContext& backend_context, Progress& progress,
+                                         Status& dump_failure) {
+  const std::vector<std::string_view> names = kpt::split(arguments.device, ',');
+  std::vector<DeviceJob> jobs;
+  for (std::size_t index = 0; index < names.size(); ++index) {
+    const std::string_view name = trim(names[index]);
+    KPT_ASSIGN_OR_RETURN(PlacedDevice device, find_runnable_device(name, backend_context));
+    DeviceJob job{std::move(device), options};
+    const std::string label = names.size() > 1 ? job.device.device->info().name : "";
+    if (!arguments.dump_after.empty()) {
+      job.options.dump_after = make_dump(fs::path(arguments.dump_after) / label, dump_failure);
+    }
+    const double begin = static_cast<double>(index) / static_cast<double>(names.size());
+    const double share = 1 / static_cast<double>(names.size());
+    job.options.progress = [&progress, label, begin, share](std::string_view step, double done) {
+      progress.tell(label.empty() ? std::string(step) : fmt::format("{}: {}", label, step), begin + share * done);
+    };
+    jobs.push_back(std::move(job));
+  }
+  return jobs;
+}
+
+// fp64 answers come from the processor.
+Result<PlacedDevice> find_processor(const std::vector<DeviceJob>& jobs, const BackendContext& backend_context) {
+  for (const DeviceJob& job : jobs) {
+    if (job.device.device->target().capabilities().host_processor) return job.device;
+  }
+  return find_runnable_device("cpu", backend_context);
+}
+
 Result<OptimizeOutcome> optimize(const OptimizeArguments& arguments, const BackendContext& backend_context,
                                  CompileCache* cache, Progress& progress) {
-  KPT_ASSIGN_OR_RETURN(OptimizeOptions options, make_options(arguments));
+  KPT_ASSIGN_OR_RETURN(const OptimizeOptions options, make_options(arguments));
   KPT_RETURN_IF_ERROR(choose_passes(options).status());  // a wrong name is told before anything is read
+  // A damaged weight would go into the artifact with a checksum that fits it.
+  const auto tell = [&progress](double) { progress.tell("comparing checksums", 0); };
+  KPT_RETURN_IF_ERROR(check_model_file(arguments.model, tell).status());
   ImportOptions import_options;
   import_options.model_name = arguments.name;
   import_options.weights = arguments.weights;
   import_options.read_sample_inputs = true;
   KPT_ASSIGN_OR_RETURN(const ImportedModel model, import_model(arguments.model, import_options));
-  KPT_ASSIGN_OR_RETURN(const PlacedDevice device, find_runnable_device(arguments.device, backend_context));
-  // fp64 answers come from the processor.
-  KPT_ASSIGN_OR_RETURN(const PlacedDevice cpu, device.device->target().capabilities().host_processor
-                                                   ? Result<PlacedDevice>(device)
-                                                   : find_runnable_device("cpu", backend_context));
   Status dump_failure;
-  if (!arguments.dump_after.empty()) options.dump_after = make_dump(arguments.dump_after, dump_failure);
-  options.progress = [&progress](std::string_view step, double done) { progress.tell(step, done); };
+  KPT_ASSIGN_OR_RETURN(const std::vector<DeviceJob> jobs,
+                       make_jobs(arguments, options, backend_context, progress, dump_failure));
+  KPT_ASSIGN_OR_RETURN(const PlacedDevice cpu, find_processor(jobs, backend_context));
   OptimizeOutcome outcome;
   outcome.path =
       arguments.output.empty() ? fs::path(arguments.model).replace_extension(".kpt").string() : arguments.output;
   KPT_ASSIGN_OR_RETURN(outcome.result,
-                       optimize_to_file(model, options, device, cpu, backend_context.threads, outcome.path, cache));
+                       optimize_for_devices(model, jobs, cpu, backend_context.threads, outcome.path, cache));
   KPT_RETURN_IF_ERROR(dump_failure);
   outcome.notes = model.notes;
   return outcome;
 }
 
-void print(CommandContext& context, const Config& config, const OptimizeOutcome& outcome, double seconds) {
-  const WrittenOptimization& result = outcome.result;
+Json part_json(const WrittenOptimization& part) {
+  Json json = to_json(part.report);
+  json["from_cache"] = part.from_cache;
+  json["cache_note"] = part.cache_note;
+  return json;
+}
+
+// The report of a device; of several devices one for each.
+Json make_json(const OptimizeArguments& arguments, const OptimizeOutcome& outcome, double seconds) {
+  const SeveralOptimizations& result = outcome.result;
+  Json json = part_json(result.parts.front());
+  if (is_for_several(arguments)) {
+    json = {{"passed", result.passed()},
+            {"refused_on", result.passed() ? Json() : Json(result.parts.back().report.device)},
+            {"devices", Json::array()}};
+    for (const WrittenOptimization& part : result.parts) json["devices"].push_back(part_json(part));
+  }
+  json["written"] = result.written ? Json(outcome.path) : Json();
+  json["seconds"] = seconds;
+  return json;
+}
+
+void print(CommandContext& context, const Config& config, const OptimizeArguments& arguments,
+           const OptimizeOutcome& outcome, double seconds) {
+  const SeveralOptimizations& result = outcome.result;
   if (context.flags().json) {
-    auto json = to_json(result.report);
-    json["written"] = result.written ? nlohmann::ordered_json(outcome.path) : nlohmann::ordered_json();
-    json["from_cache"] = result.from_cache;
-    json["cache_note"] = result.cache_note;
-    json["seconds"] = seconds;
-    context.out() << dump_json(json, 2) << "\n";
+    context.out() << dump_json(make_json(arguments, outcome, seconds), 2) << "\n";
     return;
   }
-  context.out() << render_report(result.report, context.use_color(config));
-  if (!result.cache_note.empty()) context.out() << "not kept in the compile cache: " << result.cache_note << "\n";
+  bool from_cache = true;
+  for (const WrittenOptimization& part : result.parts) {
+    context.out() << render_report(part.report, context.use_color(config));
+    if (!part.cache_note.empty()) context.out() << "not kept in the compile cache: " << part.cache_note << "\n";
+    if (is_for_several(arguments)) context.out() << "\n";
+    from_cache = from_cache && part.from_cache;
+  }
+  if (!result.passed() && is_for_several(arguments)) {
+    context.out() << fmt::format("refused on {}: no part is written\n", result.parts.back().report.device);
+  }
   if (!result.written) return;
-  context.out() << fmt::format(
-      "wrote {} in {:.2f} s{}\n", outcome.path, seconds,
-      result.from_cache ? ", from the compile cache: the figures are those of the first time" : "");
+  context.out() << fmt::format("wrote {} in {:.2f} s{}\n", outcome.path, seconds,
+                               from_cache ? ", from the compile cache: the figures are those of the first time" : "");
 }
 
 void add_arguments(CLI::App& command, OptimizeArguments& arguments) {
@@ -126,7 +186,10 @@ void add_arguments(CLI::App& command, OptimizeArguments& arguments) {
       })
       ->capture_default_str();
   command
-      .add_option("--device", arguments.device, "for which device; auto: the first accelerator that is here, else cpu")
+      .add_option(
+          "--device", arguments.device,
+          "for which device; auto: the first accelerator that is here, else cpu; several with commas: a part of "
+          "the file for each")
       ->capture_default_str();
   command.add_option("--disable-pass", arguments.disabled, "leave a pass out, by name (repeatable)")
       ->type_name("PASS")
@@ -157,7 +220,8 @@ void add_optimize_command(CLI::App& app, CommandContext& context) {
   command->footer(
       "Exit code 3 when the accuracy gate refuses; then nothing is written.\n"
       "Example: kpt optimize model.pt2 --level balanced -o model.kpt\n"
-      "         kpt optimize model.pt2 --level aggressive --inputs calibration.npz");
+      "         kpt optimize model.pt2 --level aggressive --inputs calibration.npz\n"
+      "         kpt optimize model.pt2 --device cpu,nvidia:0 -o model.kpt");
   auto arguments = std::make_shared<OptimizeArguments>();
   add_arguments(*command, *arguments);
   command->callback([&context, arguments] {
@@ -180,8 +244,9 @@ void add_optimize_command(CLI::App& app, CommandContext& context) {
     progress.finish();
     if (!outcome.ok()) return context.fail(outcome.status());
     context.tell(outcome->notes);
-    print(context, *config, *outcome, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-    context.finish(outcome->result.report.passed() ? kExitOk : kExitRefused);
+    print(context, *config, *arguments, *outcome,
+          std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    context.finish(outcome->result.passed() ? kExitOk : kExitRefused);
   });
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -87,20 +86,6 @@ double median_microseconds(const std::vector<Period>& runs) {
   return (taken[(taken.size() - 1) / 2] + taken[taken.size() / 2]) / 2;
 }
 
-// The published rates of a device in the form that nodes are held against.
-MachineFloor published_floor(const HardwareRates& rates) {
-  MachineFloor floor;
-  floor.own_attention_is_float32 = false;
-  if (rates.float32_flops_per_second > 0) {
-    floor.peaks.push_back({"float32", "published", rates.float32_flops_per_second / 1e9});
-  }
-  for (const char* type : {"bfloat16", "float16"}) {
-    floor.peaks.push_back({type, "published", rates.matrix_flops_per_second / 1e9});
-  }
-  floor.copies.push_back({std::numeric_limits<std::size_t>::max(), rates.bytes_per_second / 1e9});
-  return floor;
-}
-
 // `note`: why nothing was recorded but the runs as a whole.
 Result<Recording> record(RepeatedRun& run, Device& device, const ProfileArguments& arguments, std::string& note) {
   for (int round = 0; round < arguments.warmup; ++round) {
@@ -149,7 +134,7 @@ Result<Profile> profile(const ProfileArguments& arguments, const BackendContext&
   Profile profile;
   std::optional<MachineFloor> floor;
   if (const HardwareRates* rates = device.device->rates(); rates != nullptr) {
-    floor = published_floor(*rates);
+    floor = published_floor(*rates, device.device->target().capabilities());
     profile.limits = "published rates of " + device.device->info().description;
   } else if (device.device->target().capabilities().host_processor) {
     // Before the model runs: afterwards libtorch's threads look for work for a while and would be measured with it.

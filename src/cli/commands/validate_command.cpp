@@ -16,8 +16,10 @@
 #include "base/text.h"
 #include "cli/model_arguments.h"
 #include "cli/optimize_text.h"
+#include "cli/progress.h"
 #include "cli/terminal.h"
 #include "device/hardware_json.h"
+#include "importer/check_progress.h"
 #include "optimize/optimize_json.h"
 #include "validation/gate_report.h"
 #include "validation/production.h"
@@ -72,7 +74,7 @@ Result<Contender> open_contender(const std::string& path, const std::string& dev
   KPT_ASSIGN_OR_RETURN(const PlacedDevice placed, find_runnable_device(device, context));
   const ArtifactTarget* const target = find_part(artifact, placed.device->target().name());
   if (target == nullptr) {
-    return Status(StatusCode::kUnsupported,
+    return Status(StatusCode::kModelPreparation,
                   fmt::format("{} holds nothing for {}", fs::path(path).filename().string(), device));
   }
   KPT_RETURN_IF_ERROR(check_needs(path, target->needs, placed.device->target()));
@@ -80,7 +82,7 @@ Result<Contender> open_contender(const std::string& path, const std::string& dev
   contender.label = fmt::format("{} on {}", fs::path(path).filename().string(), device);
   contender.device = device;
   KPT_ASSIGN_OR_RETURN(const auto report, find_optimize_report(target->report));
-  contender.level = report ? report->level : Level::kConservative;  // nothing was changed by compiling
+  contender.level = find_stored_level(target->report);
   contender.last_position = report && report->gate.last_position;
   contender.model.file = path;
   contender.model.graph = target->graph;
@@ -95,9 +97,12 @@ struct ValidateOutcome {
   bool passed() const { return validation.passed() && (!production || production->passed()); }
 };
 
-Result<ValidateOutcome> validate(const ValidateArguments& arguments, const BackendContext& context) {
+Result<ValidateOutcome> validate(const ValidateArguments& arguments, const BackendContext& context,
+                                 Progress& progress) {
   // Of the artifact, reading compares all checksums.
-  KPT_RETURN_IF_ERROR(check_model_file(arguments.model).status());
+  const auto tell = [&progress](double done) { progress.tell("comparing checksums", done); };
+  KPT_RETURN_IF_ERROR(check_model_file(arguments.model, tell).status());
+  progress.finish();
   ImportOptions import_options;
   import_options.read_sample_inputs = true;
   KPT_ASSIGN_OR_RETURN(const ImportedModel model, import_model(arguments.model, import_options));
@@ -159,11 +164,23 @@ std::string render_layers(const ContenderResult& result) {
                             first.source.empty() ? "" : "; from " + first.source);
 }
 
+// Two cells. Integers and truth values have no error: they are equal, or so many of them are not.
+void add_agreement(const Agreement& agreement, std::vector<std::string>& row) {
+  if (!agreement.differing) {
+    row.push_back(fmt::format("{:.2e}", agreement.max_difference));
+    row.push_back(fmt::format("{:.6f}", agreement.cosine));
+    return;
+  }
+  row.push_back(*agreement.differing == 0 ? "equal"
+                                          : fmt::format("{} of {} differ", *agreement.differing, agreement.elements));
+  row.emplace_back();
+}
+
 std::string render_layers(const PairLayers& pair) {
   std::vector<std::vector<std::string>> rows = {{"node", "operator", "max diff", "cosine"}};
   for (const LayerDifference& layer : pair.layers) {
-    rows.push_back(
-        {layer.node, layer.target, fmt::format("{:.2e}", layer.max_difference), fmt::format("{:.6f}", layer.cosine)});
+    rows.push_back({layer.node, layer.target});
+    add_agreement(layer.agreement, rows.back());
   }
   return fmt::format("{} / {}, values inside\n", pair.first, pair.second) + format_table(rows);
 }
@@ -177,8 +194,8 @@ std::string render(const ValidateOutcome& outcome, bool color) {
   if (!outcome.validation.pairs.empty()) {
     std::vector<std::vector<std::string>> rows = {{"pair", "output", "max diff", "cosine"}};
     for (const PairDifference& pair : outcome.validation.pairs) {
-      rows.push_back({pair.first + " / " + pair.second, pair.output, fmt::format("{:.2e}", pair.max_difference),
-                      fmt::format("{:.6f}", pair.cosine)});
+      rows.push_back({pair.first + " / " + pair.second, pair.output});
+      add_agreement(pair.agreement, rows.back());
     }
     text += format_table(rows) + "\n";
   }
@@ -218,7 +235,9 @@ void add_arguments(CLI::App& command, ValidateArguments& arguments) {
       .add_option("--min-throughput", arguments.requirements.min_throughput,
                   "rows per second at the last of --batch-sizes")
       ->needs(production);
-  command.add_option("--max-memory-mb", arguments.requirements.max_memory_mb, "greatest resident memory in MiB")
+  command
+      .add_option("--max-memory-mb", arguments.requirements.max_memory_mb,
+                  "greatest memory on the device in MiB; on the CPU what is resident")
       ->needs(production);
   command.add_option("--batch-sizes", arguments.batch_sizes, "batches that must run: 1,8,32")->needs(production);
 }
@@ -240,7 +259,9 @@ void add_validate_command(CLI::App& app, CommandContext& context) {
     if (!config.ok()) return context.fail(config.status());
     const auto backend_context = make_backend_context(*config, context.environment());
     if (!backend_context.ok()) return context.fail(backend_context.status());
-    const auto outcome = validate(*arguments, *backend_context);
+    Progress progress(context.err(), context.is_terminal(), !context.flags().json);
+    const auto outcome = validate(*arguments, *backend_context, progress);
+    progress.finish();
     if (!outcome.ok()) return context.fail(outcome.status());
     if (context.flags().json) {
       Json json = to_json(outcome->validation);
