@@ -1,4 +1,4 @@
-"""One step of decoding with a static cache of keys and values that lives in the module's buffers."""
+"""A step of decoding with a static cache of keys and values that lives in the module's buffers."""
 
 import torch
 from transformers import StaticCache
@@ -7,9 +7,9 @@ STATE = ("keys", "values", "cumulative_length")
 
 
 class DecodeStep(torch.nn.Module):
-    """Takes one token per sequence, writes its keys and values into the buffers, returns the logits.
+    """Takes the next tokens of each sequence, writes their keys and values into the buffers, returns the logits.
 
-    With `with_position` the caller says where the token stands; otherwise a counter in the buffers does.
+    With `with_position` the caller says where the first one stands; otherwise a counter in the buffers does.
     """
 
     def __init__(self, model, batch, capacity, with_position):

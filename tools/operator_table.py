@@ -30,7 +30,7 @@ HEAD = """# Operators
 How each operator of a graph runs on the CPU backend. Written by `tools/operator_table.py`; `make lint` fails when it
 does not fit the tables of importer and engine.
 
-- **own**: our code, no libtorch operator.
+- **own**: our code in place of the operator; types that it does not take run boxed.
 - **typed**: a function of ours that calls libtorch's kernel directly and writes into planned memory.
 - **planned**: through the dispatcher, the result written into planned memory where its sizes are known.
 - **boxed**: through the dispatcher; libtorch allocates the result. *Every `aten` operator that the loaded
@@ -97,6 +97,8 @@ def engine_rows():
         rows[target] = "planned"
     for target in read_entries("typed_nodes.cpp", r'\{"([\w.]+)", \w+_fits, \w+\},'):
         rows[target] = "typed"
+    for target in read_entries("replaced_nodes.cpp", r'^ +\{"([\w.]+)", \w+_fits, \w+\},'):
+        rows[target] = "own"
     for target in read_entries("number_nodes.cpp", r'^ +\{"([\w.]+)", \d, \w+\},'):
         rows[target] = "own"
     for target in read_entries("bind_node.cpp", r'node\.target == "(higher_order\.\w+)"'):

@@ -84,6 +84,8 @@ def list_variants(models, size):
         if size == "small" and model.name in DECOMPOSED:
             for form in ("inference", "core"):
                 yield Variant(model.name, "fp32", bool(model.attempts), form)
+                if model.steps:
+                    yield Variant(model.name, "fp32", False, form)
         if size == "small" and model.name in WITH_GRADIENTS:
             yield Variant(model.name, "fp32", False, gradients=True)
 
@@ -199,9 +201,17 @@ def keep_floats(named, like):
     return {name: value for name, value in named.items() if like[name].is_floating_point()}
 
 
-def compute_steps(model, module, exported, generator, dtype):
+def draw_steps(model, variant, generator, dtype):
+    """The inputs of all steps, each behind the tokens of those before it, and where its first token stands."""
+    position = 0
+    for case in model.cases if variant.dynamic else [{"tokens": 1}] * model.steps:
+        yield position, model.make_inputs({**model.static, **case, "position": position}, generator, dtype)
+        position += case["tokens"]
+
+
+def compute_steps(model, module, exported, variant, generator, dtype):
     """Steps of decoding: with the cache in eager, and all tokens at once without a cache, in the type and in double."""
-    inputs = [model.make_inputs({**model.static, "position": step}, generator, dtype) for step in range(model.steps)]
+    positions, inputs = zip(*draw_steps(model, variant, generator, dtype))
     cached = run_steps(module, inputs)
     replayed = run_steps(exported.module(), inputs)
     tokens = torch.cat([step["input_ids"] for step in inputs], dim=1)
@@ -209,9 +219,10 @@ def compute_steps(model, module, exported, generator, dtype):
     in_double = widen(module.model)
     fp64 = references.run_in_double(in_double, {"input_ids": tokens, "use_cache": False}).logits
     cases = []
-    for step, (given, eager, result) in enumerate(zip(inputs, cached, replayed)):
-        groups = {"eager": {"output": eager}, "without_cache": {"output": whole[:, step:step + 1]},
-                  "fp64": {"output": fp64[:, step:step + 1]}}
+    for step, (position, given, eager, result) in enumerate(zip(positions, inputs, cached, replayed)):
+        own = slice(position, position + given["input_ids"].shape[1])
+        groups = {"eager": {"output": eager}, "without_cache": {"output": whole[:, own]},
+                  "fp64": {"output": fp64[:, own]}}
         difference = references.find_disagreement({"output": result}, groups["eager"], groups["fp64"]) or \
             references.find_disagreement({"output": eager}, groups["without_cache"], groups["fp64"])
         if difference:
@@ -234,14 +245,16 @@ def make_model(model, variant, seed, out):
     dtype = DTYPES[variant.dtype]
     module = model.build(dtype, model_list.weight_seed(model, seed))
     case_seed = zlib.crc32(variant.name.encode()) ^ seed
-    sample = model.make_inputs(model.static, torch.Generator().manual_seed(case_seed + 1), dtype)
+    traced = {**model.static, **(model.traced if variant.dynamic else {})}
+    sample = model.make_inputs(traced, torch.Generator().manual_seed(case_seed + 1), dtype)
     exported, attempt = export_with_attempts(model, module, sample, variant)
     path = out / f"{variant.name}.pt2"
     torch.export.save(exported, path)
     entry = {**describe(variant, model, exported, attempt["dynamic"], sample), **attempt}
     writer = case_files.CaseWriter()
     if model.steps:
-        for given, groups in compute_steps(model, module, exported, torch.Generator().manual_seed(case_seed), dtype):
+        generator = torch.Generator().manual_seed(case_seed)
+        for given, groups in compute_steps(model, module, exported, variant, generator, dtype):
             writer.add(given, **groups)
     else:
         all_inputs = draw_cases(model, variant, attempt["dynamic"], case_seed, dtype)
@@ -287,7 +300,8 @@ def describe(variant, model, exported, varying, sample):
         "name": variant.name, "architecture": variant.model, "file": f"{variant.name}.pt2",
         "cases_file": f"{variant.name}.cases.safetensors", "dtype": case_files.dtype_name(DTYPES[variant.dtype]),
         "tolerance": variant.dtype, "ranges": {name: list(model.ranges[name]) for name in varying},
-        "form": variant.form, "gradients": variant.gradients, "stateful_steps": model.steps,
+        "form": variant.form, "gradients": variant.gradients,
+        "stateful_steps": len(model.cases) if variant.dynamic and model.steps else model.steps,
         "real_weights": model.real_weights, "parameter_bytes": sum(storages.values()), "inputs": inputs,
         "nodes": len(exported.graph.nodes), "targets": case_files.count_targets(exported),
     }

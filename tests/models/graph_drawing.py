@@ -56,7 +56,8 @@ class Input(Value):
 
     def __init__(self, bases, tensors, varying):
         super().__init__(tensors, [references.to_double(tensor) for tensor in tensors], 0)
-        self.bases, self.varying, self.distinct = bases, varying, not self.dtype == torch.bool
+        self.bases, self.varying = bases, varying
+        self.distinct = all(tensor.unique().numel() == tensor.numel() for tensor in tensors)
 
     def is_strided(self, case):
         return not self.tensors[case].is_contiguous() or self.tensors[case].storage_offset() != 0
@@ -306,7 +307,7 @@ def evaluate(kind, operands, function):
         rank = rank_result(kind, operands, tensors)
         if rank is None or not usable(tensors, wide, rank) or not is_stable(wide, moved, rank):
             return None
-        rounded_results = [add_rounding(value, tensors[0].dtype) for value in moved] if rank else wide
+        rounded_results = [add_rounding(kind, value, tensors[0].dtype) for value in moved] if rank else wide
         results.append(Value(tensors, wide, rank, rounded_results))
     return results
 
@@ -318,9 +319,13 @@ def is_stable(wide, moved, rank):
                             for here, there in zip(wide, moved))
 
 
-def add_rounding(value, dtype):
+def add_rounding(kind, value, dtype):
+    """The value as another implementation may give it: a sum is as exact as its summands, which are larger than it."""
     signs = torch.randint(0, 2, value.shape, generator=torch.Generator().manual_seed(value.numel())) * 2 - 1
-    return torch.where(value == 0, -value, value * (1 + signs * ROUNDING[dtype]))  # a zero may have either sign
+    size = value.abs()
+    if kind == "rough" and size.isfinite().any():
+        size = size.maximum(size[size.isfinite()].double().square().mean().sqrt())
+    return torch.where(value == 0, -value, value + signs * size * ROUNDING[dtype])  # a zero may have either sign
 
 
 def run_in_double(function, tensors):

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 
 #include <gtest/gtest.h>
+
+#include "known_corners.h"
 
 namespace kpt::model_cases {
 namespace {
@@ -68,15 +71,33 @@ std::string tolerance_of(const Json& entry, const std::string& output) {
   return entry.contains("outputs") ? entry["outputs"][output]["tolerance"].get<std::string>() : "";
 }
 
-void Judge::add(const NamedTensor& output, const Tensor& baseline, const Tensor& reference) {
-  ++compared_;
-  const std::string word = tolerance_of(entry_, output.name);
-  DType type = output.tensor.dtype();
+Result<Comparison> Judge::compare_one(const std::string& name, const Tensor& given, const Tensor& baseline,
+                                      const Tensor& reference) const {
+  const std::string word = tolerance_of(entry_, name);
+  DType type = given.dtype();
   if (word == "bf16") type = DType::kBFloat16;
   if (word == "fp16") type = DType::kFloat16;
-  const auto verdict = word == "exact" ? compare_equal(output.tensor, baseline)
-                                       : compare(output.tensor, baseline, reference, default_tolerance(type));
+  return word == "exact" ? compare_equal(given, baseline)
+                         : compare(given, baseline, reference, default_tolerance(type));
+}
+
+bool Judge::is_corner(const NamedTensor& output, const Tensor& baseline, const Tensor& reference) {
+  if (!allows_corners_) return false;
+  const auto mended = put_ones_for_nan(output.tensor, baseline);
+  if (!mended) return false;
+  const auto verdict = compare_one(output.name, *mended, baseline, reference);
+  if (!verdict.ok() || !verdict->passed) return false;
+  if (corners_.insert(output.name).second) {
+    std::printf("known corner: %s is NaN where PyTorch's CPU gives 1\n", output.name.c_str());
+  }
+  return true;
+}
+
+void Judge::add(const NamedTensor& output, const Tensor& baseline, const Tensor& reference) {
+  ++compared_;
+  const auto verdict = compare_one(output.name, output.tensor, baseline, reference);
   ASSERT_TRUE(verdict.ok()) << output.name << ": " << verdict.status().message();
+  if (!verdict->passed && is_corner(output, baseline, reference)) return;
   const auto count = static_cast<double>(output.tensor.element_count());
   const bool is_measured = verdict->candidate_rmse > 0;  // else it is right, not equal, or NaN
   const double size = is_measured ? root_mean_square(reference) : 0;
@@ -95,6 +116,7 @@ void Judge::add(const NamedTensor& output, const Tensor& baseline, const Tensor&
 
 void Judge::finish() const {
   EXPECT_GT(compared_, 0U) << "nothing was compared";
+  EXPECT_LE(corners_.size(), kMostNanForOne) << "outputs are NaN where PyTorch's CPU gives 1";
   for (const auto& [name, few] : few_) {
     const double ratio = std::sqrt(few.candidate / few.baseline);
     EXPECT_TRUE(few.missed.empty() || ratio <= kFewFactor)

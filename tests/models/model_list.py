@@ -33,8 +33,10 @@ class Model:
 
     `make_inputs(shape, generator, dtype)` draws the inputs by name for extents such as {"batch": 2, "sequence": 7}.
     `axes` says which dimension of which input is which extent; `ranges` the bounds of those that may vary.
-    `cases` are the extents that a dynamic export is run with; `attempts` what is tried to vary, in order. `draws` is how
-    often inputs of fixed extents are drawn.
+    `cases` are the extents that a dynamic export is run with; `attempts` what is tried to vary, in order; `traced` the
+    extents of the exporter's sample that are not `static`: an extent of one would become a constant. `draws` is how
+    often inputs of fixed extents are drawn. A model with `steps` keeps state: that many runs of fixed extents follow
+    each other, and of a dynamic export all its cases.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Model:
     ranges: dict = field(default_factory=dict)
     cases: list = field(default_factory=list)
     attempts: list = field(default_factory=list)
+    traced: dict = field(default_factory=dict)
     draws: int = 2
     steps: int = 0
     real_weights: bool = False
@@ -187,6 +190,7 @@ def gemma_config(full):
 
 
 def decode_model(name, config, capacity, with_position):
+    """Tokens of all sequences go into a cache: one a step, or, where their number varies, several until it is full."""
     static = {"sequences": 2, "capacity": capacity, "position": 0}
 
     def build(dtype, seed):
@@ -194,11 +198,15 @@ def decode_model(name, config, capacity, with_position):
         return DecodeStep(module, static["sequences"], static["capacity"], with_position)
 
     def make_inputs(shape, generator, dtype):
-        inputs = {"input_ids": integers(generator, 3, config.vocab_size, shape["sequences"], 1)}
+        inputs = {"input_ids": integers(generator, 3, config.vocab_size, shape["sequences"], shape.get("tokens", 1))}
         if with_position:
             inputs["cache_position"] = torch.tensor([shape["position"]])
         return inputs
-    return Model(name, build, make_inputs, static, steps=min(capacity, 8))
+    axes = {"input_ids": ("sequences", "tokens"), **({"cache_position": (None,)} if with_position else {})}
+    lengths = (capacity - 5, 1, 2, 1, 1)
+    return Model(name, build, make_inputs, static, axes=axes, ranges={"sequences": (1, 64), "tokens": (1, capacity)},
+                 cases=[{"tokens": tokens} for tokens in lengths], attempts=[("sequences", "tokens"), ("tokens",)],
+                 traced={"tokens": 3}, steps=min(capacity, 8))
 
 
 def vision_models(size):

@@ -1,8 +1,9 @@
 // A sequence of five runs as it is, and with three further positions, as a device would run it; the first five must
-// pass the accuracy rule against it, those of the optimized model too. Then once more with poison in these three: NaN
-// behind every operator, and a large number in the keys and values of attention, and in what is multiplied by a mask
-// and added up. There every kernel multiplies by zero, which only finite numbers survive (runtime/sequence_rows.h). In
-// bfloat16 it is the large number everywhere: see rows_test.cpp.
+// pass the accuracy rule against it. Then once more with poison in these three: NaN behind every operator, and a large
+// number in the keys and values of attention, and in what is multiplied by a mask and added up. There every kernel
+// multiplies by zero, which only finite numbers survive (runtime/sequence_rows.h). In bfloat16 it is the large number
+// everywhere: see rows_test.cpp. All of it with the model as exported and with the optimized one. On a GPU every one of
+// these runs is also captured and replayed.
 #include "sequences_test.h"
 
 #include <algorithm>
@@ -27,6 +28,7 @@ namespace {
 
 constexpr std::int64_t kOwn = 5;
 constexpr std::int64_t kLonger = 8;
+constexpr std::int64_t kBucket = 6;  // the next length that sequences are padded to
 constexpr double kHuge = 16384;
 
 constexpr std::string_view kPoisoned[] = {
@@ -35,7 +37,8 @@ constexpr std::string_view kPoisoned[] = {
     "aten.layer_norm.default", "aten.linear.default",    "aten.mean.dim",
     "aten.mul.Tensor",         "aten.pow.Tensor_Scalar", "aten.rsqrt.default",
     "aten.silu.default",       "aten.sin.default",       "aten.scaled_dot_product_attention.default",
-    "aten.tanh.default",
+    "aten.tanh.default",       "kpt.add_norm.default",   "kpt.attention.default",
+    "kpt.glu.default",         "kpt.linear.default",     "kpt.rotary.default",
 };
 
 class PoisonWriter {
@@ -85,7 +88,9 @@ class PoisonWriter {
   void bound_arguments(NodeIndex index) {
     const std::string target = edit_.node(index).target;
     std::vector<std::string> names;
-    if (target == "aten.scaled_dot_product_attention.default") names = {"key", "value"};
+    if (target == "aten.scaled_dot_product_attention.default" || target == "kpt.attention.default") {
+      names = {"key", "value"};
+    }
     if (target == "aten.bmm.default") names = {"self", "mat2"};
     if (target == "aten.mul.Tensor" && is_added_up(edit_.node(index).outputs[0].values[0])) names = {"self"};
     for (const std::string& name : names) {
@@ -149,60 +154,122 @@ std::vector<std::size_t> axes_along(const ir::Value& value, const std::string& s
   return axes;
 }
 
+// One set of inputs with sequences of a length, and what they give as they are.
+struct Case {
+  std::vector<NamedTensor> inputs;
+  std::vector<NamedTensor> plain;
+  std::vector<NamedTensor> exact;
+};
+
+PlacedDevice find_device(const std::string& name) {
+  const Environment environment = Environment::from_process();
+  return find_runnable_device(name, *make_backend_context(*load_config({}, environment), environment)).value();
+}
+
 class ZooSequences : public testing::Test {
  public:
-  ZooSequences(std::string path, std::uint64_t seed) : path_(std::move(path)), seed_(seed) {}
+  ZooSequences(std::string path, std::uint64_t seed, std::string device)
+      : path_(std::move(path)), seed_(seed), device_(std::move(device)) {}
 
   void TestBody() override {
-    const Environment environment = Environment::from_process();
-    const auto context = make_backend_context(*load_config({}, environment), environment);
-    const PlacedDevice cpu = find_runnable_device("cpu", *context).value();
-    ImportedModel model = import_model(path_).value();
-    const auto rows = find_sequence_rows(model.graph, read_weight_numbers(model.weights));
+    cpu_ = find_device("cpu");
+    here_ = find_device(device_);
+    model_ = import_model(path_).value();
+    const auto rows = find_sequence_rows(model_.graph, read_weight_numbers(model_.weights));
     if (!rows.ok()) GTEST_SKIP() << rows.status().message();
+    rows_ = *rows;
     SCOPED_TRACE(testing::Message() << "seed " << seed_);
-    const Draw draw = make_draws(model, {1, seed_, {{rows->symbol, kOwn}}, {}}).value().front();
-    const auto plain = ModelRun::load(model, cpu).value().run(draw.inputs).value();
-    const auto exact = load_fp64_form(model, cpu).value().run(draw.inputs).value();
-    std::vector<NamedTensor> inputs = lengthen(model.graph, draw.inputs, *rows);
+    std::vector<Case> cases = {make_case(kOwn, seed_)};
+    if (captures()) cases.push_back(make_case(kOwn, seed_ + 1));
     {
       SCOPED_TRACE("padded");
-      compare_all(model.graph, rows->symbol, ModelRun::load(model, cpu).value().run(inputs).value(), plain, exact);
+      run_padded(model_, {}, cases);
     }
     {
-      SCOPED_TRACE("optimized");
-      ImportedModel optimized = optimize(import_model(path_).value());
-      const auto proven = find_sequence_rows(optimized.graph, read_weight_numbers(optimized.weights));
-      ASSERT_TRUE(proven.ok()) << proven.status().message();
-      EXPECT_EQ(proven->symbol, rows->symbol);
-      EXPECT_EQ(proven->masked, rows->masked);  // else it would be padded in another way
-      compare_all(model.graph, rows->symbol, ModelRun::load(optimized, cpu).value().run(inputs).value(), plain, exact);
+      SCOPED_TRACE("poisoned");
+      run_poisoned(model_, cases, 10);
     }
+    SCOPED_TRACE("optimized");
+    const ImportedModel optimized = optimize();
+    const auto proven = find_sequence_rows(optimized.graph, read_weight_numbers(optimized.weights));
+    ASSERT_TRUE(proven.ok()) << proven.status().message();
+    EXPECT_EQ(proven->symbol, rows_.symbol);
+    EXPECT_EQ(proven->masked, rows_.masked);  // else it would be padded in another way
+    run_padded(optimized, {}, cases);
+    if (captures()) run_in_buckets(optimized);
     SCOPED_TRACE("poisoned");
-    PoisonWriter poison(model, rows->symbol);
-    for (NamedTensor& flags : poison.write()) inputs.push_back(std::move(flags));
-    ASSERT_GT(poison.count(), 10U);
-    const auto poisoned = ModelRun::load(model, cpu).value().run(inputs).value();
-    compare_all(model.graph, rows->symbol, poisoned, plain, exact);
+    run_poisoned(optimized, cases, 5);
   }
 
  private:
-  // Masks become numbers to add, as for a GPU's attention.
-  static ImportedModel optimize(ImportedModel model) {
+  bool captures() const { return device_ != "cpu"; }
+
+  Case make_case(std::int64_t length, std::uint64_t seed) const {
+    const Draw draw = make_draws(model_, {1, seed, {{rows_.symbol, length}}, {}}).value().front();
+    return {draw.inputs, ModelRun::load(model_, here_).value().run(draw.inputs).value(),
+            load_fp64_form(model_, cpu_).value().run(draw.inputs).value()};
+  }
+
+  // On the CPU masks become numbers to add, as for a GPU's attention.
+  ImportedModel optimize() const {
     pass_runs::Cpu cpu;
-    Capabilities capabilities = cpu.capabilities();
-    capabilities.attention_adds_masks = true;
+    Capabilities capabilities = here_.device->target().capabilities();
+    if (!captures()) capabilities.attention_adds_masks = true;
+    ImportedModel model = model_;
     pass_runs::optimize(cpu, level_passes(Level::kConservative), model, capabilities);
     return model;
   }
 
-  static std::vector<NamedTensor> lengthen(const ir::Graph& graph, const std::vector<NamedTensor>& inputs,
-                                           const SequenceRows& rows) {
+  // The second run of a device that captures is recorded and the third replays the record; inputs take turns, so that
+  // what a record gives cannot be what is left of an earlier run.
+  void run_padded(const ImportedModel& model, const std::vector<NamedTensor>& flags, const std::vector<Case>& cases) {
+    ModelRun run = ModelRun::load(model, here_).value();
+    for (std::size_t round = 0; round < (captures() ? 3U : 1U); ++round) {
+      SCOPED_TRACE(testing::Message() << "round " << round);
+      const Case& given = cases[round % cases.size()];
+      std::vector<NamedTensor> inputs = lengthen(given.inputs);
+      inputs.insert(inputs.end(), flags.begin(), flags.end());
+      compare_all(run.run(inputs).value(), kOwn, given);
+    }
+    if (captures()) expect_captured(run.loaded());
+  }
+
+  void run_poisoned(ImportedModel model, const std::vector<Case>& cases, std::size_t least) {
+    PoisonWriter poison(model, rows_.symbol);
+    const std::vector<NamedTensor> flags = poison.write();
+    ASSERT_GT(poison.count(), least);
+    run_padded(model, flags, cases);
+  }
+
+  // As users run it: sequences of five and of six share one record, that of six.
+  void run_in_buckets(const ImportedModel& model) {
+    SCOPED_TRACE("in buckets");
+    const detail::BatchPolicy policy{.split = false, .buckets = false, .sequences = true};
+    const auto loaded = detail::LoadedModel::load(model, *here_.backend, *here_.device, here_.backend, policy).value();
+    Session session = detail::start_session(loaded).value();
+    for (const std::int64_t length : {kOwn, kBucket, kOwn}) {
+      SCOPED_TRACE(testing::Message() << "length " << length);
+      const Case given = make_case(length, seed_ + 2);
+      RunReport report;
+      RunOptions options;
+      options.report = &report;
+      compare_all(session.run(given.inputs, options).value(), length, given);
+      EXPECT_EQ(report.padded_positions, kBucket - length);
+    }
+    expect_captured(*loaded);
+  }
+
+  static void expect_captured(const detail::LoadedModel& model) {
+    const std::string runs = model.executable().describe_runs();
+    EXPECT_NE(runs.find("; 1 captured so far"), std::string::npos) << runs;
+  }
+
+  std::vector<NamedTensor> lengthen(const std::vector<NamedTensor>& inputs) const {
     std::vector<NamedTensor> longer;
     for (NamedTensor input : inputs) {
-      const auto found = std::ranges::find(graph.inputs, input.name, &ir::GraphInput::name);
-      const Padding padding = rows.masked && !is_floating(input.tensor.dtype()) ? Padding::kZero : Padding::kLast;
-      for (const std::size_t axis : axes_along(graph.at(found->value), rows.symbol)) {
+      const auto found = std::ranges::find(model_.graph.inputs, input.name, &ir::GraphInput::name);
+      const Padding padding = rows_.masked && !is_floating(input.tensor.dtype()) ? Padding::kZero : Padding::kLast;
+      for (const std::size_t axis : axes_along(model_.graph.at(found->value), rows_.symbol)) {
         input.tensor = pad_axis(input.tensor, axis, kLonger, padding).value();
       }
       longer.push_back(std::move(input));
@@ -210,18 +277,19 @@ class ZooSequences : public testing::Test {
     return longer;
   }
 
-  static void compare_all(const ir::Graph& graph, const std::string& symbol, const std::vector<NamedTensor>& given,
-                          const std::vector<NamedTensor>& plain, const std::vector<NamedTensor>& exact) {
-    ASSERT_EQ(given.size(), plain.size());
-    for (std::size_t index = 0; index < plain.size(); ++index) {
-      SCOPED_TRACE(plain[index].name);
-      const auto output = std::ranges::find(graph.outputs, plain[index].name, &ir::GraphOutput::name);
+  // The first positions, as many as the case has.
+  void compare_all(const std::vector<NamedTensor>& given, std::int64_t length, const Case& expected) const {
+    ASSERT_EQ(given.size(), expected.plain.size());
+    for (std::size_t index = 0; index < given.size(); ++index) {
+      SCOPED_TRACE(expected.plain[index].name);
+      const Tensor& plain = expected.plain[index].tensor;
+      const auto output = std::ranges::find(model_.graph.outputs, expected.plain[index].name, &ir::GraphOutput::name);
       Tensor own = given[index].tensor;
-      for (const std::size_t axis : axes_along(graph.at(*output->value.value_id()), symbol)) {
-        own = cut_axis(own, axis, kOwn).value();
+      for (const std::size_t axis : axes_along(model_.graph.at(*output->value.value_id()), rows_.symbol)) {
+        own = cut_axis(own, axis, length).value();
       }
-      const auto verdict = compare(own.contiguous_copy().value(), plain[index].tensor, exact[index].tensor,
-                                   default_tolerance(plain[index].tensor.dtype()));
+      const auto verdict =
+          compare(own.contiguous_copy().value(), plain, expected.exact[index].tensor, default_tolerance(plain.dtype()));
       ASSERT_TRUE(verdict.ok()) << verdict.status().message();
       EXPECT_TRUE(verdict->passed) << verdict->reason;
     }
@@ -229,6 +297,11 @@ class ZooSequences : public testing::Test {
 
   std::string path_;
   std::uint64_t seed_;
+  std::string device_;
+  PlacedDevice cpu_;
+  PlacedDevice here_;
+  ImportedModel model_;
+  SequenceRows rows_;
 };
 
 // Otherwise the others would be skipped and show nothing.
@@ -254,12 +327,14 @@ class SequenceProofs : public testing::Test {
 
 }  // namespace
 
-void register_sequence_tests(const std::vector<std::pair<std::string, std::string>>& models, std::uint64_t seed) {
+void register_sequence_tests(const std::vector<std::pair<std::string, std::string>>& models, std::uint64_t seed,
+                             const std::string& device) {
   std::vector<std::string> paths;
   for (const auto& [name, path] : models) {
     paths.push_back(path);
-    testing::RegisterTest("Sequences", name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
-                          [path = path, seed]() -> testing::Test* { return new ZooSequences(path, seed); });
+    testing::RegisterTest(
+        "Sequences", name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
+        [path = path, seed, device]() -> testing::Test* { return new ZooSequences(path, seed, device); });
   }
   testing::RegisterTest("Proofs", "OfModelsWithSequences", nullptr, nullptr, __FILE__, __LINE__,
                         [=]() -> testing::Test* { return new SequenceProofs(paths); });
