@@ -51,9 +51,10 @@ setup: ## system packages and the Python environment, nothing else
 .PHONY: quickstart
 quickstart: | build ## build, optimize a real model at each level, then show what this machine can do
 	$(call configure_and_build,$(PRESET),-DKPT_TORCH=ON,kpt_product)
-	@python=$$(tools/setup_python.sh) && tools/quickstart.sh $(PRODUCT) "$$python"
-	@echo; $(PRODUCT)/bin/kpt doctor; code=$$?; [ $$code -le 1 ] || exit $$code; \
-	  [ $$code -eq 0 ] || echo "The build is fine; the lines marked FAIL say what this machine still needs."
+	@python=$$(tools/setup_python.sh) && job=0 && { tools/quickstart.sh $(PRODUCT) "$$python" || job=$$?; }; \
+	  echo; $(PRODUCT)/bin/kpt doctor; code=$$?; [ $$code -le 1 ] || exit $$code; \
+	  [ $$code -eq 0 ] || echo "The build is fine; the lines marked FAIL say what this machine still needs."; \
+	  exit $$job
 
 .PHONY: test
 test: | build ## build and run all tests
@@ -90,6 +91,12 @@ gpu-test: | build ## build with the CUDA parts and run all tests, those for GPUs
 	@build/cuda-release$(SUFFIX)/bin/kpt doctor | tee build/gpu-doctor.txt
 	@grep -q 'cuda:0 float32' build/gpu-doctor.txt || { echo "gpu-test: no GPU computed anything here" >&2; exit 1; }
 
+.PHONY: gpu-sanitize
+gpu-sanitize: | build ## on a machine with an NVIDIA GPU: the kernels' tests under compute-sanitizer, memcheck and racecheck
+	@tools/gpu_sanitize.sh find >/dev/null
+	$(call configure_and_build,cuda-release,-DKPT_BENCHMARKS=ON,kpt_kernels_gpu_cuda_test)
+	@tools/gpu_sanitize.sh build/cuda-release$(SUFFIX)/test_bin/kpt_kernels_gpu_cuda_test
+
 .PHONY: amd-test
 amd-test: | build ## on a machine with an AMD GPU: its runtime, our kernels compiled and run on it, models against fp64
 	$(call configure_and_build,cpu-release,-DKPT_TORCH=ON)
@@ -103,25 +110,20 @@ cuda-compile: | build ## compile the CUDA parts and open them; needs no GPU, and
 	$(call configure_and_build,cuda-release,-DKPT_CUDA_GPUS=$(CUDA_GPUS),kpt_engines_aten_test kpt_cuda_kernels)
 	@ctest --test-dir build/cuda-release$(SUFFIX) --no-tests=error -R '^Torch(Cuda)?Module' --output-on-failure
 
-# What `make tpu-aot` compiles, of the test set; TPU_AOT_SIZE=full for real sizes (minutes each under emulation), and
-# TPU_AOT_TARGETS='tpu:v5e tpu:v6e' for fewer targets.
-TPU_AOT_SIZE ?= small
-TPU_AOT_MODELS ?= 'bert_fp32_static' 'vit_fp32_static' 'llama_fp32_static'
-
 .PHONY: tpu-aot
-tpu-aot: | build ## compile models for TPUs that are not here, with Google's compiler; emulated where this is no x86_64
+tpu-aot: | build ## compile the test set for TPUs that are not here, with Google's compiler; emulated where this is no x86_64
 	@tools/tpu_aot.sh setup >/dev/null
 	$(call configure_and_build,cpu-release,-DKPT_TORCH=ON,kpt_product kpt_engines_xla_test)
-	@python=$$(tools/setup_python.sh) && folder=build/tpu_models_$(TPU_AOT_SIZE) && \
-	  "$$python" tests/models/export_models.py --out $$folder --size $(TPU_AOT_SIZE) --reuse --only $(TPU_AOT_MODELS) && \
-	  (cd $$folder && ls $(subst ',,$(addsuffix .pt2,$(subst ',,$(TPU_AOT_MODELS))))) | sed "s|^|$$folder/|" | \
-	  xargs tools/tpu_aot.sh $(BUILD)
+	@tools/tpu_aot.sh $(BUILD)
 
 .PHONY: tpu-check
-tpu-check: | build ## every lowering in one module, compiled for v5e and v6e by Google's compiler
+tpu-check: tpu-build ## every lowering in one module, compiled for v5e and v6e by Google's compiler
+	@tools/tpu_check.sh $(BUILD)
+
+.PHONY: tpu-build
+tpu-build: | build
 	@tools/tpu_aot.sh setup >/dev/null
 	$(call configure_and_build,cpu-release,-DKPT_TORCH=ON,kpt_every_lowering_test)
-	@tools/tpu_check.sh $(BUILD)
 
 # What `make bench` compares with PyTorch eager: the whole test set, which takes 25 GB of disk and hours in full size.
 # BENCH_MODELS='bert_fp32_static llama*' takes some of it, BENCH_SIZE=small the sizes of the tests.

@@ -73,23 +73,24 @@ function(kpt_test program)
     kpt_runs_cpu_plugin(${program}) # before its cases become tests
   endif()
   set_target_properties(${program} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${KPT_TEST_OUTPUT_DIRECTORY}")
-  target_link_libraries(${program} PRIVATE kpt_compiler_settings kpt_tree_paths GTest::gmock GTest::gtest_main
-    ${ARG_LIBRARIES})
+  kpt_test_settings(${program})
+  if(KPT_JOIN_SOURCES AND NOT ARG_LIBRARIES) # others have further macros
+    target_precompile_headers(${program} REUSE_FROM kpt_test_headers)
+  endif()
+  target_link_libraries(${program} PRIVATE ${ARG_LIBRARIES})
   foreach(module IN LISTS ARG_USES)
     kpt_target_name(${module} target)
     target_link_libraries(${program} PRIVATE ${target})
   endforeach()
+  # Last: of inline functions that both have, the linker takes the first, and GoogleTest's are not instrumented. With its
+  # shared_ptr, ThreadSanitizer sees a race where there is none.
+  target_link_libraries(${program} PRIVATE GTest::gmock GTest::gtest_main)
   if(KPT_SANITIZE STREQUAL "address" AND CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")
     target_link_libraries(${program} PRIVATE kpt_leaks_of_children)
   endif()
-  if(KPT_SANITIZE STREQUAL "none" AND CMAKE_BUILD_TYPE STREQUAL "Release")
-    # Two thirds of the time (40 s instead of 60 s for a joined one). Not -O0: tests compute references.
-    target_compile_options(${program} PRIVATE -O1)
-  endif()
   # Looking for leaks at the end of a process takes seconds (4 s with g++ 12 on aarch64).
   if(ARG_ONE_PROCESS OR NOT KPT_SANITIZE STREQUAL "none")
-    add_test(NAME ${program} COMMAND ${program})
-    set_tests_properties(${program} PROPERTIES TIMEOUT 2400 LABELS "${ARG_LABELS}")
+    kpt_test_in_shares(${program} "${ARG_LABELS}")
     return()
   endif()
   # PRE_TEST: cases are listed when ctest runs, not during the build, so that a sanitizer's start-up cost and a program
@@ -97,6 +98,47 @@ function(kpt_test program)
   # Values of parameters are no names: GoogleTest prints some as bytes with addresses in them.
   gtest_discover_tests(${program} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 NO_PRETTY_VALUES
     PROPERTIES TIMEOUT 600 LABELS "${ARG_LABELS}") # kernels for six AMD targets take minutes on a busy machine
+endfunction()
+
+# How the sources of tests are compiled.
+function(kpt_test_settings program)
+  target_link_libraries(${program} PRIVATE kpt_compiler_settings kpt_tree_paths)
+  if(KPT_SANITIZE STREQUAL "none" AND CMAKE_BUILD_TYPE STREQUAL "Release")
+    # Two thirds of the time (40 s instead of 60 s for a joined one). Not -O0: tests compute references.
+    target_compile_options(${program} PRIVATE -O1)
+  endif()
+  kpt_cache_precompiled(${program})
+endfunction()
+
+# What ccache needs to store objects that use a precompiled header.
+function(kpt_cache_precompiled target)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(${target} PRIVATE -fpch-preprocess)
+  else()
+    target_compile_options(${target} PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
+  endif()
+endfunction()
+
+# What takes a minute or more under sanitizers.
+set(KPT_LONG_PROGRAMS kpt_amd_execution_test kpt_backends_amd_test kpt_end_to_end_test kpt_gate_test kpt_hardware_test
+  kpt_kernels_cpu_test kpt_kernels_gpu_test)
+
+# The program as one ctest entry; a long one under sanitizers as four, which start first, so that no core waits at the end
+# for the last of them. Their names are the target's property KPT_ENTRIES.
+function(kpt_test_in_shares program labels)
+  if(KPT_SANITIZE STREQUAL "none" OR NOT program IN_LIST KPT_LONG_PROGRAMS)
+    set(entries ${program})
+    add_test(NAME ${program} COMMAND ${program})
+  else()
+    foreach(share RANGE 3)
+      list(APPEND entries ${program}_${share})
+      add_test(NAME ${program}_${share} COMMAND ${program})
+      set_tests_properties(${program}_${share} PROPERTIES COST 100
+        ENVIRONMENT "GTEST_TOTAL_SHARDS=4;GTEST_SHARD_INDEX=${share}")
+    endforeach()
+  endif()
+  set_tests_properties(${entries} PROPERTIES TIMEOUT 2400 LABELS "${labels}")
+  set_target_properties(${program} PROPERTIES KPT_ENTRIES "${entries}")
 endfunction()
 
 # kpt_fuzzer(<program> SOURCES … USES … SEEDS folder): a libFuzzer program and a ctest entry that runs it for a bounded time.

@@ -17,6 +17,7 @@ echo "format: ${#files[@]} files"
 "$python" tools/check_layers.py
 "$python" tools/check_sizes.py
 "$python" tools/check_options.py
+"$python" tools/check_status_codes.py
 "$python" tools/check_parity.py
 "$python" tools/operator_table.py --check
 "$python" tools/check_headers.py "$build"

@@ -1,0 +1,2 @@
+// The source that a target must have.
+int main() { return 0; }
