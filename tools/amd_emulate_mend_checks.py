@@ -1,6 +1,6 @@
-"""Checks of amd_emulate_mend.py: each mended instruction, executed once, against numpy.
+"""Checks of amd_emulate_mend.py: instructions of each mend, executed once, against numpy.
 
-Kernels that are right with a mend show the mend only together with the kernel; here every instruction stands alone. Run
+Kernels that are right with a mend show the mend only together with the kernel; here an instruction stands alone. Run
 by amd_emulate.py --mend before the first case.
 """
 

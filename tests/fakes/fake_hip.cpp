@@ -240,6 +240,8 @@ KPT_FAKE_EXPORT int hipStreamCreateWithPriority(void** stream, unsigned, int pri
 
 KPT_FAKE_EXPORT int hipStreamDestroy(void* stream) {
   const int code = enter("hipStreamDestroy");
+  // The real one would wait for ever.
+  if (stream != nullptr && is_stream(stream) && static_cast<fake::Stream*>(stream)->hangs) calls += "hanging\n";
   const int taken = take(device().streams, stream);
   return code != 0 ? code : taken;
 }

@@ -83,6 +83,7 @@ class AmdTarget final : public Target {
     capabilities_.features.insert(capabilities_.features.end(), supply.options.begin(), supply.options.end());
     if (const HardwareRates* published = find_amd_target_rates(gfx_target())) {
       rates_ = *published;
+      rates_->memory_bytes = 0;  // the fastest product's: a target has several, with other sizes
       // Products without them are arithmetic as all else.
       if (traits().shape.matrix == gpu::MatrixUnit::kNone) {
         rates_->matrix_flops_per_second = rates_->narrow_flops_per_second = 0;

@@ -160,7 +160,8 @@ constexpr std::uint64_t kGigabyte = 1'000'000'000;
 // where they are faster. Of Instincts from the data sheets; an MI250X is two devices: these are of one. Of Radeons from
 // AMD's announcements: bandwidth, and compute units by boost clock with 128 (RDNA2) or 256 operations of float32 a
 // clock, 512 (RDNA3) or 1024 (RDNA4) of bfloat16, 2048 (RDNA4) of eight bits. RDNA2 has no matrix cores. An RX 9060 XT
-// has 8 or 16 GB by one name. The fastest of a target stands first and for the target.
+// has 8 or 16 GB by one name. Graphics of a processor (780M, 890M, 8060S) use the machine's memory, here the fastest
+// that the processor takes. The fastest of a target stands first and for the target.
 constexpr auto kProducts = std::to_array<ProductRates>({
     {"gfx950", "MI355X", {288 * kGigabyte, 8.0e12, 2516.6e12, 157.3e12, 5033.2e12}},
     {"gfx950", "MI350X", {288 * kGigabyte, 8.0e12, 2306.9e12, 144.2e12, 4613.7e12}},
@@ -180,6 +181,9 @@ constexpr auto kProducts = std::to_array<ProductRates>({
     {"gfx1101", "RX 7700 XT", {12 * kGigabyte, 0.432e12, 70.3e12, 35.2e12}},
     {"gfx1102", "RX 7600 XT", {16 * kGigabyte, 0.288e12, 45.1e12, 22.6e12}},
     {"gfx1102", "RX 7600", {8 * kGigabyte, 0.288e12, 43.5e12, 21.75e12}},
+    {"gfx1103", "Radeon 780M", {0, 0.12e12, 17.8e12, 8.9e12}},
+    {"gfx1150", "Radeon 890M", {0, 0.128e12, 23.8e12, 11.9e12}},
+    {"gfx1151", "Radeon 8060S", {0, 0.256e12, 59.4e12, 29.7e12}},
     {"gfx1200", "RX 9060 XT", {0, 0.32e12, 102.6e12, 25.6e12, 205.1e12}},
     {"gfx1201", "RX 9070 XT", {16 * kGigabyte, 0.64e12, 194.6e12, 48.7e12, 389.3e12}},
 });

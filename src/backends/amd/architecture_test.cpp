@@ -136,8 +136,9 @@ TEST(AmdArchitecture, RatesOfATargetAreThoseOfItsFastestProduct) {
         Products{"gfx90a", {"MI250X", "MI210"}}, Products{"gfx908", {"MI100"}},
         Products{"gfx1030", {"RX 6950 XT", "RX 6900 XT", "RX 6800 XT", "RX 6800"}},
         Products{"gfx1100", {"RX 7900 XTX", "RX 7900 XT"}}, Products{"gfx1101", {"RX 7800 XT", "RX 7700 XT"}},
-        Products{"gfx1102", {"RX 7600 XT", "RX 7600"}}, Products{"gfx1200", {"RX 9060 XT"}},
-        Products{"gfx1201", {"RX 9070 XT"}}}) {
+        Products{"gfx1102", {"RX 7600 XT", "RX 7600"}}, Products{"gfx1103", {"Radeon 780M"}},
+        Products{"gfx1150", {"Radeon 890M"}}, Products{"gfx1151", {"Radeon 8060S"}},
+        Products{"gfx1200", {"RX 9060 XT"}}, Products{"gfx1201", {"RX 9070 XT"}}}) {
     SCOPED_TRACE(target);
     const HardwareRates* const fastest = find_amd_target_rates(target);
     ASSERT_NE(fastest, nullptr);
@@ -151,7 +152,7 @@ TEST(AmdArchitecture, RatesOfATargetAreThoseOfItsFastestProduct) {
       EXPECT_LE(rates->narrow_flops_per_second, fastest->narrow_flops_per_second) << product;
     }
   }
-  EXPECT_EQ(find_amd_target_rates("gfx1151"), nullptr) << "not those of a neighbour";
+  EXPECT_EQ(find_amd_target_rates("gfx1152"), nullptr) << "not those of a neighbour";
 }
 
 // What the rates say of matrix cores is what the table of targets says of them.

@@ -3,8 +3,13 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <thread>
 #include <utility>
+
+#include <fmt/format.h>
+
+#include "engines/native/kept_memory.h"
 
 namespace kpt {
 namespace {
@@ -24,11 +29,16 @@ std::int64_t to_ns(std::chrono::duration<float, std::milli> time) {
 }  // namespace
 
 Result<HipRecorder::Origin> HipRecorder::make_origin() const {
-  KPT_ASSIGN_OR_RETURN(const HipStream stream, device_.make_stream());
+  KPT_ASSIGN_OR_RETURN(HipStream stream, device_.make_stream());
   KPT_ASSIGN_OR_RETURN(HipEvent event, device_.make_event());
   const std::int64_t before = now_ns();
   KPT_RETURN_IF_ERROR(stream.record(event));
-  KPT_RETURN_IF_ERROR(event.synchronize(limit_));
+  if (Status status = event.synchronize(limit_); !status.ok()) {
+    // HIP waits for what is queued when a stream is destroyed: with a GPU that hangs, for ever.
+    native::keep_forever(std::make_shared<HipStream>(std::move(stream)));
+    native::keep_forever(std::make_shared<HipEvent>(std::move(event)));
+    return status;
+  }
   // It came in between; with the later moment, work at the end of a run would seem to begin after it.
   return Origin{std::move(event), before + (now_ns() - before) / 2};
 }
@@ -70,7 +80,11 @@ Result<std::vector<Activity>> HipRecorder::read(const Origin& origin, const std:
   const auto end = std::chrono::steady_clock::now() + limit_;
   for (const Work& one : work) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
-    KPT_RETURN_IF_ERROR(one.end.synchronize(std::max(left, std::chrono::milliseconds(0))));
+    if (Status status = one.end.synchronize(std::max(left, std::chrono::milliseconds(0))); !status.ok()) {
+      return Status(status.code(),
+                    fmt::format("{} (all that was recorded had {} ms)", status.message(), limit_.count()),
+                    Vendor::kAmd);
+    }
     KPT_ASSIGN_OR_RETURN(const auto begin, one.begin.since(origin.event));
     KPT_ASSIGN_OR_RETURN(const auto taken, one.end.since(one.begin));
     Activity call = one.call;
