@@ -141,6 +141,7 @@ TEST(ScaledProductOnTheCpu, OtherScalesThanTheFileSaysFailTheRun) {
   form.given_rows = 3;
   const auto failed = run(make_model(form, 1));
   ASSERT_FALSE(failed.ok());
+  EXPECT_EQ(failed.status().code(), StatusCode::kPrecisionCompilation);
   EXPECT_THAT(failed.status().message(), HasSubstr("node 'mm' (aten._scaled_mm.default) failed"));
   EXPECT_THAT(failed.status().message(), HasSubstr("its scales are neither one nor one for each row or column"));
 }

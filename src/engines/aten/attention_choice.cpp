@@ -89,7 +89,9 @@ std::string describe_attention(const AttentionCase& given) {
   for (const AttentionCandidate& candidate : candidates) {
     if (!candidate.why_not.empty()) text += fmt::format("; not {}: {}", candidate.name, candidate.why_not);
   }
-  const bool open = !given.width.has_value() || (!given.masked && given.causal && !given.square.has_value());
+  const bool may_have_one_key = taken.kernel == AttentionKernel::kCudnn && !given.one_key.has_value();
+  const bool open =
+      !given.width.has_value() || (!given.masked && given.causal && !given.square.has_value()) || may_have_one_key;
   return text + (open ? "; sizes of a run may decide otherwise)" : ")");
 }
 

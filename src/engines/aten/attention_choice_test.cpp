@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace kpt::aten {
@@ -143,6 +144,8 @@ TEST(AttentionChoice, IsToldWithTheReasonsAgainstTheOthers) {
   EXPECT_EQ(describe_attention(given),
             "cuDNN attention (bfloat16, mask, shared heads; not flash: it takes no mask; not memory-efficient: it is "
             "slower where those before it can; not math: it writes all scores to memory)");
+  given.one_key.reset();
+  EXPECT_THAT(describe_attention(given), ::testing::EndsWith("; sizes of a run may decide otherwise)"));
   given = on_hopper(DType::kBFloat16, 64);
   given.causal = true;
   given.square.reset();

@@ -5,7 +5,7 @@
 #include <ATen/ops/mm.h>
 
 #include "engines/aten/module/frame.h"
-#include "engines/aten/module/guarded_call.h"
+#include "engines/aten/module/typed_failure.h"
 #include "ir/scaled_product.h"
 
 namespace kpt::aten {
@@ -15,14 +15,14 @@ namespace {
 at::Tensor scaled_numbers(const at::Tensor& codes, const at::Tensor& scale, std::int64_t rows, std::int64_t columns) {
   const bool one = scale.numel() == 1 && scale.dim() <= 2;
   const bool along = scale.dim() == 2 && scale.size(0) == rows && scale.size(1) == columns;
-  if (codes.dim() != 2 || !(one || along)) {
-    throw CallFailure(CallCode::kFailed, "its scales are neither one nor one for each row or column");
-  }
+  require_as(StatusCode::kPrecisionCompilation, codes.dim() == 2 && (one || along),
+             "its scales are neither one nor one for each row or column");
   return codes.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true).mul_(scale);
 }
 
 // _scaled_mm(self, mat2, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum): in float32, as libtorch
-// does where nothing is faster. Which scales its own kernels take depends on version and processor.
+// does where nothing is faster. Which scales its own kernels take depends on version and processor. Both operands are
+// widened in every run, four times their bytes: kept so, a checkpoint in FP8 would take float32's memory.
 void run_scaled_product(const Step& step, Frame& frame) {
   const at::Tensor& self = tensor_at(step.arguments[0], frame);
   const at::Tensor& mat2 = tensor_at(step.arguments[1], frame);
@@ -31,9 +31,8 @@ void run_scaled_product(const Step& step, Frame& frame) {
   at::Tensor product = at::mm(left, right);
   if (!step.arguments[4].is_constant()) {
     const at::Tensor& bias = tensor_at(step.arguments[4], frame);
-    if (bias.dim() != 1 || bias.size(0) != product.size(1)) {
-      throw CallFailure(CallCode::kFailed, "its bias has another length than its result has columns");
-    }
+    require_as(StatusCode::kKernel, bias.dim() == 1 && bias.size(0) == product.size(1),
+               "its bias has another length than its result has columns");
     product.add_(bias);
   }
   const c10::IValue& dtype = step.arguments[6].constant;
