@@ -104,6 +104,17 @@ std::string time_text(const std::optional<double>& seconds) {
   return *seconds < 1e-3 ? fmt::format("{:.3g} us", *seconds * 1e6) : fmt::format("{:.4g} ms", *seconds * 1e3);
 }
 
+void add_price(const CompiledTarget& compiled, std::vector<std::vector<std::string>>& rows) {
+  if (!compiled.dollars_hour) return;
+  rows.push_back({"price", fmt::format("{:.2f} $ per chip and hour, as given", *compiled.dollars_hour)});
+  const bool told = compiled.figures.compiler_seconds.has_value();
+  if (const auto time = told ? compiled.figures.compiler_seconds : compiled.our_seconds) {
+    rows.push_back(
+        {"price of a million runs, estimate", fmt::format("{:.3g} $ by {}", *compiled.dollars_hour * *time / 3600 * 1e6,
+                                                          told ? "the compiler's time" : "published rates")});
+  }
+}
+
 // One program for the whole graph, as the compiler describes it.
 std::vector<std::vector<std::string>> program_rows(const CompiledTarget& compiled) {
   const CompileFigures& figures = compiled.figures;
@@ -120,14 +131,7 @@ std::vector<std::vector<std::string>> program_rows(const CompiledTarget& compile
       {"time, estimate of the compiler", time_text(figures.compiler_seconds)},
       {"time, estimate from published rates", time_text(compiled.our_seconds)},
   };
-  if (!compiled.dollars_hour) return rows;
-  rows.push_back({"price", fmt::format("{:.2f} $ per chip and hour, as given", *compiled.dollars_hour)});
-  const bool told = figures.compiler_seconds.has_value();
-  if (const auto time = told ? figures.compiler_seconds : compiled.our_seconds) {
-    rows.push_back(
-        {"price of a million runs, estimate", fmt::format("{:.3g} $ by {}", *compiled.dollars_hour * *time / 3600 * 1e6,
-                                                          told ? "the compiler's time" : "published rates")});
-  }
+  add_price(compiled, rows);
   return rows;
 }
 
@@ -135,7 +139,7 @@ std::vector<std::vector<std::string>> program_rows(const CompiledTarget& compile
 std::vector<std::vector<std::string>> launch_rows(const CompiledTarget& compiled) {
   const CompileFigures& figures = compiled.figures;
   const std::string free_sizes = "known when sizes are";
-  return {
+  std::vector<std::vector<std::string>> rows = {
       {"code", fmt::format("{}, {} kernels launched", bytes_text(figures.code_bytes), figures.kernels.size())},
       {"memory: of a run", figures.temporary_bytes ? format_bytes(*figures.temporary_bytes) : free_sizes},
       {"memory: with weights", figures.peak_bytes ? format_bytes(*figures.peak_bytes) : free_sizes},
@@ -143,6 +147,8 @@ std::vector<std::vector<std::string>> launch_rows(const CompiledTarget& compiled
       {"time, estimate from published rates",
        compiled.rates && !compiled.graph_flops ? free_sizes : time_text(compiled.our_seconds)},
   };
+  add_price(compiled, rows);
+  return rows;
 }
 
 // Nodes that the engine runs one by one: it knows them all, and no code was made.
