@@ -50,7 +50,8 @@ def take(earlier, source, row, runtimes, ours):
         elif median is None:
             row["absent"][name] = f"{known['absent'][name]} (in {source})"
         else:
-            row["taken"][name] = {"median_ms": median, "source": source}
+            origin = known.get("taken", {}).get(name, {}).get("source")
+            row["taken"][name] = {"median_ms": median, "source": f"{origin} (in {source})" if origin else source}
             if name in known["checks"]:
                 row["checks"][name] = known["checks"][name]
             for note in NOTES:

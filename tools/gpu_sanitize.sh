@@ -2,7 +2,7 @@
 # The tests of our kernels on an NVIDIA GPU under compute-sanitizer: memcheck, then racecheck.
 #   gpu_sanitize.sh find        prints where compute-sanitizer is; fails with one sentence where it is not
 #   gpu_sanitize.sh PROGRAM [ARGUMENT…]
-# Fails at the first finding, and when no test ran because there is no GPU.
+# Fails at the first finding, and when no test of a kernel ran because there is no GPU.
 set -euo pipefail
 
 find_sanitizer() {
@@ -26,7 +26,8 @@ for tool in memcheck racecheck; do
     echo "gpu_sanitize: $tool of $(basename "$1") ended with $code" >&2
     exit 1
   }
-  if ! grep -qE '^\[  PASSED  \] [1-9][0-9]* tests?' "$log"; then
+  # A few tests of the program need no device, and pass without one.
+  if ! grep -qE '^\[       OK \] Gpu/' "$log"; then
     cat "$log"
     echo "gpu_sanitize: no test ran under $tool: is there a GPU?" >&2
     exit 1

@@ -53,7 +53,9 @@ is named, no test has it.
 OWN_HEAD = """## Operators of our own
 
 Passes put these into graphs; no exporter writes them, and a `.pt2` file with such a name is refused. What each means is
-in `src/ir/own_operators.h`. Backends that have no kernel for one are not given it, and refuse graphs with it.
+in `src/ir/own_operators.h`. Backends that have no kernel for one are not given it, and refuse graphs with it. *amd* is our
+engine without libtorch, *amd (libtorch)* the one through libtorch's ROCm build; which GPUs have the instructions for one
+is on the pages of the backends.
 
 | operator | runs on | arguments | results |
 |---|---|---|---|
@@ -74,9 +76,13 @@ def own_operators():
 
 
 def own_rows():
-    tables = dict(re.findall(r"(k\w*OwnTargets)\[\] = \{([^}]*)\}", OWN_TARGETS.read_text()))
-    places = {"cpu": tables["kOwnTargets"], "nvidia": tables["kCudaOwnTargets"]}
-    return {target: " and ".join(name for name, table in places.items() if f'"{target}"' in table) or "none"
+    tables = dict(re.findall(r"(k\w*OwnTargets)\[\] = \{(.*?)\n?\};", OWN_TARGETS.read_text(), re.DOTALL))
+    lowered = {engine: "".join(path.read_text() for path in sorted((ROOT / "src/engines" / engine).glob(pattern)))
+               for engine, pattern in (("native", "lower_*.cpp"), ("xla", "stablehlo/own_rules.cpp"))}
+    places = {"cpu": tables["kOwnTargets"], "nvidia": tables["kCudaOwnTargets"], "amd": lowered["native"],
+              "amd (libtorch)": tables["kRocmOwnTargets"], "xla and tpu": lowered["xla"]}
+    return {target: ", ".join(name for name, table in places.items() if f'{{"{target}"' in table or
+                              f' "{target}"' in table) or "none"
             for target, _, _ in own_operators()}
 
 
