@@ -60,8 +60,9 @@ run_amd() {
 # The kernels' tests hold them in waves of 64 too, which nothing else compiles.
 run_cuda() {
   make cuda-compile CUDA_GPUS=all
-  ! cmake --build build/cuda-release --target help | grep -q kpt_kernels_gpu_cuda_test ||
+  if [[ $(cmake --build build/cuda-release --target help) == *kpt_kernels_gpu_cuda_test* ]]; then
     cmake --build build/cuda-release --target kpt_kernels_gpu_cuda_test
+  fi
 }
 run_asan() { make asan; }
 run_asan-full() {
