@@ -3,10 +3,13 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include <ATen/ATen.h>
 
+#include "kpt/model.h"
 #include "kpt/tensor.h"
 
 namespace kpt {
@@ -85,6 +88,28 @@ inline Result<at::Tensor> to_torch(const Tensor& tensor) {
         [owner = tensor.buffer()](void*) {}, at::TensorOptions().dtype(pair.theirs));
   }
   return Status(StatusCode::kUnsupported, "the tensor's element type has no counterpart");
+}
+
+// Session::run() on tensors by position, in the order of Model::inputs(); fails as it and the two functions above do.
+inline Result<std::vector<at::Tensor>> run_torch(Session& session, std::span<const at::Tensor> inputs,
+                                                 const RunOptions& options = {}) {
+  std::vector<Tensor> given;
+  given.reserve(inputs.size());
+  for (const at::Tensor& input : inputs) {
+    Result<Tensor> shared = from_torch(input);
+    if (!shared.ok()) return shared.status();
+    given.push_back(std::move(shared).value());
+  }
+  std::vector<Tensor> answers;
+  if (Status status = session.run(given, answers, options); !status.ok()) return status;
+  std::vector<at::Tensor> outputs;
+  outputs.reserve(answers.size());
+  for (const Tensor& answer : answers) {
+    Result<at::Tensor> shared = to_torch(answer);
+    if (!shared.ok()) return shared.status();
+    outputs.push_back(std::move(shared).value());
+  }
+  return outputs;
 }
 
 }  // namespace kpt

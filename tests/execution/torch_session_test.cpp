@@ -88,5 +88,22 @@ TEST(TorchSession, OutputsAreTheRunsMemoryAndOutliveIt) {
   EXPECT_TRUE(at::equal(again[1], at::ones({3})));
 }
 
+TEST(TorchSession, RunsOnTensorsByPosition) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  at::manual_seed(seed);
+  Session session = load_writer().start_session().value();
+  const at::Tensor inputs[] = {at::randn({1, 3}), at::full({1}, 1, at::kLong)};
+  const at::Tensor before = inputs[0].clone();
+  const auto outputs = run_torch(session, inputs);
+  ASSERT_TRUE(outputs.ok()) << outputs.status().message();
+  EXPECT_TRUE(at::equal(inputs[0], before * 2)) << "the model wrote a copy";
+  EXPECT_TRUE(at::allclose(outputs->front()[1].to(at::kDouble), expected_row(before)[0], 1e-5, 1e-5));
+  const at::Tensor swapped[] = {inputs[1], inputs[0]};
+  EXPECT_EQ(run_torch(session, swapped).status().code(), StatusCode::kInvalidArgument);
+  const at::Tensor sparse[] = {at::randn({1, 3}).to_sparse(), inputs[1]};
+  EXPECT_EQ(run_torch(session, sparse).status().code(), StatusCode::kUnsupported);
+}
+
 }  // namespace
 }  // namespace kpt
