@@ -1,11 +1,14 @@
 // One module that holds every lowering once, at fixed sizes: complete, right on XLA's CPU plugin, and taken by the real
 // compiler for TPUs. write_every_lowering.py makes the graph.
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
 #include <random>
 #include <set>
 #include <string>
 #include <string_view>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "api/model_loading.h"
@@ -18,6 +21,7 @@
 #include "numbers_check.h"
 #include "passes/node_arguments.h"
 #include "passes/own_calls.h"
+#include "support/hardware_fixture.h"
 #include "support/tree_paths.h"
 
 namespace kpt {
@@ -41,6 +45,27 @@ TEST(EveryLowering, StandsInTheGraph) {
   }
   const auto module = xla::lower(*graph, {});
   EXPECT_TRUE(module.ok()) << module.status().message();
+}
+
+// LLVM's own reader of the generic form, which knows no StableHLO: so the text is what it should be, and not only what
+// XLA's reader takes.
+TEST(EveryLowering, IsReadByAnotherParser) {
+  std::string program;
+  for (const char* name : {"mlir-opt-22", "mlir-opt"}) {
+    if (program.empty() && std::system(fmt::format("command -v {} >/dev/null", name).c_str()) == 0) program = name;
+  }
+  if (program.empty()) GTEST_SKIP() << "mlir-opt is not in PATH; it is a part of mlir-22-tools";
+  const auto module = xla::lower(ir::read_graph(graph_text()).value(), {});
+  ASSERT_TRUE(module.ok()) << module.status().message();
+  const testing::TemporaryFolder folder;
+  const auto read = [&](std::string_view text) {
+    const std::string path = (folder.path() / "module.mlir").string();
+    std::ofstream(path) << text;
+    const std::string command = program + " --allow-unregistered-dialect " + path + " -o " + path + ".out";
+    return std::system(command.c_str());
+  };
+  EXPECT_EQ(read(module->text), 0);
+  EXPECT_NE(read(module->text.substr(0, module->text.rfind('}'))), 0) << "it takes anything";
 }
 
 // Operators of ours that round their inputs to fewer bits are taken out: quantized_numbers_test.cpp has them.
