@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/reword.h"
 #include "kpt/errors.h"
 
 namespace kpt {
@@ -73,6 +74,15 @@ TEST(Status, DetailsKeepTheirOrderInBothForms) {
   EXPECT_EQ(status.to_string(), "no room (requested_bytes=4096, free_bytes=12)");
   const Status built = Status(StatusCode::kOutOfMemory, "no room").with("requested_bytes", "4096");
   EXPECT_EQ(built.details(), (std::vector<StatusDetail>{{"requested_bytes", "4096"}}));
+}
+
+TEST(Status, RewordedItKeepsItsVendorAndItsDetails) {
+  const Status first = Status(StatusCode::kUnsupported, "no", Vendor::kAmd).with("node", "mm").with("file", "a.hip");
+  const Status told = reword(first, StatusCode::kModelOptimization, "cannot be optimized: no");
+  EXPECT_EQ(told.code(), StatusCode::kModelOptimization);
+  EXPECT_EQ(told.message(), "cannot be optimized: no");
+  EXPECT_EQ(told.vendor(), Vendor::kAmd);
+  EXPECT_EQ(told.details(), first.details());
 }
 
 TEST(Status, MessageOfATemporaryOutlivesIt) {

@@ -16,6 +16,7 @@
 #include "base/files.h"
 #include "base/little_endian.h"
 #include "base/log.h"
+#include "base/reword.h"
 #include "base/sha256.h"
 #include "compile_cache/counters.h"
 #include "compile_cache/entry_format.h"
@@ -38,7 +39,7 @@ Status cache_failure(const Status& status) {
   const bool of_files = code == StatusCode::kNotFound || code == StatusCode::kPermissionDenied ||
                         code == StatusCode::kAlreadyExists || code == StatusCode::kIo;
   if (!of_files) return status;
-  return Status(StatusCode::kCache, status.message()).with("cause", std::string(to_string(code)));
+  return reword(status, StatusCode::kCache, status.message()).with("cause", std::string(to_string(code)));
 }
 
 Result<FileLock> lock_folder(const std::filesystem::path& folder, FileLock::Kind kind) {

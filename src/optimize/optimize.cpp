@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "base/build_info.h"
+#include "base/reword.h"
 #include "base/text.h"
 #include "device/hardware_json.h"
 #include "optimize/evaluator.h"
@@ -484,8 +485,8 @@ void put_named_first(std::vector<const Pass*>& chosen, const std::set<const Pass
 // The plain model cannot run there, or its answers cannot be held against fp64.
 Status name_refusal(const Status& status) {
   if (status.code() != StatusCode::kUnsupported) return status;
-  return {StatusCode::kModelOptimization, fmt::format("the model cannot be optimized: {}", status.message()),
-          status.vendor()};
+  return reword(status, StatusCode::kModelOptimization,
+                fmt::format("the model cannot be optimized: {}", status.message()));
 }
 
 Result<const Pass*> pass_named(const std::string& name) {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "artifact/merge.h"
+#include "base/reword.h"
 #include "base/scratch_folder.h"
 
 namespace kpt {
@@ -27,7 +28,7 @@ Status check_targets(const std::vector<DeviceJob>& jobs) {
 }
 
 Status name_device(const Status& status, const Device& device) {
-  return {status.code(), fmt::format("for {}: {}", device.info().name, status.message()), status.vendor()};
+  return reword(status, status.code(), fmt::format("for {}: {}", device.info().name, status.message()));
 }
 
 }  // namespace

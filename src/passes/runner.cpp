@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/reword.h"
 #include "base/text.h"
 #include "ir/verifier.h"
 #include "passes/graph_edit.h"
@@ -31,8 +32,8 @@ Status check_names(std::span<const Pass* const> passes, const std::vector<std::s
 // What a pass cannot do to this model, by its name; other failures stay as they are.
 Status name_refusal(const Pass& pass, const Status& status) {
   if (status.code() != StatusCode::kUnsupported) return status;
-  return {StatusCode::kModelOptimization,
-          fmt::format("the pass {} cannot rewrite this model: {}", pass.name, status.message())};
+  return reword(status, StatusCode::kModelOptimization,
+                fmt::format("the pass {} cannot rewrite this model: {}", pass.name, status.message()));
 }
 
 class Run {

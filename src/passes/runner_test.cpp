@@ -45,7 +45,7 @@ Result<PassStats> add_weight_and_fail(ir::Graph& graph, PassContext& context) {
 
 Result<PassStats> refuse(ir::Graph& graph, PassContext&) {
   graph.nodes.clear();
-  return Status(StatusCode::kUnsupported, "weights are not made in bits32");
+  return Status(StatusCode::kUnsupported, "weights are not made in bits32", Vendor::kAmd).with("node", "mm");
 }
 
 Result<PassStats> break_order(ir::Graph& graph, PassContext&) {
@@ -119,6 +119,8 @@ TEST_F(RunnerTest, WhatAPassCannotRewriteIsATypedErrorThatNamesIt) {
   const auto records = run_passes(std::vector{&kToTanh, &kRefuses}, graph_, context);
   EXPECT_EQ(records.status().code(), StatusCode::kModelOptimization);
   EXPECT_EQ(records.status().message(), "the pass refuses cannot rewrite this model: weights are not made in bits32");
+  EXPECT_EQ(records.status().vendor(), Vendor::kAmd);
+  EXPECT_EQ(records.status().details(), (std::vector<StatusDetail>{{"node", "mm"}}));
   EXPECT_EQ(graph_, before_);
 }
 

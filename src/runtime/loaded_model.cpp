@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "base/reword.h"
 #include "base/text.h"
 #include "device/unsupported_nodes.h"
 
@@ -29,9 +30,7 @@ TensorSpec make_spec(const ir::Value& value, const std::string& name) {
 // Failures of a model that was read from a file begin with its name.
 Status in_file(const std::string& file, const Status& status) {
   if (status.ok() || file.empty()) return status;
-  Status named(status.code(), file + ": " + status.message(), status.vendor());
-  for (const StatusDetail& detail : status.details()) named.with(detail.key, detail.value);
-  return named;
+  return reword(status, status.code(), file + ": " + status.message());
 }
 
 // The number in a tensor of rank 0; nothing for others.
@@ -79,7 +78,7 @@ Status check_support(const ImportedModel& model, const Target& target) {
                                    [&](const ir::Node& node) { return find_source_line(model, node); });
   if (status.ok()) return status;
   const std::string advice = target.place(model.graph).advice;
-  if (!advice.empty()) status = {status.code(), status.message() + "; " + advice};
+  if (!advice.empty()) status = reword(status, status.code(), status.message() + "; " + advice);
   return in_file(model.file, status);
 }
 
