@@ -1,16 +1,12 @@
 #include "base/files.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <compare>
 #include <cstring>
 #include <system_error>
@@ -18,6 +14,7 @@
 
 #include <fmt/format.h>
 
+#include "base/temporary_names.h"
 #include "base/text.h"
 
 namespace kpt {
@@ -82,10 +79,6 @@ SortKey sort_key(std::string_view name) {
   return {name.substr(0, first), 1, number.size(), number, name};
 }
 
-std::filesystem::path folder_of(const std::filesystem::path& path) {
-  return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
-}
-
 Status flush_folder(const std::filesystem::path& folder) {
   Descriptor descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (descriptor.get() < 0) return file_failure("open folder", folder, errno);
@@ -94,71 +87,11 @@ Status flush_folder(const std::filesystem::path& folder) {
   return {};
 }
 
-constexpr std::string_view kTemporarySuffix = ".kpt.tmp";
-constexpr std::size_t kRandomDigits = 16;
-
-// Whether a name has the form that create_temporary() gives: ".NAME.<process>.<16 hexadecimal digits>.kpt.tmp".
-bool is_temporary(std::string_view name) {
-  if (!name.starts_with('.') || !name.ends_with(kTemporarySuffix)) return false;
-  name.remove_suffix(kTemporarySuffix.size());
-  if (name.size() < kRandomDigits) return false;
-  const std::string_view digits = name.substr(name.size() - kRandomDigits);
-  name.remove_suffix(kRandomDigits);
-  if (digits.find_first_not_of("0123456789abcdef") != std::string_view::npos || !name.ends_with('.')) return false;
-  name.remove_suffix(1);
-  const auto dot = name.rfind('.');
-  const std::string_view process = name.substr(dot + 1);
-  return dot > 0 && !process.empty() && process.find_first_not_of("0123456789") == std::string_view::npos;
-}
-
-// Takes the lock by which other processes see that this file's writer lives; the system releases it when the process
-// ends, however it ends. False when the file was removed in the moment before. Where the file system knows no locks,
-// nobody can take one, and so nobody removes the file.
-bool lock_temporary(int fd) {
-  while (::flock(fd, LOCK_EX) != 0) {
-    if (errno != EINTR) return true;
-  }
-  struct stat info{};
-  return ::fstat(fd, &info) != 0 || info.st_nlink > 0;
-}
-
-// Removes what killed writers left in a folder. Whoever gets the lock of such a file has no living writer before him; a
-// name is never used twice, so the name that is removed is that of the locked file or of nothing any more. What cannot
-// be opened or locked stays: it is another user's, or in use.
-void remove_stale(const std::filesystem::path& folder) {
-  std::error_code error;
-  std::filesystem::directory_iterator entries(folder, error);
-  while (!error && entries != std::filesystem::directory_iterator()) {
-    const std::filesystem::path& path = entries->path();
-    if (is_temporary(path.filename().native())) {
-      const Descriptor file(::open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-      struct stat info{};
-      if (file.get() >= 0 && ::fstat(file.get(), &info) == 0 && S_ISREG(info.st_mode) &&
-          ::flock(file.get(), LOCK_EX | LOCK_NB) == 0) {
-        ::unlink(path.c_str());
-      }
-    }
-    entries.increment(error);
-  }
-}
-
-std::uint64_t random_number() {
-  static std::atomic<std::uint64_t> counter{0};
-  std::uint64_t number = 0;
-  if (::getrandom(&number, sizeof(number), 0) == sizeof(number)) return number;
-  // Still another one than before in this process; O_EXCL sees to the rest.
-  return static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count()) ^
-         (counter.fetch_add(1) << 48U);
-}
-
 // A locked file beside `path` that was not there before; -1 with errno.
-int create_temporary(const std::filesystem::path& path, const std::filesystem::path& folder,
-                     std::filesystem::path& temporary) {
+int create_temporary(const std::filesystem::path& path, std::filesystem::path& temporary) {
   constexpr int kMaxTries = 1000;
-  constexpr std::size_t kMaxNameBytes = 200;  // names may have 255 in all; one that is too long fails at the rename
-  const std::string name = path.filename().string().substr(0, kMaxNameBytes);
   for (int i = 0; i < kMaxTries; ++i) {
-    temporary = folder / fmt::format(".{}.{}.{:016x}{}", name, ::getpid(), random_number(), kTemporarySuffix);
+    temporary = draw_temporary_name(path);
     const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (fd < 0 && errno != EEXIST) return -1;
     if (fd < 0) continue;
@@ -203,7 +136,7 @@ Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path) {
   AtomicFile file;
   file.path_ = path;
   std::filesystem::path temporary;
-  file.fd_ = create_temporary(path, folder, temporary);
+  file.fd_ = create_temporary(path, temporary);
   if (file.fd_ < 0) return file_failure("create", temporary, errno);
   file.temporary_ = std::move(temporary);
   return file;

@@ -209,13 +209,13 @@ TEST_F(Files, OnlyWhatHasTheFormOfALeftoverIsRemoved) {
                                             ".kpt.tmp",
                                             "0123456789abcdef.kpt.tmp"};
   for (const std::string& name : foreign) std::ofstream(path(name)) << "mine";
-  fs::create_directory(path(".folder.12.0123456789abcdef.kpt.tmp"));
+  fs::create_directories(path(".folder.12.0123456789abcdef.kpt.tmp/deeper"));
   fs::create_symlink("nowhere", path(".link.12.0123456789abcdef.kpt.tmp"));
   ASSERT_EQ(::mkfifo(path(".pipe.12.0123456789abcdef.kpt.tmp").c_str(), 0644), 0);
   std::ofstream(path(".file.name.12.0123456789abcdef.kpt.tmp")) << "leftover";
   ASSERT_TRUE(write_file_atomically(path("file"), "x").ok());
   EXPECT_FALSE(fs::exists(path(".file.name.12.0123456789abcdef.kpt.tmp")));
-  EXPECT_EQ(names().size(), foreign.size() + 4);
+  EXPECT_EQ(names().size(), foreign.size() + 4);  // with the folder, the link, the pipe and the new file
 }
 
 TEST_F(Files, AWriterThatLivesKeepsItsTemporaryFile) {

@@ -1,17 +1,10 @@
 // A private folder for files that nobody else is to see, removed with the object.
 #pragma once
 
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstdlib>
 #include <filesystem>
-#include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
-#include "base/files.h"
 #include "kpt/status.h"
 
 namespace kpt {
@@ -19,26 +12,23 @@ namespace kpt {
 class ScratchFolder {
  public:
   // Below the system's folder for temporary files, under a name that nobody else has. Fails as mkdtemp() does.
-  static Result<ScratchFolder> make(std::string_view prefix) {
-    std::error_code error;
-    const std::filesystem::path parent = std::filesystem::temp_directory_path(error);
-    std::string pattern = (error ? std::filesystem::path("/tmp") : parent) / (std::string(prefix) + "XXXXXX");
-    if (::mkdtemp(pattern.data()) == nullptr) return file_failure("make the folder", pattern, errno);
-    return ScratchFolder(std::move(pattern));
-  }
-  ScratchFolder(ScratchFolder&& other) noexcept : path_(std::exchange(other.path_, std::filesystem::path())) {}
+  static Result<ScratchFolder> make(std::string_view prefix);
+  // In the folder of `path`, which is made where it is missing: for parts of what will be written there, which may be
+  // more than the memory that often lies behind the system's folder. What a killed process leaves goes with the next
+  // write beside it, as of AtomicFile; hence it may hold files alone. Fails with kPermissionDenied, kNotFound, kIo.
+  static Result<ScratchFolder> make_beside(const std::filesystem::path& path);
+  ScratchFolder(ScratchFolder&& other) noexcept
+      : path_(std::exchange(other.path_, std::filesystem::path())), lock_(std::exchange(other.lock_, -1)) {}
   ScratchFolder& operator=(ScratchFolder&&) = delete;
   ScratchFolder(const ScratchFolder&) = delete;
   ScratchFolder& operator=(const ScratchFolder&) = delete;
-  ~ScratchFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
+  ~ScratchFolder();
   const std::filesystem::path& path() const { return path_; }
 
  private:
-  explicit ScratchFolder(std::filesystem::path path) : path_(std::move(path)) {}
+  ScratchFolder(std::filesystem::path path, int lock) : path_(std::move(path)), lock_(lock) {}
   std::filesystem::path path_;
+  int lock_;  // held while it lives; -1: none
 };
 
 }  // namespace kpt

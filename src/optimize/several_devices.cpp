@@ -46,7 +46,7 @@ Result<SeveralOptimizations> optimize_for_devices(const ImportedModel& model, co
     several.parts.push_back(std::move(only));
     return several;
   }
-  KPT_ASSIGN_OR_RETURN(const ScratchFolder folder, ScratchFolder::make("kpt-optimize-"));
+  KPT_ASSIGN_OR_RETURN(const ScratchFolder folder, ScratchFolder::make_beside(path));
   std::vector<Artifact> artifacts;
   for (const DeviceJob& job : jobs) {
     const std::filesystem::path part = folder.path() / fmt::format("{}.kpt", artifacts.size());

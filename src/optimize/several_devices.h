@@ -21,10 +21,10 @@ struct SeveralOptimizations {
   bool passed() const { return !parts.empty() && parts.back().report.passed(); }
 };
 
-// optimize_to_file() for each device, and one file at `path` with a part for each. Parts lie in the system's temporary
-// folder until the file is whole, and each is taken from and kept in `cache` by itself. Fails with kInvalidArgument
-// when two devices have the same target, as one part serves both; otherwise as optimize_to_file() does, naming the
-// device where there are several.
+// optimize_to_file() for each device, and one file at `path` with a part for each. Parts lie in a folder beside `path`
+// until the file is whole, and each is taken from and kept in `cache` by itself. Fails with kInvalidArgument when two
+// devices have the same target, as one part serves both; otherwise as optimize_to_file() does, naming the device where
+// there are several.
 Result<SeveralOptimizations> optimize_for_devices(const ImportedModel& model, const std::vector<DeviceJob>& jobs,
                                                   const PlacedDevice& cpu, int threads,
                                                   const std::filesystem::path& path, CompileCache* cache);

@@ -2,6 +2,8 @@
 // a wrong constant.
 #include <algorithm>
 #include <filesystem>
+#include <functional>
+#include <iterator>
 #include <random>
 
 #include <gmock/gmock.h>
@@ -31,8 +33,10 @@ class SeveralDevices : public ::testing::Test {
     return find_runnable_device("cpu", context).value();
   }
 
-  Result<SeveralOptimizations> optimize(const std::vector<PlacedDevice>& devices, CompileCache* cache = nullptr) {
+  Result<SeveralOptimizations> optimize(const std::vector<PlacedDevice>& devices, CompileCache* cache = nullptr,
+                                        const std::function<void()>& meanwhile = {}) {
     OptimizeOptions options;
+    if (meanwhile) options.progress = [&](std::string_view, double) { meanwhile(); };
     options.level = Level::kConservative;
     options.draws.seed = seed_;
     options.measure = false;
@@ -92,6 +96,21 @@ TEST_F(SeveralDevices, GiveOneFileWithAPartAndAProofForEach) {
     ASSERT_NE(twin, artifact->targets[1].weights.end());
     EXPECT_EQ(weight.data(), twin->second.data()) << name;
   }
+}
+
+// The system's folder for temporary files is often memory, and parts are as large as models.
+TEST_F(SeveralDevices, PartsLieBesideTheFileUntilItIsWhole) {
+  std::size_t parts = 0;
+  const auto look = [&] {
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
+      const bool is_scratch = entry.is_directory() && entry.path().filename().string().starts_with(".model.kpt.");
+      if (is_scratch && std::filesystem::exists(entry.path() / "0.kpt")) ++parts;
+    }
+  };
+  ASSERT_TRUE(optimize({cpu_, other_}, nullptr, look)->written);
+  EXPECT_GT(parts, 0U) << "the first part, while the second is made";
+  const auto left = std::filesystem::directory_iterator(folder_.path());
+  EXPECT_EQ(std::distance(left, std::filesystem::directory_iterator()), 1) << "the file alone";
 }
 
 TEST_F(SeveralDevices, ARefusalOnOneIsNamedAndLeavesNoFile) {
