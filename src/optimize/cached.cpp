@@ -144,7 +144,8 @@ Result<WrittenOptimization> optimize_to_file(const ImportedModel& model, Optimiz
                                              const PlacedDevice& device, const PlacedDevice& cpu, int threads,
                                              const std::filesystem::path& path, CompileCache* cache) {
   KPT_ASSIGN_OR_RETURN(options.source_sha256, hash_model(model.graph, model.weights));
-  if (!options.added.empty()) cache = nullptr;  // what the caller's own passes do is in no key
+  // In no key: what the caller's own passes do, and hardware that is not here.
+  if (!options.added.empty() || options.target != nullptr) cache = nullptr;
   std::optional<KeptPlace> place;
   if (cache != nullptr) {  // the keys hash all inputs and draw some
     KPT_ASSIGN_OR_RETURN(CacheKey result, make_result_key(model, options.source_sha256, options, device, threads));

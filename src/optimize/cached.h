@@ -19,8 +19,9 @@ struct WrittenOptimization {
 
 // Optimizes and writes the artifact to `path`. A result for the same model, options, inputs, device, threads and
 // version of this program is taken from `cache` (null: no cache). Runs that are to show something on the way
-// (check_each, dump_after) or have passes of the caller's are always made. A refusal is not kept. Which passes lost on
-// this machine is kept beside, for other seeds and tolerances with inputs of the same sizes.
+// (check_each, dump_after), have passes of the caller's or are for hardware that is not here are always made. A refusal
+// is not kept. Which passes lost on this machine is kept beside, for other seeds and tolerances with inputs of the same
+// sizes.
 Result<WrittenOptimization> optimize_to_file(const ImportedModel& model, OptimizeOptions options,
                                              const PlacedDevice& device, const PlacedDevice& cpu, int threads,
                                              const std::filesystem::path& path, CompileCache* cache);

@@ -6,7 +6,9 @@
 
 #include "api/backend_list.h"
 #include "api/model_loading.h"
+#include "hardware_fixture.h"
 #include "ir/text.h"
+#include "optimize/cached.h"
 #include "optimize/compile_level.h"
 #include "passes/own_calls.h"
 #include "passes/pass_testing.h"
@@ -144,6 +146,30 @@ TEST_F(CompileLevels, NothingIsMeasuredForWhatIsNotHere) {
   OptimizeOptions options;
   options.target = &target;
   EXPECT_EQ(optimize_model(model, options, *cpu_, *cpu_).status().code(), StatusCode::kInvalidArgument);
+}
+
+// The key has the device that judges, not what the passes are for.
+TEST_F(CompileLevels, AKeptResultOfTheJudgesOwnIsNotTakenForTheTarget) {
+  ImportedModel model;
+  model.graph = ir::read_graph(kAbsentProduct).value();
+  model.weights = pass_testing::draw_weights(model.graph, seed_);
+  const TemporaryFolder folder;
+  CompileCache cache = CompileCache::open(folder.path() / "cache", 1 << 30).value();
+  OptimizeOptions options;
+  options.measure = false;
+  options.draws.seed = seed_;
+  const auto optimize = [&] {
+    return optimize_to_file(model, options, *cpu_, *cpu_, 1, folder.path() / "model.kpt", &cache).value();
+  };
+  EXPECT_FALSE(optimize().from_cache);
+  EXPECT_TRUE(optimize().from_cache);
+  const AbsentTarget target(cpu_->device->target(), {DType::kBFloat16});
+  options.target = &target;
+  EXPECT_FALSE(optimize().from_cache);
+  EXPECT_EQ(read_artifact(folder.path() / "model.kpt").value().targets.at(0).name, "far:away");
+  options.target = nullptr;
+  EXPECT_TRUE(optimize().from_cache);
+  EXPECT_EQ(read_artifact(folder.path() / "model.kpt").value().targets.at(0).name, "cpu");
 }
 
 }  // namespace
