@@ -64,7 +64,7 @@ std::string_view base_name(std::string_view target) {
 
 std::string_view classify(std::string_view name) {
   if (is_one_of(name, {"linear", "linear_int8", "linear_weight_int8", "linear_fp8", "linear_int4", "mm", "bmm", "addmm",
-                       "baddbmm", "matmul"})) {
+                       "baddbmm", "matmul", "_scaled_mm"})) {
     return "matmul";
   }
   if (name.starts_with("conv")) return "convolution";

@@ -50,5 +50,19 @@ TEST(Figures, SubgraphsCountByTheirGreaterBranchAndForOneTurn) {
   EXPECT_EQ(figures.flops, 3.0 * 2 * 64 + 2);
 }
 
+TEST(Figures, AScaledProductCountsAsAProduct) {
+  const auto graph = read_graph(R"(kpt_graph 1
+input a: float8_e4m3fn[8, 16]
+input b: float8_e4m3fn[16, 32]
+input s: float32[]
+mm: float32[8, 32] = aten._scaled_mm.default(self=%a, mat2=%b, scale_a=%s, scale_b=%s, out_dtype=dtype(float32))
+output %mm "out"
+)");
+  ASSERT_TRUE(graph.ok()) << graph.status().message();
+  const Figures figures = count_figures(*graph, {});
+  EXPECT_EQ(figures.classes.at("matmul").nodes, 1U);
+  EXPECT_EQ(figures.flops, 2.0 * 8 * 16 * 32);
+}
+
 }  // namespace
 }  // namespace kpt::ir
