@@ -182,20 +182,6 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Where no compiler tells them, operations and traffic are counted from the graph: all that its nodes read and write.
-CompileFigures with_counts(CompileFigures figures, const ir::Graph& graph, const ir::Bindings& sizes) {
-  if (figures.flops || figures.bytes_accessed || sizes.entries().size() != graph.symbols.size()) return figures;
-  double bytes = 0;
-  for (const ir::Node& node : graph.nodes) {
-    const auto of_node = ir::count_node(graph, node, sizes).bytes;
-    if (!of_node) return figures;
-    bytes += *of_node;
-  }
-  figures.flops = ir::count_figures(graph, sizes).flops;
-  figures.bytes_accessed = bytes;
-  return figures;
-}
-
 Result<CompiledTarget> compile_for(const CheckedTarget& checked, const CompileArguments& arguments, const Job& job) {
   const Target& target = *checked.placed.target;
   KPT_RETURN_IF_ERROR(detail::check_support(job.model, target));

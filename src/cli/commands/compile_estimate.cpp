@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "ir/figures.h"
+#include "ir/scaled_product.h"
 #include "passes/node_arguments.h"
 #include "passes/own_calls.h"
 
@@ -47,6 +49,17 @@ double inner_part(const ir::Graph& graph, const ir::Node& node, const ir::Bindin
   return part;
 }
 
+// In branches and loops, too: that one may run is enough for its rate.
+bool multiplies_eight_bits(const ir::Graph& graph) {
+  return std::ranges::any_of(graph.nodes, [](const ir::Node& node) {
+    if (is_quantized_product(node.target) || node.target == ir::kScaledProductTarget) return true;
+    return std::ranges::any_of(node.arguments, [](const ir::NamedArgument& argument) {
+      const auto* const inner = std::get_if<ir::Subgraph>(&argument.value.value);
+      return inner != nullptr && inner->graph != nullptr && multiplies_eight_bits(*inner->graph);
+    });
+  });
+}
+
 double count_float32_products(const ir::Graph& graph, const ir::Bindings& sizes) {
   double flops = 0;
   for (const ir::Node& node : graph.nodes) {
@@ -61,11 +74,24 @@ double count_float32_products(const ir::Graph& graph, const ir::Bindings& sizes)
 
 }  // namespace
 
+CompileFigures with_counts(CompileFigures figures, const ir::Graph& graph, const ir::Bindings& sizes) {
+  if (figures.flops || figures.bytes_accessed || sizes.entries().size() != graph.symbols.size()) return figures;
+  double bytes = 0;
+  for (const ir::Node& node : graph.nodes) {
+    const ir::NodeFigures counted = ir::count_node(graph, node, sizes);
+    if (counted.kind == "control" || !counted.bytes) return figures;
+    bytes += *counted.bytes;
+  }
+  figures.flops = ir::count_figures(graph, sizes).flops;
+  figures.bytes_accessed = bytes;
+  return figures;
+}
+
 HardwareRates rates_for(const ir::Graph& graph, const ir::Bindings& sizes, const CompileFigures& figures,
                         HardwareRates rates) {
-  const bool is_narrow =
-      std::ranges::any_of(graph.nodes, [](const ir::Node& node) { return is_quantized_product(node.target); });
-  if (is_narrow && rates.narrow_flops_per_second > 0) rates.matrix_flops_per_second = rates.narrow_flops_per_second;
+  if (rates.narrow_flops_per_second > 0 && multiplies_eight_bits(graph)) {
+    rates.matrix_flops_per_second = rates.narrow_flops_per_second;
+  }
   const double flops = figures.flops.value_or(0);
   if (flops <= 0 || rates.wide_flops_per_second <= 0 || rates.matrix_flops_per_second <= 0) return rates;
   const double wide = std::min(flops, count_float32_products(graph, sizes));

@@ -72,5 +72,32 @@ TEST(CompileEstimate, ProductsOfEightBitsSetTheRateOfTheRest) {
   expect_close(seconds_of(mixed, kProduct + kNarrow, 0, 12), (kProduct + kNarrow) / 12);
 }
 
+// An FP8 checkpoint: its products are the work, at the rate of eight bits.
+TEST(CompileEstimate, ScaledProductsAreOfEightBits) {
+  const std::string scaled =
+      "kpt_graph 1\ninput x: float8_e4m3fn[64, 16]\nparameter w: float8_e4m3fn[16, 32] \"w\"\n"
+      "parameter s: float32[] \"s\"\ny: float32[64, 32] = aten._scaled_mm.default(self=%x, mat2=%w, scale_a=%s, "
+      "scale_b=%s, bias=none, scale_result=none, out_dtype=dtype(float32))\noutput %y \"y\"\n";
+  const CompileFigures counted = with_counts({}, ir::read_graph(scaled).value(), {});
+  EXPECT_EQ(counted.flops, kProduct);
+  EXPECT_EQ(counted.bytes_accessed, 64.0 * 16 + 16 * 32 + 4 + 4 * 64 * 32);
+  expect_close(seconds_of(scaled, kProduct, 1, 12), kProduct / 12);
+}
+
+// Operations, bytes and the rate would speak of different parts of the model.
+TEST(CompileEstimate, WhatABranchDecidesIsNotCounted) {
+  const std::string branches =
+      "kpt_graph 1\ninput x: float32[4, 4]\ninput yes: bool[]\n"
+      "cond: float32[4, 4] = higher_order.cond(%yes, graph \"true_graph_0\" {\n  input a: float32[4, 4]\n"
+      "  mm: float32[4, 4] = aten.mm.default(self=%a, mat2=%a)\n  output %mm\n}, graph \"false_graph_0\" {\n"
+      "  input a: float32[4, 4]\n  sin: float32[4, 4] = aten.sin.default(self=%a)\n  output %sin\n}, [%x])\n"
+      "output %cond \"y\"\n";
+  const CompileFigures counted = with_counts({}, ir::read_graph(branches).value(), {});
+  EXPECT_FALSE(counted.flops || counted.bytes_accessed);
+  CompileFigures told;
+  told.flops = 128;
+  EXPECT_EQ(with_counts(told, ir::read_graph(branches).value(), {}).flops, 128) << "the compiler knows";
+}
+
 }  // namespace
 }  // namespace kpt::cli
