@@ -40,11 +40,13 @@ Result<Sizes> measure(const Tensor& candidate, const Tensor& reference) {
   return Sizes{std::sqrt(sizes.candidate / divisor), std::sqrt(sizes.reference / divisor)};
 }
 
+// The narrowest type among the weights. Codes of FP8 are stored, not computed in: what multiplies them has sums and
+// results of another type.
 DType find_compute_type(const ImportedModel& model) {
   DType narrowest = DType::kFloat64;
   bool any = false;
   for (const auto& [name, weight] : model.weights) {
-    if (!is_floating(weight.dtype())) continue;
+    if (!is_floating(weight.dtype()) || element_bytes(weight.dtype()) == 1) continue;
     any = true;
     if (element_bytes(weight.dtype()) < element_bytes(narrowest)) narrowest = weight.dtype();
   }

@@ -137,7 +137,7 @@ class Gate {
 
   GateOptions options_;
   PlacedDevice device_;
-  DType compute_ = DType::kFloat32;  // the narrowest floating type of the model's weights
+  DType compute_ = DType::kFloat32;  // the narrowest floating type of the model's weights but FP8
   HeldRuns runs_;
   std::shared_ptr<FurtherRuns> further_;  // null where there are none
   std::optional<Padding> padding_;
