@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "memory/available_memory.h"
 #include "optimize/evaluator.h"
 #include "optimize/precision_search.h"
 
@@ -20,9 +21,23 @@ LevelOutcome take_judged(const ImportedModel& model, OptimizeOutcome outcome) {
     taken.model.graph = std::move(part.graph);
     taken.model.weights = std::move(part.weights);
     taken.needs = std::move(part.needs);
+    taken.samples = std::move(outcome.artifact->samples);
   }
   taken.report = std::move(outcome.report);
   return taken;
+}
+
+// Whether a failure of runs on the CPU says nothing of other hardware: an operator that it does not have, a kernel or
+// library that fails at these sizes or types, too little memory.
+bool is_limit_of_the_cpu(StatusCode code) {
+  switch (code) {
+    case StatusCode::kModelOptimization:
+    case StatusCode::kKernel:
+    case StatusCode::kAttention:
+    case StatusCode::kVendorLibrary:
+    case StatusCode::kPrecisionCompilation: return true;
+    default: return is_shortage(code);
+  }
 }
 
 // `cpu`: null where there is no engine; then no constant is folded.
@@ -43,7 +58,7 @@ Result<LevelOutcome> run_unjudged(const ImportedModel& model, const OptimizeOpti
 }  // namespace
 
 Result<LevelOutcome> apply_level(const ImportedModel& model, Level level, const DrawOptions& draws,
-                                 const Target& target, const PlacedDevice* here, const Result<PlacedDevice>& cpu) {
+                                 const Target& target, const DeviceHere& here, const Result<PlacedDevice>& cpu) {
   OptimizeOptions options;
   options.level = level;
   options.draws = draws;
@@ -51,16 +66,19 @@ Result<LevelOutcome> apply_level(const ImportedModel& model, Level level, const 
   // The engine is opened when it is first asked.
   const Status engine = cpu.ok() ? cpu->device->target().supports({}).status() : cpu.status();
   if (!engine.ok()) return run_unjudged(model, options, target, nullptr, engine.message());
-  if (here == nullptr) options.target = &target;
-  auto outcome = optimize_model(model, options, here == nullptr ? *cpu : *here, *cpu);
+  if (!here.device) options.target = &target;
+  auto outcome = optimize_model(model, options, here.device ? *here.device : *cpu, *cpu);
   if (outcome.ok()) {
-    if (here == nullptr) {
-      outcome->report.notes.push_back(fmt::format("the gate judged runs of the same graph on {}: {} is not here",
-                                                  outcome->report.device, target.name()));
+    if (!here.device) {
+      const std::string why = here.why_not.empty()
+                                  ? fmt::format("{} is not here", target.name())
+                                  : fmt::format("{} cannot be used here: {}", target.name(), here.why_not);
+      outcome->report.notes.push_back(
+          fmt::format("the gate judged runs of the same graph on {}: {}", outcome->report.device, why));
     }
     return take_judged(model, std::move(*outcome));
   }
-  if (here != nullptr || outcome.status().code() != StatusCode::kModelOptimization) return outcome.status();
+  if (here.device || !is_limit_of_the_cpu(outcome.status().code())) return outcome.status();
   return run_unjudged(model, options, target, &*cpu, outcome.status().message());
 }
 

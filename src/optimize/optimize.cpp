@@ -423,11 +423,27 @@ class Optimizer {
     artifact.producer = fmt::format("kpt {}", build_info().version);
     artifact.source = options_.source;
     artifact.source_sha256 = options_.source_sha256;
+    if (options_.target == nullptr) {  // else no run here shows what the target will give
+      KPT_ASSIGN_OR_RETURN(artifact.samples, make_samples(candidate));
+    }
+    ArtifactTarget part;
+    part.name = target().name();
+    part.needs = list_fast_types(model_, candidate.graph, target().capabilities());
+    part.report = dump_json(to_json(report_));
+    part.graph = std::move(candidate.graph);
+    part.weights = std::move(candidate.weights);
+    artifact.targets.push_back(std::move(part));
+    return artifact;
+  }
+
+  // Answers of the device and of fp64 that loading can ask for again.
+  Result<std::vector<ArtifactSample>> make_samples(const ImportedModel& candidate) {
+    std::vector<ArtifactSample> samples;
     KPT_ASSIGN_OR_RETURN(ModelRun run, ModelRun::load(candidate, device_));
     const std::size_t given = run.loaded().outputs().size();
     // A model with buffers starts anew at every self-check: only its first step can be asked again.
     const std::size_t count = run.is_stateful() ? 1 : gate_->draws().size();
-    for (std::size_t draw = 0; draw < count && artifact.samples.size() < kMaxSamples; ++draw) {
+    for (std::size_t draw = 0; draw < count && samples.size() < kMaxSamples; ++draw) {
       KPT_RETURN_IF_ERROR(run.reset());
       KPT_ASSIGN_OR_RETURN(std::vector<NamedTensor> outputs, run.run(gate_->draws()[draw].inputs));
       ArtifactSample sample;
@@ -447,16 +463,9 @@ class Optimizer {
                                             gate_->draws()[draw].origin, bytes));
         continue;
       }
-      artifact.samples.push_back(std::move(sample));
+      samples.push_back(std::move(sample));
     }
-    ArtifactTarget part;
-    part.name = target().name();
-    part.needs = list_fast_types(model_, candidate.graph, target().capabilities());
-    part.report = dump_json(to_json(report_));
-    part.graph = std::move(candidate.graph);
-    part.weights = std::move(candidate.weights);
-    artifact.targets.push_back(std::move(part));
-    return artifact;
+    return samples;
   }
 
   const ImportedModel& model_;

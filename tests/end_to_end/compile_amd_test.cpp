@@ -369,7 +369,7 @@ TEST_F(CompileForAmd, ABenchmarkTellsTheMemoryAndTheModelOfTheGpu) {
 }
 
 #if defined(KPT_HAS_TORCH)
-// 60 MiB are more than the model takes of the GPU and less than the process takes of the host.
+// One MiB is more than the model takes of the GPU and less than the process takes of the host.
 TEST_F(CompileForAmd, ProductionJudgesTheMemoryOfTheGpu) {
   const std::vector<std::string> machine =
       machine_with("gfx942", std::filesystem::path(compiler_).parent_path().string());
@@ -390,6 +390,40 @@ TEST_F(CompileForAmd, ProductionJudgesTheMemoryOfTheGpu) {
   const auto little = checks_with("0.000001");
   EXPECT_EQ(little.at("memory").at("severity"), "error");
   EXPECT_THAT(little.at("memory").at("text").get<std::string>(), HasSubstr("at most 1e-06 are required"));
+}
+
+TEST_F(CompileForAmd, ALevelThatTheGpuItselfJudgedLeavesItsAnswersForTheCheckAtLoading) {
+  const std::vector<std::string> machine =
+      machine_with("gfx942", std::filesystem::path(compiler_).parent_path().string());
+  const std::string file = path("m.kpt");
+  const std::vector<std::string> arguments = {"compile",      golden("tied"), "--target", "amd:gfx942", "--level",
+                                              "conservative", "-o",           file,       "--json"};
+  const ProgramRun compiled = run(arguments, machine);
+  ASSERT_EQ(compiled.exit_code, 0) << compiled.err << compiled.out;
+  EXPECT_EQ(compiled.json().at("targets").at(0).at("level").at("judged_on"), "amd:0");
+  Artifact artifact = read_artifact(file).value();
+  ASSERT_FALSE(artifact.samples.empty());
+  EXPECT_EQ(artifact.samples[0].target, "amd:gfx942");
+  EXPECT_EQ(run({"run", file, "--device", "amd:0"}, machine).exit_code, 0);
+  Tensor wrong = artifact.samples[0].reference[0].tensor.contiguous_copy().value();
+  for (double& value : wrong.elements<double>()) value += 1;
+  artifact.samples[0].reference[0].tensor = wrong;
+  Tensor answer = artifact.samples[0].outputs[0].tensor.contiguous_copy().value();
+  for (float& value : answer.elements<float>()) value += 1;
+  artifact.samples[0].outputs[0].tensor = answer;
+  ASSERT_TRUE(write_artifact(path("wrong.kpt"), artifact).ok());
+  EXPECT_THAT(run({"run", path("wrong.kpt"), "--device", "amd:0"}, machine).err,
+              HasSubstr("does not give its stored answers here"));
+  // Without the GPU the CPU judges, whose answers are not the GPU's.
+  ASSERT_EQ(run(arguments).exit_code, 0);
+  EXPECT_TRUE(read_artifact(file).value().samples.empty());
+}
+
+TEST_F(CompileForAmd, AGpuThatThisReleaseDoesNotKnowLeavesTheCpuToJudge) {
+  const ProgramRun compiled = run({"compile", golden("tied"), "--target", "amd:gfx942", "--level", "conservative"},
+                                  machine_with("gfx9999", std::filesystem::path(compiler_).parent_path().string()));
+  EXPECT_EQ(compiled.exit_code, 0) << compiled.err;
+  EXPECT_THAT(compiled.out, AllOf(HasSubstr("on cpu: amd:gfx942 cannot be used here: "), HasSubstr("gfx9999")));
 }
 
 TEST_F(CompileForAmd, OptimizeSaysWhatItDidForTheGpuAndItsFileRunsThere) {

@@ -9,6 +9,7 @@
 #include "hardware_fixture.h"
 #include "ir/text.h"
 #include "program.h"
+#include "support/tpu_machine.h"
 #include "support/tree_paths.h"
 
 namespace kpt::testing {
@@ -38,6 +39,17 @@ TEST_F(CompileLevel, ALevelIsOneOfThreeAndNotForTheCheck) {
   EXPECT_EQ(compile({golden("linear_forms"), "--target", "tpu:v5e", "--level", "balanced", "--check"}).exit_code, 2);
 }
 
+TEST_F(CompileLevel, AnOptionForOtherHardwareThanIsHereIsToldAsSuch) {
+  const HardwareFixture machine = make_tpu_machine();
+  std::vector<std::string> environment = {"KPT_SYSTEM_ROOT=" + machine.root().string()};
+  for (const auto& [name, value] : tpu_machine_variables(path("libtpu.so"))) environment.push_back(name + "=" + value);
+  const std::vector<std::string> arguments = {
+      golden("linear_forms"), "--target", "tpu:v5e", "--level", "conservative", "--set", "tpu.topology=v6e:2x2"};
+  const ProgramRun run = compile(arguments, environment);
+  EXPECT_EQ(run.exit_code, 1) << run.out;
+  EXPECT_THAT(run.err, HasSubstr("the TPUs of this machine are v5e:2x2, and tpu.topology is v6e:2x2"));
+}
+
 #if defined(KPT_HAS_TORCH)
 TEST_F(CompileLevel, BalancedIsBfloat16OnATpuAndTheGateJudgesOnTheCpu) {
   const std::string file = path("m.kpt");
@@ -58,7 +70,7 @@ TEST_F(CompileLevel, BalancedIsBfloat16OnATpuAndTheGateJudgesOnTheCpu) {
   const ArtifactTarget& target = artifact.targets.at(0);
   EXPECT_THAT(ir::print_graph(target.graph), HasSubstr("bfloat16"));
   EXPECT_THAT(target.needs, Contains("fast-bfloat16"));
-  EXPECT_THAT(target.report, AllOf(HasSubstr("\"optimized\""), HasSubstr("tpu:v5e:2x2 is not here")));
+  EXPECT_THAT(target.report, AllOf(HasSubstr("\"optimized\""), HasSubstr("tpu:v5e:2x2 cannot be used here: no TPU")));
   EXPECT_THAT(target.program, HasSubstr("bfloat16"));
 }
 
@@ -73,7 +85,8 @@ TEST_F(CompileLevel, WithoutALevelTheModelStaysAsItIs) {
 
 TEST_F(CompileLevel, OtherTargetsTakeOneToo) {
   const ProgramRun run =
-      compile({golden("conv_norm"), "--target", "nvidia:sm_90,tpu:v6e", "--level", "conservative", "--json"});
+      compile({golden("conv_norm"), "--target", "nvidia:sm_90,tpu:v6e", "--level", "conservative", "--json"},
+              {"CUDA_VISIBLE_DEVICES=-1"});  // a GPU of that kind would judge by itself
   ASSERT_EQ(run.exit_code, 0) << run.err;
   const auto report = run.json();
   for (const auto& target : report.at("targets")) {
@@ -85,7 +98,7 @@ TEST_F(CompileLevel, TheTextTellsWhoJudged) {
   const ProgramRun run = compile({golden("conv_norm"), "--target", "tpu:v5e", "--level", "conservative"});
   ASSERT_EQ(run.exit_code, 0) << run.out << run.err;
   EXPECT_THAT(run.out, AllOf(HasSubstr("conservative on cpu"), HasSubstr("the gate passed"),
-                             HasSubstr("the gate judged runs of the same graph on cpu: tpu:v5e:2x2 is not here"),
+                             HasSubstr("the gate judged runs of the same graph on cpu: tpu:v5e:2x2 cannot be used"),
                              HasSubstr("the gate ran the model, and nothing was timed")));
 }
 

@@ -28,6 +28,15 @@ add: float32[s0, 64] = aten.add.Tensor(self=%linear, other=%x)
 output %add "y"
 )";
 
+constexpr const char* kFailsAtRun = R"(kpt_graph 1
+parameter w: float32[64, 64]
+parameter v: float32[32, 48]
+input x: float32[2, 64]
+linear: float32[2, 64] = aten.linear.default(input=%x, weight=%w)
+wrong: float32[2, 32] = aten.linear.default(input=%linear, weight=%v)
+output %wrong "y"
+)";
+
 constexpr const char* kUnknownNode = R"(kpt_graph 1
 parameter w: float32[64, 64]
 input x: float32[2, 64]
@@ -68,7 +77,7 @@ class CompileLevels : public ::testing::Test {
   }
 
   Result<LevelOutcome> apply(const char* text, Level level, const std::vector<DType>& matrix_dtypes,
-                             const Result<PlacedDevice>& cpu, const PlacedDevice* here = nullptr) const {
+                             const Result<PlacedDevice>& cpu, const DeviceHere& here = {}) const {
     ImportedModel model;
     model.graph = ir::read_graph(text).value();
     model.weights = pass_testing::draw_weights(model.graph, seed_);
@@ -99,6 +108,7 @@ TEST_F(CompileLevels, PassesAreForTheTargetAndTheCpuJudges) {
   EXPECT_EQ(outcome->report->speed, std::nullopt) << "nothing is measured";
   EXPECT_THAT(outcome->report->notes, Contains(HasSubstr("on cpu: far:away is not here")));
   EXPECT_THAT(outcome->report->gate.draws, Contains(HasSubstr("s0=16")));
+  EXPECT_TRUE(outcome->samples.empty()) << "the CPU's answers are not those of the target";
   EXPECT_THAT(ir::print_graph(outcome->model.graph), HasSubstr("bfloat16"));
   EXPECT_THAT(outcome->needs, Contains("fast-bfloat16"));
   const auto plain = apply(kAbsentProduct, Level::kBalanced, {}, cpu_);
@@ -110,10 +120,32 @@ TEST_F(CompileLevels, PassesAreForTheTargetAndTheCpuJudges) {
 }
 
 TEST_F(CompileLevels, ADeviceThatIsHereJudges) {
-  const auto outcome = apply(kAbsentProduct, Level::kConservative, {}, cpu_, &*cpu_);
+  const auto outcome = apply(kAbsentProduct, Level::kConservative, {}, cpu_, {*cpu_, ""});
   ASSERT_TRUE(outcome.ok()) << outcome.status().message();
   ASSERT_TRUE(outcome->report.has_value());
   EXPECT_TRUE(outcome->report->notes.empty());
+  ASSERT_FALSE(outcome->samples.empty()) << "loading could check nothing";
+  EXPECT_EQ(outcome->samples[0].outputs.size(), 1U);
+  EXPECT_EQ(outcome->samples[0].reference.size(), 1U);
+}
+
+TEST_F(CompileLevels, ADeviceThatCannotBeUsedIsNotSaidToBeAbsent) {
+  const auto outcome = apply(kAbsentProduct, Level::kConservative, {}, cpu_, {std::nullopt, "its driver hangs"});
+  ASSERT_TRUE(outcome.ok()) << outcome.status().message();
+  EXPECT_THAT(outcome->report->notes, Contains(HasSubstr("on cpu: far:away cannot be used here: its driver hangs")));
+}
+
+// A graph that lies about a weight: the product fails when it runs, as one does for which memory or a library's code
+// is lacking.
+TEST_F(CompileLevels, WhatFailsOnTheCpuIsNotJudged) {
+  const auto outcome = apply(kFailsAtRun, Level::kBalanced, {DType::kBFloat16}, cpu_);
+  ASSERT_TRUE(outcome.ok()) << outcome.status().message();
+  EXPECT_FALSE(outcome->report.has_value());
+  EXPECT_THAT(outcome->not_judged, HasSubstr("cannot be multiplied"));
+  EXPECT_THAT(ir::print_graph(outcome->model.graph), HasSubstr("bfloat16"));
+  const auto on_it = apply(kFailsAtRun, Level::kBalanced, {}, cpu_, {*cpu_, ""});
+  EXPECT_EQ(on_it.status().code(), StatusCode::kVendorLibrary)
+      << "the target's own device fails: that is no limit of a CPU";
 }
 
 TEST_F(CompileLevels, WhatTheCpuCannotRunIsNotJudged) {

@@ -58,6 +58,15 @@ Result<ir::Bindings> bind_sizes(const ir::Graph& graph, const std::map<std::stri
   return bindings;
 }
 
+// What the target's own device answered, for the check when the part is loaded.
+void add_samples(const CompiledTarget& compiled, Artifact& artifact) {
+  if (!compiled.level) return;
+  for (const ArtifactSample& sample : compiled.level->samples) {
+    artifact.samples.push_back(sample);
+    artifact.samples.back().target = compiled.name;
+  }
+}
+
 Status write(const CompileArguments& arguments, const ImportedModel& model,
              const std::map<std::string, std::int64_t, std::less<>>& sizes, const CompileOutcome& outcome) {
   Artifact artifact;
@@ -72,6 +81,7 @@ Status write(const CompileArguments& arguments, const ImportedModel& model,
     if (compiled.level) target.needs = compiled.level->needs;
     target.report = dump_json(make_report(compiled, sizes));
     target.program = compiled.bytes;
+    add_samples(compiled, artifact);
   }
   return write_artifact(arguments.output, artifact);
 }
@@ -161,21 +171,26 @@ Result<Job> prepare(const CompileArguments& arguments, const BackendContext& con
   return job;
 }
 
-// A device of the target; nothing where none is here.
-std::optional<PlacedDevice> find_device_of(const PlacedTarget& placed) {
+// A device of the target. Hardware that cannot be used only leaves the CPU to judge; options that are wrong, or belong
+// to other hardware than is here, are the user's to mend.
+Result<DeviceHere> find_device_of(const PlacedTarget& placed) {
   const auto devices = placed.backend->devices();
-  if (!devices.ok()) return std::nullopt;
+  const Status status = devices.status();
+  // tpu.topology names it; a GPU of that code is only one that this release does not know.
+  const bool other_slice = status.code() == StatusCode::kInvalidArchitecture && status.vendor() == Vendor::kTpu;
+  if (status.code() == StatusCode::kConfiguration || other_slice) return status;
+  if (!status.ok()) return DeviceHere{std::nullopt, status.message()};
   for (Device* const device : *devices) {
-    if (device->target().name() == placed.target->name()) return PlacedDevice{placed.backend, device};
+    if (device->target().name() == placed.target->name()) return DeviceHere{PlacedDevice{placed.backend, device}, ""};
   }
-  return std::nullopt;
+  return DeviceHere{};
 }
 
 Result<LevelOutcome> run_level(const PlacedTarget& placed, const Job& job) {
   DrawOptions draws;
   draws.sizes = job.sizes;
-  const std::optional<PlacedDevice> here = find_device_of(placed);
-  return apply_level(job.model, *job.level, draws, *placed.target, here ? &*here : nullptr, *job.cpu);
+  KPT_ASSIGN_OR_RETURN(const DeviceHere here, find_device_of(placed));
+  return apply_level(job.model, *job.level, draws, *placed.target, here, *job.cpu);
 }
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
