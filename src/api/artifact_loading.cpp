@@ -90,14 +90,16 @@ ArtifactTarget* find_part(Artifact& artifact, std::string_view target) {
   if (exact != artifact.targets.end()) return &*exact;
   const std::string_view kind = target.substr(0, target.find(':'));
   if (kind == "xla") return nullptr;  // plugins of different hardware
+  ArtifactTarget* as_exported = nullptr;
   for (ArtifactTarget& part : artifact.targets) {
     const std::string_view name = part.name;
-    const bool same_kind = !part.program.empty() && name.substr(0, name.find(':')) == kind;
-    const bool same_chip =
-        kind == "tpu" && !generation_of(name).empty() && generation_of(name) == generation_of(target);
-    if (same_kind && (same_chip || is_as_exported(part))) return &part;
+    if (part.program.empty() || name.substr(0, name.find(':')) != kind) continue;
+    const std::string_view generation = generation_of(name);
+    // What was made for the same chip goes before what serves them all, wherever it stands.
+    if (kind == "tpu" && !generation.empty() && generation == generation_of(target)) return &part;
+    if (as_exported == nullptr && is_as_exported(part)) as_exported = &part;
   }
-  return nullptr;
+  return as_exported;
 }
 
 Result<OpenedArtifact> open_artifact(const std::filesystem::path& path, std::string_view target) {

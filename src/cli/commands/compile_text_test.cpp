@@ -108,5 +108,20 @@ TEST(CompileText, WhatALevelMadeForAnotherGpuIsNotTaken) {
   EXPECT_EQ(find_part(artifact, "xla:cpu"), nullptr) << "another plugin's";
 }
 
+TEST(CompileText, APartForTheSameChipIsTakenBeforeOneThatServesAll) {
+  CompiledTarget compiled;
+  Artifact artifact;
+  artifact.targets.resize(2);
+  for (ArtifactTarget& part : artifact.targets) part.program = "code";
+  artifact.targets[0].name = "tpu:v6e:2x2";
+  artifact.targets[0].report = make_report(compiled, {}).dump();  // as exported
+  compiled.level = make_level(true);
+  artifact.targets[1].name = "tpu:v5e:2x2";
+  artifact.targets[1].report = make_report(compiled, {}).dump();
+  EXPECT_EQ(find_part(artifact, "tpu:v5e:4x4"), &artifact.targets[1]);
+  EXPECT_EQ(find_part(artifact, "tpu:v4:2x2x1"), &artifact.targets[0]);
+  EXPECT_EQ(find_part(artifact, "tpu:v6e:4x4"), &artifact.targets[0]);
+}
+
 }  // namespace
 }  // namespace kpt::cli
