@@ -62,7 +62,8 @@ DeviceInfo describe_cpu(const Setting& setting) {
 struct VendorDevices {
   std::vector<DeviceInfo> devices;
   std::string reason;
-  std::vector<std::string> without_code;  // names of devices whose architecture is all that is against them
+  std::vector<std::string> without_code;              // names of devices whose architecture is all that is against them
+  StatusCode code = StatusCode::kDeviceNotAvailable;  // of the reason
 };
 
 // Empty where models can run on GPUs of this capability.
@@ -118,6 +119,7 @@ VendorDevices tpu_devices(const Setting& setting) {
     report = std::move(*chosen);
   } else if (found.reason.empty()) {
     found.reason = chosen.status().message();
+    found.code = chosen.status().code();
   }
   if (found.reason.empty()) {
     found.reason = reason_of(ask_libtpu(setting.context, make_plugin_probe(setting.context)).finding);
@@ -191,7 +193,7 @@ Result<DeviceInfo> find_device(std::string_view name) {
   std::string reason = device != found.devices.end() ? device->reason : found.reason;
   if (reason.empty()) reason = fmt::format("this machine has {} of that kind", found.devices.size());
   const bool without_code = std::ranges::find(found.without_code, name) != found.without_code.end();
-  return Status(without_code ? StatusCode::kInvalidArchitecture : StatusCode::kDeviceNotAvailable,
+  return Status(without_code ? StatusCode::kInvalidArchitecture : found.code,
                 fmt::format("{} cannot be used: {}", name, reason), row->vendor);
 }
 
