@@ -57,6 +57,15 @@ TEST(Doctor, WithoutAHomeTheCacheFails) {
   EXPECT_FALSE(report.checks[0].recommendation.empty());
 }
 
+// Where this machine has none in a place that is always looked at.
+TEST(Doctor, CompilersThatAreMissingNameTheirRemedy) {
+  const Config config;
+  const Environment environment = Environment::from_map({{"HOME", "/tmp"}, {"PATH", "/nowhere"}});
+  const Report report = run({config, environment, SystemFiles(), {"toolchains"}});
+  ASSERT_EQ(report.checks.size(), 2U);
+  for (const Check& check : report.checks) EXPECT_TRUE(check.present || !check.recommendation.empty()) << check.name;
+}
+
 TEST(Doctor, UnreadableSystemFilesAreSaidAndDoNotBreakTheReport) {
   const Config config;
   const Environment environment = Environment::from_map({{"HOME", "/tmp"}});
