@@ -1,5 +1,7 @@
 // kpt bench's figures of a device's own memory, on a backend that counts its own.
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -46,6 +48,14 @@ class BenchmarkMemory : public ::testing::Test {
     return reports.ok() ? std::move(*reports) : std::vector<PointReport>();
   }
 
+  // Others are about the process, whose peak cannot begin anew on every system.
+  std::vector<std::string> notes_of_the_device() const {
+    std::vector<std::string> found;
+    std::ranges::copy_if(notes_, std::back_inserter(found),
+                         [](const std::string& note) { return note.find("the device's memory") != std::string::npos; });
+    return found;
+  }
+
   static constexpr std::uint64_t kRow = 256 * sizeof(float);
   std::vector<std::string> notes_;
 };
@@ -57,21 +67,23 @@ TEST_F(BenchmarkMemory, EachPointHasThePeakOfItsOwnRuns) {
   EXPECT_GE(*reports[0].device_peak_bytes, 2048 * kRow);
   EXPECT_GE(*reports[1].device_peak_bytes, kRow);
   EXPECT_LT(*reports[1].device_peak_bytes, 2048 * kRow) << "the peak of the larger point stayed";
-  EXPECT_THAT(notes_, IsEmpty());
+  EXPECT_THAT(notes_of_the_device(), IsEmpty());
 }
 
 TEST_F(BenchmarkMemory, APeakThatCannotBeginAnewIsToldOnceAsThatOfTheProcess) {
   const auto reports = measure_rows({2048, 1}, {.counted = true});
   ASSERT_EQ(reports.size(), 2U);
   EXPECT_GE(*reports[1].device_peak_bytes, 2048 * kRow);
-  EXPECT_THAT(notes_, ElementsAre(AllOf(HasSubstr("is that of the whole process: "), HasSubstr("test:0"))));
+  EXPECT_THAT(notes_of_the_device(),
+              ElementsAre(AllOf(HasSubstr("is that of the whole process: "), HasSubstr("test:0"))));
 }
 
 TEST_F(BenchmarkMemory, ADeviceThatDoesNotCountIsToldOnce) {
   const auto reports = measure_rows({4, 8}, {});
   ASSERT_EQ(reports.size(), 2U);
   EXPECT_FALSE(reports[0].device_peak_bytes || reports[1].device_peak_bytes);
-  EXPECT_THAT(notes_, ElementsAre(HasSubstr("no peak of the device's memory: the memory of test:0 is not counted")));
+  EXPECT_THAT(notes_of_the_device(),
+              ElementsAre(HasSubstr("no peak of the device's memory: the memory of test:0 is not counted")));
 }
 
 TEST_F(BenchmarkMemory, TheProcessorHasNoneOfItsOwn) {
@@ -80,7 +92,7 @@ TEST_F(BenchmarkMemory, TheProcessorHasNoneOfItsOwn) {
   const auto reports = measure_rows({4}, {.counted = true, .peak_resets = true}, host);
   ASSERT_EQ(reports.size(), 1U);
   EXPECT_FALSE(reports[0].device_peak_bytes);
-  EXPECT_THAT(notes_, IsEmpty());
+  EXPECT_THAT(notes_of_the_device(), IsEmpty());
 }
 
 }  // namespace

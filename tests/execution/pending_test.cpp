@@ -212,7 +212,7 @@ TEST_P(PendingRuns, FailuresOfTheCallComeAtOnceAndThoseOfTheRunLater) {
   EXPECT_EQ(fits.take_outputs().status().code(), StatusCode::kInvalidArgument) << "outputs are given once";
 }
 
-TEST_P(PendingRuns, DeadlinesAndCancellationHoldForRunsThatWait) {
+TEST_P(PendingRuns, WhoseDeadlineIsPastOrThatAreCancelledDoNotBegin) {
   const Loaded loaded(kCounter, memory());
   Session session = loaded.start();
   gate_.open();
@@ -387,11 +387,49 @@ TEST(QueueingDevice, AFailureInItsQueueIsToldByTheRun) {
   }
 }
 
+// On a device that queues no run waits here: it has them all.
+TEST(ComputingDevice, DeadlinesAndCancellationHoldForRunsThatWait) {
+  TestGate gate;
+  std::vector<std::int64_t> tried;
+  TestMemory memory;
+  memory.gate = &gate;
+  memory.tried = &tried;
+  const Loaded loaded(kRows, memory);
+  Session session = loaded.start();
+  Pending blocker = session.run_async({{"x", count_up(Dims{1, 3})}}).value();
+  RunOptions late;
+  late.deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
+  Pending too_late = session.run_async({{"x", count_up(Dims{2, 3})}}, late).value();
+  std::atomic<bool> cancelled = false;
+  RunOptions stopped;
+  stopped.cancelled = &cancelled;
+  Pending unwanted = session.run_async({{"x", count_up(Dims{3, 3})}}, stopped).value();
+  Pending behind = session.run_async({{"x", count_up(Dims{4, 3})}}).value();
+  std::this_thread::sleep_until(*late.deadline);
+  cancelled = true;
+  gate.open();
+  EXPECT_TRUE(blocker.wait().ok());
+  EXPECT_EQ(too_late.wait().code(), StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(unwanted.wait().code(), StatusCode::kCancelled);
+  EXPECT_TRUE(behind.wait().ok());
+  EXPECT_THAT(tried, ElementsAre(1, 4)) << "those two never began";
+}
+
 TEST(ComputingDevice, AModelHasNoThreadBeforeARunNeedsOne) {
   const Loaded loaded(kRows);
   Session session = loaded.start();
+  // Until it stays: the system may still list a thread that ended a moment ago.
   const auto count = [] {
-    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
+    constexpr int kEqual = 5;
+    std::ptrdiff_t last = 0;
+    for (int equal = 0; equal < kEqual;) {
+      const auto tasks = std::filesystem::directory_iterator("/proc/self/task");
+      const std::ptrdiff_t found = std::distance(tasks, std::filesystem::directory_iterator());
+      equal = found == last ? equal + 1 : 0;
+      last = found;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return last;
   };
   const auto before = count();
   loaded.run(session, count_up(Dims{1, 3}));

@@ -38,6 +38,7 @@ class Judge {
   explicit Judge(const Json& entry, bool on_nvidia = false)
       : entry_(entry), allows_corners_(on_nvidia && entry.contains("graphs")) {}
   bool allows_corners() const { return allows_corners_; }
+  std::size_t compared() const { return compared_; }
   void add(const NamedTensor& output, const Tensor& baseline, const Tensor& reference);
   void finish() const;
 

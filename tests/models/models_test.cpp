@@ -31,13 +31,20 @@ using model_cases::Json;
 using model_cases::select;
 using model_cases::Tensors;
 
+// Files of this process that ran, and those of them that stopped at a known corner.
+struct FileCounts {
+  std::size_t run = 0;
+  std::size_t stopped = 0;
+};
+
 class ModelTest : public testing::Test {
  public:
-  ModelTest(std::string folder, std::string device, Json entry)
+  ModelTest(std::string folder, std::string device, Json entry, FileCounts& counts)
       : folder_(std::move(folder)),
         device_(std::move(device)),
         entry_(std::move(entry)),
-        judge_(entry_, device_.starts_with("nvidia:")) {}
+        judge_(entry_, device_.starts_with("nvidia:")),
+        counts_(counts) {}
 
   void TestBody() override {
     const auto file = MappedFile::open(folder_ + "/" + entry_["cases_file"].get<std::string>());
@@ -55,16 +62,20 @@ class ModelTest : public testing::Test {
     check_names(*model);
     auto session = model->start_session();
     ASSERT_TRUE(session.ok()) << session.status().message();
+    ++counts_.run;
     const std::size_t cases = count_cases(*tensors);
-    for (std::size_t index = 0; index < cases && !HasFatalFailure() && !IsSkipped(); ++index) {
+    for (std::size_t index = 0; index < cases && !HasFatalFailure() && corner_.empty(); ++index) {
       SCOPED_TRACE(testing::Message() << "case " << index);
       run_case(*session, *tensors, index);
       // Devices that capture a run for later ones must give the same answer from what they captured.
-      for (int again = 0; again < 2 && device_ != "cpu" && !model->is_stateful() && !IsSkipped(); ++again) {
+      for (int again = 0; again < 2 && device_ != "cpu" && !model->is_stateful() && corner_.empty(); ++again) {
         run_case(*session, *tensors, index);
       }
     }
-    if (!IsSkipped()) judge_.finish();
+    if (corner_.empty() || judge_.compared() > 0) judge_.finish();
+    if (corner_.empty()) return;
+    ++counts_.stopped;
+    GTEST_SKIP() << corner_;
   }
 
  private:
@@ -91,7 +102,10 @@ class ModelTest : public testing::Test {
     const auto corner = outputs.ok() || !judge_.allows_corners()
                             ? std::nullopt
                             : model_cases::find_known_failure(outputs.status().message());
-    if (corner) GTEST_SKIP() << "known corner: " << *corner << ": " << outputs.status().message();
+    if (corner) {
+      corner_ = "known corner: " + std::string(*corner) + ": " + outputs.status().message();
+      return;
+    }
     ASSERT_TRUE(outputs.ok()) << outputs.status().message();
     const Tensors eager = select(tensors, prefix + "eager/");
     const Tensors exact = select(tensors, prefix + "fp64/");
@@ -114,6 +128,21 @@ class ModelTest : public testing::Test {
   std::string device_;
   Json entry_;
   model_cases::Judge judge_;
+  FileCounts& counts_;
+  std::string corner_;  // at which the file stopped
+};
+
+// What is skipped for a corner is not compared: a failure of all files must not pass for one.
+class CornerTest : public testing::Test {
+ public:
+  explicit CornerTest(const FileCounts& counts) : counts_(counts) {}
+  void TestBody() override {
+    EXPECT_LE(counts_.stopped, std::max<std::size_t>(1, counts_.run / model_cases::kFilesForOneStop))
+        << "files stopped at a known corner, of " << counts_.run;
+  }
+
+ private:
+  const FileCounts& counts_;
 };
 
 // The model's fp64 form must give what the module in double precision gives in PyTorch.
@@ -183,12 +212,19 @@ int main(int argc, char** argv) {
   const std::string device = argc > 2 ? argv[2] : "cpu";
   const auto index = kpt::model_cases::read_index(folder);
   std::printf("seed %s, torch %s\n", index["seed"].dump().c_str(), index["torch"].dump().c_str());
+  kpt::FileCounts counts;
   for (const auto& entry : index["models"]) {
-    testing::RegisterTest("Models", entry["name"].get<std::string>().c_str(), nullptr, nullptr, __FILE__, __LINE__,
-                          [=]() -> testing::Test* { return new kpt::ModelTest(folder, device, entry); });
+    testing::RegisterTest(
+        "Models", entry["name"].get<std::string>().c_str(), nullptr, nullptr, __FILE__, __LINE__,
+        [=, &counts]() -> testing::Test* { return new kpt::ModelTest(folder, device, entry, counts); });
     if (device != "cpu") continue;
     testing::RegisterTest("Oracle", entry["name"].get<std::string>().c_str(), nullptr, nullptr, __FILE__, __LINE__,
                           [folder, entry]() -> testing::Test* { return new kpt::OracleTest(folder, entry); });
+  }
+  // Behind the models, in whose order GoogleTest runs them.
+  if (device != "cpu") {
+    testing::RegisterTest("Corners", "StopFewFiles", nullptr, nullptr, __FILE__, __LINE__,
+                          [&counts]() -> testing::Test* { return new kpt::CornerTest(counts); });
   }
   return RUN_ALL_TESTS();
 }

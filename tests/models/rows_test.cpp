@@ -229,8 +229,11 @@ int main(int argc, char** argv) {
   const auto context = kpt::make_backend_context(*kpt::load_config({}, environment), environment);
   const auto placed = kpt::find_runnable_device(device, *context);
   if (!placed.ok()) {
-    std::printf("skipped: %s\n", placed.status().message().c_str());
-    return 77;
+    const kpt::StatusCode code = placed.status().code();
+    const bool absent = code == kpt::StatusCode::kDeviceNotAvailable || code == kpt::StatusCode::kInvalidArchitecture;
+    const bool skip = absent && device != "cpu";
+    std::printf("%s: %s\n", skip ? "skipped" : "failed", placed.status().message().c_str());
+    return skip ? 77 : 1;
   }
   const std::uint64_t seed = std::random_device{}();
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
