@@ -30,7 +30,7 @@ struct DeviceInfo {
 KPT_API Result<std::vector<DeviceInfo>> list_devices();
 
 // The device of that name. Fails with kInvalidArgument for a name of no valid form, kInvalidArchitecture for an NVIDIA
-// GPU that libtorch has no code for, else kDeviceNotAvailable of the vendor when it is not there or not usable.
+// GPU that libtorch has no code for and for TPUs that are not tpu.topology's, else the vendor's kDeviceNotAvailable.
 KPT_API Result<DeviceInfo> find_device(std::string_view name);
 
 // For callers who accept no other device: throws CudaNotAvailableError, NvidiaInvalidComputeCapabilityError,
