@@ -160,6 +160,11 @@ struct PatchSource {
 
 std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
+// Of the patches that are gathered at a time.
+std::size_t patch_bytes(const PackedLinear& product, std::size_t element) {
+  return static_cast<std::size_t>(product.in_features() * product.rows_at_once()) * element;
+}
+
 // An image is quantized in stretches of so many elements.
 constexpr std::int64_t kStretch = 16384;
 std::int64_t stretches_of(std::int64_t elements) { return (elements + kStretch - 1) / kStretch; }
@@ -260,8 +265,7 @@ std::size_t PackedConv::workspace_bytes(const ConvCall& call, int threads) const
 
 std::size_t PackedConv::product_bytes(const ConvCall& call, std::array<std::int64_t, 2> size, int threads) const {
   const std::size_t element = quantizes_images() ? 1 : element_bytes(call.input_type);
-  const std::size_t scratch =
-      takes_input_as_it_lies() ? 0 : static_cast<std::size_t>(product_->in_features()) * element * kGreatestTileRows;
+  const std::size_t scratch = takes_input_as_it_lies() ? 0 : patch_bytes(*product_, element);
   return round_up(product_->workspace_bytes(call.batch * size[0] * size[1], threads, scratch));
 }
 
@@ -336,8 +340,7 @@ void PackedConv::run(const ConvCall& call, void* workspace, const Parallel& para
   RowSource source;
   source.get = &PatchSource::get;
   source.context = &patches;
-  source.scratch_bytes =
-      static_cast<std::size_t>(product_->in_features()) * element_bytes(gathered.input_type) * kGreatestTileRows;
+  source.scratch_bytes = patch_bytes(*product_, element_bytes(gathered.input_type));
   product_->run(product, source, workspace, parallel);
 }
 

@@ -2,7 +2,8 @@
 //
 // A product out = A · Wᵀ is cut into tiles of `rows` × `columns`. Both operands are packed so that a tile reads memory
 // in order: A in panels of `rows` rows, W in panels of `columns` of its rows; within a panel come units of `depth`
-// elements of K: [unit][row or column][depth]. K is padded with zeros to whole units, W's last panel with zero rows.
+// elements of K: of A [unit][row][depth], of W [unit][depth / weight_depth][column][weight_depth], which is the same
+// where weight_depth is depth. K is padded with zeros to whole units, W's last panel with zero rows.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +32,7 @@ inline constexpr bool has_scaled_codes(LinearForm form) {
   return form == LinearForm::kWeightInt8 || form == LinearForm::kInt4;
 }
 
-inline constexpr int kGreatestTileRows = 8;
+inline constexpr int kGreatestTileRows = 32;
 inline constexpr int kGreatestTileColumns = 48;
 // So many bytes behind the panels that `multiply` is given must be readable: it loads what it needs next.
 inline constexpr std::size_t kReadAhead = 192;
@@ -79,6 +80,7 @@ struct MatrixKernel {
   int rows = 0;
   int columns = 0;
   int depth = 1;
+  int weight_depth = 0;          // a divisor of depth; 0: depth
   int input_bytes = 4;           // of one packed element of A
   int weight_bytes = 4;          // of one packed element of W, as `multiply` reads it
   std::int32_t input_shift = 0;  // int8: what was added to every quantized input
@@ -91,9 +93,18 @@ struct MatrixKernel {
   // Packs one panel of rows or of a stretch of them; what it leaves in the rows past `count` has no meaning. int8:
   // quantizes by `row_scales`.
   void (*pack_input)(const InputRows& input, void* panel, const float* row_scales) = nullptr;
-  // tile[rows][columns] (+)= panels over `units` units; only the first `rows` rows are computed and stored.
+  // What a thread does before its first multiply() of a product with so many rows, and after its last; null: nothing.
+  // In between it runs nothing but these functions.
+  void (*enter)(std::int64_t rows) = nullptr;
+  void (*leave)() = nullptr;
+  // tile[rows][columns] (+)= panels over `units` units, whose first `rows` rows count; what becomes of the others does
+  // not matter.
   void (*multiply)(std::int64_t units, const void* input, const void* weights, void* tile, int rows,
                    bool accumulate) = nullptr;
+  // multiply() of whole panels that also asks for ahead_bytes of `next` with each unit, so that they are here later.
+  void (*multiply_ahead)(std::int64_t units, const void* input, const void* weights, void* tile, const void* next,
+                         bool accumulate) = nullptr;
+  int ahead_bytes = 0;
   // multiply() for panels of W with at most narrow_columns columns; the tile's others are left alone.
   void (*multiply_narrow)(std::int64_t units, const void* input, const void* weights, void* tile, int rows, int columns,
                           bool accumulate) = nullptr;

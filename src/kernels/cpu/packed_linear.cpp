@@ -158,15 +158,16 @@ Status PackedLinear::lay_out(const LinearWeights& weights) {
   return {};
 }
 
-// [unit][column][depth]; what lies beyond the weights' rows and columns stays zero.
+// [K / weight_depth][column][weight_depth]; what lies beyond the weights' rows and columns stays zero.
 void PackedLinear::fill_panel(const LinearWeights& weights, std::int64_t panel) {
   std::byte* target = weights_.get() + static_cast<std::size_t>(panel) * panel_bytes_;
   const std::int64_t first = panel * kernel_.columns;
   const auto count = static_cast<int>(std::min<std::int64_t>(kernel_.columns, out_features_ - first));
+  const std::int64_t depth = kernel_.weight_depth > 0 ? kernel_.weight_depth : kernel_.depth;
   for (int column = 0; column < count; ++column) {
     const std::int64_t row = (first + column) * weights.row_stride;
     for (std::int64_t k = 0; k < in_features_; ++k) {
-      const std::int64_t place = (k / kernel_.depth * kernel_.columns + column) * kernel_.depth + k % kernel_.depth;
+      const std::int64_t place = (k / depth * kernel_.columns + column) * depth + k % depth;
       if (form_ == LinearForm::kInt8 || form_ == LinearForm::kWeightInt8) {
         reinterpret_cast<std::int8_t*>(target)[place] = static_cast<const std::int8_t*>(weights.data)[row + k];
       } else if (form_ == LinearForm::kBfloat16) {

@@ -73,6 +73,8 @@ class PackedLinear {
   std::int64_t out_features() const { return out_features_; }
   std::int64_t in_features() const { return in_features_; }
   std::string_view kernel_name() const { return kernel_.name; }
+  // How many rows a RowSource is asked for at most.
+  int rows_at_once() const { return kernel_.rows; }
   std::size_t packed_bytes() const { return weights_bytes_ + sides_bytes_; }
 
   // kInt8 only: the scale that run() would give a row, and a row by it, for a RowSource whose rows are

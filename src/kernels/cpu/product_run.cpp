@@ -112,6 +112,7 @@ class ProductRun {
       block.place = 0;
       block.input = memory;
     }
+    if (kernel_.enter != nullptr) kernel_.enter(rows_);
     for (std::int64_t column = first_column; column < column_end; column += group_) {
       const std::int64_t end = std::min(column + group_, column_end);
       std::int64_t first = 0;
@@ -122,6 +123,7 @@ class ProductRun {
         first += stretch_;
       } while (first < packed_.units_);
     }
+    if (kernel_.leave != nullptr) kernel_.leave();
   }
 
   struct Block {
@@ -158,6 +160,15 @@ class ProductRun {
     for (std::int64_t at = index * part; at < end; at += 64) __builtin_prefetch(next + at, 0, 3);
   }
 
+  // What multiply_ahead() of panel `index` asks for; null where it is not to be used. The first panels of a block get
+  // all of the next stretch.
+  const std::byte* find_ahead(const std::byte* next, std::int64_t units, std::int64_t index, int rows) const {
+    const std::int64_t at = index * units * kernel_.ahead_bytes;
+    const std::int64_t end = units * kernel_.depth * kernel_.weight_bytes * kernel_.columns;
+    return kernel_.multiply_ahead != nullptr && next != nullptr && rows == kernel_.rows && at < end ? next + at
+                                                                                                    : nullptr;
+  }
+
   // The rows of a block times one stretch of one panel of W, which stays in L1 for all rows; after the last stretch
   // each panel of rows is finished while its sums are at hand.
   void multiply_stretch(const Block& block, std::int64_t column, std::int64_t place, std::int64_t first,
@@ -183,8 +194,13 @@ class ProductRun {
     for (std::int64_t i = 0; i < block.row_count; ++i, input += units * input_unit_, tile += tile_panel) {
       const std::int64_t row = (block.first_row + i) * kernel_.rows;
       const auto rows = static_cast<int>(std::min<std::int64_t>(kernel_.rows, rows_ - row));
-      if (next != nullptr && block.row_count >= kPanelsToPrefetch) prefetch_part(next, i, block.row_count);
-      if (finished.columns <= kernel_.narrow_columns) {
+      const std::byte* ahead = find_ahead(next, units, i, rows);
+      if (ahead == nullptr && next != nullptr && block.row_count >= kPanelsToPrefetch) {
+        prefetch_part(next, i, block.row_count);
+      }
+      if (ahead != nullptr && finished.columns > kernel_.narrow_columns) {
+        kernel_.multiply_ahead(units, input, weights, tile, ahead, first > 0);
+      } else if (finished.columns <= kernel_.narrow_columns) {
         kernel_.multiply_narrow(units, input, weights, tile, rows, finished.columns, first > 0);
       } else {
         kernel_.multiply(units, input, weights, tile, rows, first > 0);

@@ -164,7 +164,7 @@ class LinearNode final : public OwnNode {
     source.get = &get_rows;
     source.context = &strided;
     if (strided.width > 1 && strided.rows.step() != 1) {
-      source.scratch_bytes = sizeof(float) * kernels::kGreatestTileRows * static_cast<std::size_t>(strided.width);
+      source.scratch_bytes = sizeof(float) * static_cast<std::size_t>(packed.rows_at_once() * strided.width);
     }
     void* workspace = call.workspace(packed.workspace_bytes(product.rows, parallel.threads, source.scratch_bytes));
     packed.run(product, source, workspace, parallel);
