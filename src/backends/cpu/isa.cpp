@@ -66,8 +66,8 @@ bool is_hidden_by(std::string_view word, std::string_view flag) {
   if (word == "no-i8mm") return is_one_of({"i8mm", "svei8mm"});
   if (word == "no-bf16") return is_one_of({"bf16", "svebf16", "smeb16f32", "avx512_bf16", "amx_bf16"});
   if (word == "no-sme") return flag.starts_with("sme");
-  if (word == "no-avx512") return flag.starts_with("avx512");
-  if (word == "no-vnni") return is_one_of({"avx_vnni", "avx512_vnni"});
+  if (word == "no-avx512") return flag.starts_with("avx512") || flag.starts_with("amx_");
+  if (word == "no-vnni") return is_one_of({"avx_vnni", "avx512_vnni", "amx_int8"});
   if (word == "no-amx") return flag.starts_with("amx_");
   if (word == "no-avx2") {
     return is_one_of({"avx2", "fma", "avx_vnni"}) || flag.starts_with("avx512") || flag.starts_with("amx_");

@@ -26,8 +26,8 @@ struct IsaSummary {
 //   no-bf16     bf16, svebf16, avx512_bf16, amx_bf16, SME's bfloat16 products
 //   no-sme      sme and all that belongs to it
 //   no-avx2     avx2, fma, and all of AVX-512, AVX-VNNI and AMX
-//   no-avx512   all of AVX-512
-//   no-vnni     avx_vnni, avx512_vnni
+//   no-avx512   all of AVX-512, and AMX, which no processor has without it
+//   no-vnni     avx_vnni, avx512_vnni, and amx_int8, which no processor has without them
 //   no-amx      all of AMX
 // kernels::CpuFeatures::without() takes the same words.
 IsaSummary summarize_isa(std::string_view architecture, const std::vector<std::string>& flags,

@@ -35,6 +35,13 @@ TEST(Isa, HiddenSetsCountAsAbsentAndAreNamed) {
   const std::vector<std::string> avx2 = {"no-avx512", "no-amx", "no-vnni"};
   EXPECT_THAT(summarize_isa("x86_64", x86, avx2).names, ElementsAre("AVX2", "FMA"));
   EXPECT_THAT(summarize_isa("x86_64", x86, avx2).matrix_precisions, IsEmpty());
+  const std::vector<std::string> tiles = {"avx512f", "avx512_bf16", "avx512_vnni", "amx_tile", "amx_bf16", "amx_int8"};
+  const std::vector<std::string> no_tiles = {"no-amx"};
+  EXPECT_THAT(summarize_isa("x86_64", tiles, no_tiles).names, ElementsAre("AVX512F", "AVX512-VNNI", "AVX512-BF16"));
+  const std::vector<std::string> no_vnni = {"no-vnni"};
+  EXPECT_THAT(summarize_isa("x86_64", tiles, no_vnni).matrix_precisions, ElementsAre(Precision::kBf16));
+  const std::vector<std::string> no_avx512 = {"no-avx512"};
+  EXPECT_THAT(summarize_isa("x86_64", tiles, no_avx512).names, IsEmpty()) << "no processor has AMX without AVX-512";
   const std::vector<std::string> none = {"no-avx2"};
   EXPECT_THAT(summarize_isa("x86_64", x86, none).names, IsEmpty());
   EXPECT_EQ(summarize_isa("x86_64", {"sse4_2"}, none).hidden.size(), 0U) << "what is not there is not hidden";

@@ -8,6 +8,10 @@
 #include <sys/auxv.h>
 #elif defined(__x86_64__)
 #include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #endif
 
 namespace kpt::kernels {
@@ -53,6 +57,17 @@ unsigned saved_registers() {
   return low;
 }
 
+// Tile registers are 8 KiB more to save, so Linux gives them to processes that ask (Documentation/arch/x86/xstate.rst).
+bool may_use_tiles() {
+#if defined(__linux__)
+  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr long kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
 CpuFeatures detect() {
   CpuFeatures features;
   const CpuidLeaf basic = read_leaf(1, 0);
@@ -67,6 +82,11 @@ CpuFeatures detect() {
                     has_bit(extended.ebx, 30) && has_bit(extended.ebx, 31);
   features.avx512_vnni = features.avx512 && has_bit(extended.ecx, 11);
   features.avx512_bfloat16 = features.avx512 && has_bit(extended_1.eax, 5);
+  const bool saves_tiles = (saved & 0x60000U) == 0x60000U;
+  if (features.avx512 && saves_tiles && has_bit(extended.edx, 24) && may_use_tiles()) {
+    features.amx_bfloat16 = features.avx512_bfloat16 && has_bit(extended.edx, 22);
+    features.amx_int8 = features.avx512_vnni && has_bit(extended.edx, 25);
+  }
   return features;
 }
 
@@ -79,11 +99,11 @@ CpuFeatures detect() { return {}; }
 struct FeatureRow {
   bool CpuFeatures::* member;
   std::string_view name;
-  std::array<std::string_view, 3> hidden_by;  // empty words hide nothing
+  std::array<std::string_view, 4> hidden_by;  // empty words hide nothing
 };
 
 // The words are those of summarize_isa() in backends/cpu/isa.h.
-constexpr std::array<FeatureRow, 8> kRows = {{
+constexpr std::array<FeatureRow, 10> kRows = {{
     {&CpuFeatures::neon, "neon", {}},
     {&CpuFeatures::dot_product, "dotprod", {"no-dotprod"}},
     {&CpuFeatures::bfloat16_matrix, "bf16", {"no-bf16"}},
@@ -92,6 +112,8 @@ constexpr std::array<FeatureRow, 8> kRows = {{
     {&CpuFeatures::avx512, "avx512", {"no-avx512", "no-avx2"}},
     {&CpuFeatures::avx512_vnni, "avx512_vnni", {"no-vnni", "no-avx512", "no-avx2"}},
     {&CpuFeatures::avx512_bfloat16, "avx512_bf16", {"no-bf16", "no-avx512", "no-avx2"}},
+    {&CpuFeatures::amx_bfloat16, "amx_bf16", {"no-amx", "no-bf16", "no-avx512", "no-avx2"}},
+    {&CpuFeatures::amx_int8, "amx_int8", {"no-amx", "no-vnni", "no-avx512", "no-avx2"}},
 }};
 
 // The features that are hidden from this process, as bits in the order of the rows.

@@ -20,6 +20,9 @@ struct CpuFeatures {
   bool avx512 = false;  // F, BW, VL and DQ
   bool avx512_vnni = false;
   bool avx512_bfloat16 = false;
+  // Each counts only where the system lets this process have tile registers.
+  bool amx_bfloat16 = false;  // with avx512_bfloat16
+  bool amx_int8 = false;      // with avx512_vnni
   // Bits of is_hidden(), set by without().
   std::uint32_t hidden = 0;
 

@@ -28,6 +28,8 @@ TEST(CpuFeatures, LargerSetsImplySmallerOnes) {
 #endif
   EXPECT_TRUE(features.avx2 || !features.avx512);
   EXPECT_TRUE(features.avx512 || !features.avx512_vnni);
+  EXPECT_TRUE(features.avx512_bfloat16 || !features.amx_bfloat16);
+  EXPECT_TRUE(features.avx512_vnni || !features.amx_int8);
 }
 
 TEST(CpuFeatures, WhatIsHiddenIsAbsentWithWhatNeedsItAndSaysSo) {
@@ -42,7 +44,14 @@ TEST(CpuFeatures, WhatIsHiddenIsAbsentWithWhatNeedsItAndSaysSo) {
   EXPECT_EQ(arm.without(least).to_string(), "neon, bf16");
 
   CpuFeatures x86;
-  x86.avx2 = x86.avx512 = x86.avx512_vnni = x86.avx512_bfloat16 = true;
+  x86.avx2 = x86.avx512 = x86.avx512_vnni = x86.avx512_bfloat16 = x86.amx_bfloat16 = x86.amx_int8 = true;
+  const std::vector<std::string> no_amx = {"no-amx"};
+  EXPECT_EQ(x86.without(no_amx).to_string(), "avx2, avx512, avx512_vnni, avx512_bf16");
+  EXPECT_TRUE(x86.without(no_amx).is_hidden(&CpuFeatures::amx_int8));
+  const std::vector<std::string> no_bf16 = {"no-bf16"};
+  EXPECT_EQ(x86.without(no_bf16).to_string(), "avx2, avx512, avx512_vnni, amx_int8");
+  const std::vector<std::string> no_vnni = {"no-vnni"};
+  EXPECT_EQ(x86.without(no_vnni).to_string(), "avx2, avx512, avx512_bf16, amx_bf16");
   const std::vector<std::string> avx2 = {"no-avx512"};
   EXPECT_EQ(x86.without(avx2).to_string(), "avx2");
   const std::vector<std::string> none = {"no-avx2"};
@@ -66,7 +75,7 @@ TEST(CpuFeatures, AProcessCanHideWhatItsKernelsMayUseAndShowItAgain) {
         EXPECT_EQ(hidden, before[at].why_not.empty()) << candidate.why_not << "; before: " << before[at].why_not;
         continue;
       }
-      for (const char* word : {"BFMMLA", "SMMLA", "AVX-512"}) {
+      for (const char* word : {"BFMMLA", "SMMLA", "AVX-512", "AMX"}) {
         EXPECT_EQ(candidate.kernel.name.find(word), std::string_view::npos) << candidate.kernel.name;
       }
     }
