@@ -2,10 +2,10 @@
 
 #include <cstring>
 
+#include "kernels/cpu/avx512_quantize.h"
 #include "kernels/cpu/avx512_tile.h"
 #include "kernels/cpu/finish.h"
 #include "kernels/cpu/kernel_list.h"
-#include "kernels/cpu/pack_input.h"
 
 namespace kpt::kernels {
 namespace {
@@ -37,63 +37,7 @@ struct Vnni {
 
 constexpr std::ptrdiff_t kRows = 8;
 constexpr std::ptrdiff_t kUnitBytes = kRows * 4;
-using Generic = PackInput<Vnni>;
-
-void scale_rows(const InputRows& input, float* row_scales) {
-  if (input.type != ElementType::kFloat32) return Generic::int8_scales(input, row_scales);
-  // As integers the magnitudes of floats order like the floats, with NaN above infinity.
-  const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF);
-  for (int row = 0; row < input.count; ++row) {
-    const auto* source = static_cast<const float*>(input.rows[row]);
-    __m512i greatest[4] = {};
-    std::int64_t k = 0;
-    for (; k + 64 <= input.depth; k += 64) {
-      for (std::ptrdiff_t i = 0; i < 4; ++i) {
-        const __m512i bits = _mm512_and_si512(_mm512_loadu_si512(source + k + 16 * i), magnitude);
-        greatest[i] = _mm512_max_epi32(greatest[i], bits);
-      }
-    }
-    for (; k < input.depth; k += 16) {
-      const std::int64_t left = input.depth - k;
-      const auto mask = static_cast<__mmask16>(left >= 16 ? 0xFFFF : (1U << left) - 1);
-      const __m512i bits = _mm512_and_si512(_mm512_maskz_loadu_epi32(mask, source + k), magnitude);
-      greatest[0] = _mm512_max_epi32(greatest[0], bits);
-    }
-    const std::int32_t most = _mm512_reduce_max_epi32(
-        _mm512_max_epi32(_mm512_max_epi32(greatest[0], greatest[1]), _mm512_max_epi32(greatest[2], greatest[3])));
-    float value;
-    std::memcpy(&value, &most, sizeof(value));
-    row_scales[row] = value <= 3.4028234663852886e38F ? value / 127.0F : __builtin_nanf("");
-  }
-}
-
-// 16 elements as bytes.
-__m128i to_steps(__m512 values, __m512 factor) {
-  return _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(values, factor)));
-}
-
-// Writes whole vectors: up to 15 bytes more than `count`.
-void quantize_floats(const float* source, std::int64_t count, float inverse, std::int8_t* target) {
-  const __m512 factor = _mm512_set1_ps(inverse);
-  std::int64_t k = 0;
-  for (; k + 16 <= count; k += 16) {
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(target + k), to_steps(_mm512_loadu_ps(source + k), factor));
-  }
-  if (k == count) return;
-  const auto mask = static_cast<__mmask16>((1U << (count - k)) - 1);
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(target + k), to_steps(_mm512_maskz_loadu_ps(mask, source + k), factor));
-}
-
-void quantize_row(const InputRows& input, float scale, std::int8_t* target) {
-  if (input.type != ElementType::kFloat32) return Generic::quantize_row(input, scale, target);
-  const std::int64_t whole = input.depth / 16 * 16;
-  const auto* source = static_cast<const float*>(input.rows[0]);
-  quantize_floats(source, whole, Generic::inverse_of(scale), target);
-  InputRows rest = input;
-  rest.rows[0] = source + whole;
-  rest.depth = input.depth - whole;
-  Generic::quantize_row(rest, scale, target + whole);
-}
+using Quantize = Avx512Quantize<Vnni>;
 
 // Eight units of eight rows, [row][unit] to [unit][row], with the shift added.
 void interleave(const std::int8_t* const (&rows)[kRows], std::int64_t first, std::uint8_t* target) {
@@ -123,9 +67,6 @@ void interleave(const std::int8_t* const (&rows)[kRows], std::int64_t first, std
 }
 
 void pack_rows(const InputRows& input, void* panel, const float* row_scales) {
-  if (input.type == ElementType::kBfloat16) {
-    return Generic::int8<kRows, 4, std::uint8_t, Vnni::kShift>(input, panel, row_scales);
-  }
   constexpr std::int64_t kChunk = 512;
   alignas(64) std::int8_t bytes[kRows][kChunk];
   if (input.count < kRows) std::memset(bytes, 0, sizeof(bytes));
@@ -140,8 +81,7 @@ void pack_rows(const InputRows& input, void* panel, const float* row_scales) {
       if (input.type == ElementType::kInt8) {
         rows[row] = static_cast<const std::int8_t*>(input.rows[row]) + first;
       } else {
-        const float* source = static_cast<const float*>(input.rows[row]) + first;
-        quantize_floats(source, count, Generic::inverse_of(row_scales[row]), bytes[row]);
+        Quantize::quantize(input, row, first, count, Quantize::Generic::inverse_of(row_scales[row]), bytes[row]);
       }
     }
     std::int64_t k = 0;
@@ -171,8 +111,8 @@ MatrixKernel avx512_vnni_kernel() {
   kernel.weight_bytes = 1;
   kernel.input_shift = Vnni::kShift;
   kernel.depth_block = 768;
-  kernel.scale_rows = &scale_rows;
-  kernel.quantize_row = &quantize_row;
+  kernel.scale_rows = &Quantize::scale_rows;
+  kernel.quantize_row = &Quantize::quantize_row;
   kernel.pack_input = &pack_rows;
   kernel.multiply = &Avx512Tile<Vnni>::multiply;
   kernel.multiply_narrow = &Avx512Tile<Vnni>::multiply_narrow;
