@@ -193,8 +193,9 @@ TEST(PackedConvInt8, EveryKernelAgreesWithSumsOfTheSameIntegers) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   const CpuFeatures here = cpu_features();
+  const std::vector<std::string> no_tiles = {"no-amx"};
   const std::vector<std::string> no_matrix = {"no-i8mm", "no-avx512"};
-  for (const CpuFeatures& features : {here, here.without(no_matrix), CpuFeatures{}}) {
+  for (const CpuFeatures& features : {here, here.without(no_tiles), here.without(no_matrix), CpuFeatures{}}) {
     SCOPED_TRACE(features.to_string());
     for (int i = 0; i < 40; ++i) check_case(random, draw_case(random), features);
   }

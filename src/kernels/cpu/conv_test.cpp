@@ -123,7 +123,8 @@ void check_case(std::mt19937& random, ConvCase of, const CpuFeatures& features =
 // The instruction sets that this processor has kernels for.
 std::vector<CpuFeatures> instruction_sets() {
   const std::vector<std::string> no_avx512 = {"no-avx512"};
-  return {cpu_features(), cpu_features().without(no_avx512), CpuFeatures{}};
+  const std::vector<std::string> no_amx = {"no-amx"};
+  return {cpu_features(), cpu_features().without(no_amx), cpu_features().without(no_avx512), CpuFeatures{}};
 }
 
 ConvCase draw_case(std::mt19937& random, bool depthwise) {

@@ -19,6 +19,8 @@ MatrixKernel avx2_kernel(LinearForm form);    // every form
 MatrixKernel avx512_kernel(LinearForm form);  // all but int8
 MatrixKernel avx512_vnni_kernel();
 MatrixKernel avx512_bfloat16_kernel();
+MatrixKernel amx_bfloat16_kernel();
+MatrixKernel amx_int8_kernel();
 #endif
 
 }  // namespace kpt::kernels

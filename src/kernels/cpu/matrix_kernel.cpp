@@ -58,9 +58,11 @@ std::vector<KernelCandidate> list_kernels(LinearForm form, const CpuFeatures& fe
   }
 #elif defined(__x86_64__)
   if (form == LinearForm::kInt8) {
+    list.add(amx_int8_kernel(), &CpuFeatures::amx_int8, "8-bit tile instructions (amx_int8)");
     list.add(avx512_vnni_kernel(), &CpuFeatures::avx512_vnni, "AVX-512 dot product instructions (avx512_vnni)");
   } else {
     if (form == LinearForm::kBfloat16) {
+      list.add(amx_bfloat16_kernel(), &CpuFeatures::amx_bfloat16, "bfloat16 tile instructions (amx_bf16)");
       list.add(avx512_bfloat16_kernel(), &CpuFeatures::avx512_bfloat16, "AVX-512 bfloat16 instructions (avx512_bf16)");
     }
     list.add(avx512_kernel(form), &CpuFeatures::avx512, "AVX-512 (avx512f, avx512bw, avx512dq, avx512vl)");

@@ -199,6 +199,53 @@ TEST_P(LinearForms, EveryKernelOfThisMachineAgreesWithFp64OnRandomShapes) {
   }
 }
 
+// Every height of a tile, columns around its width, and sums around its units.
+TEST_P(LinearForms, EdgesOfTilesAndUnits) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  for (const std::string& kernel : usable_kernels(GetParam())) {
+    std::int64_t i = 0;
+    for (const std::int64_t k : {0, 1, 31, 32, 33, 63, 64, 65, 100, 128, 513}) {
+      for (std::int64_t m = 1; m <= 40; m += k % 3 + 1, ++i) {
+        Case of = draw_case(random, GetParam(), kernel);
+        of.m = m;
+        of.n = i * 7 % 70 + 1;
+        of.k = GetParam() == LinearForm::kInt4 ? k / 2 * 2 : k;
+        check_case(random, of);
+      }
+    }
+  }
+}
+
+// Rows that do not fill a panel are multiplied beside memory that nobody wrote: nothing of it may show.
+TEST_P(LinearForms, WhatTheWorkspaceHeldBeforeDoesNotMatter) {
+  std::mt19937 random(9);  // NOLINT(bugprone-random-generator-seed)
+  for (const std::string& kernel : usable_kernels(GetParam())) {
+    for (const std::int64_t m : {1, 3, 17, 33, 70}) {
+      const SampledWeights weights(random, GetParam(), 45, 130, ElementType::kFloat32, true);
+      const SampledMatrix input(random, static_cast<std::size_t>(m * 130), ElementType::kFloat32);
+      const auto packed = PackedLinear::pack(weights.weights, cpu_features(), kernel);
+      ASSERT_TRUE(packed.ok()) << packed.status().message();
+      std::vector<std::vector<float>> results;
+      for (const int fill : {0x00, 0xFF, 0x7F}) {  // zeros, NaN, great numbers
+        results.emplace_back(static_cast<std::size_t>(m * 45));
+        std::vector<std::byte> workspace(packed->workspace_bytes(m, 1) + 64, static_cast<std::byte>(fill));
+        const auto address = reinterpret_cast<std::uintptr_t>(workspace.data());
+        LinearCall call;
+        call.rows = m;
+        call.input = input.data();
+        call.input_stride = 130;
+        call.output = results.back().data();
+        call.output_stride = 45;
+        packed->run(call, workspace.data() + (64 - address % 64) % 64, Parallel{});
+      }
+      EXPECT_EQ(results[0], results[1]) << kernel << ", " << m << " rows";
+      EXPECT_EQ(results[0], results[2]) << kernel << ", " << m << " rows";
+    }
+  }
+}
+
 TEST_P(LinearForms, LongSumsAreTakenInStretches) {
   const auto seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
