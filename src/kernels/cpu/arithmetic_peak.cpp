@@ -68,13 +68,36 @@ void add_instructions(std::vector<PeakLoop>& loops, const CpuFeatures& features)
 // Pairs of int16, as the kernel of AVX2 multiplies int8.
 #define KPT_MADD_256(sum) "vpmaddwd %%ymm12, %%ymm13, %%ymm14\nvpaddd %%ymm14, %%ymm" #sum ", %%ymm" #sum "\n"
 
+// Tiles of 16 rows of 64 bytes: sums 0 to 5, operands 6 and 7.
+#define KPT_TILES(one) one(0) one(1) one(2) one(3) one(4) one(5)
+#define KPT_TILE_CLEAR(sum) "tilezero %%tmm" #sum "\n"
+#define KPT_TILE_PEAK_LOOP(one)                                                                       \
+  const TileConfiguration tiles;                                                                      \
+  __asm__ volatile("ldtilecfg %[tiles]\n" KPT_TILES(KPT_TILE_CLEAR) KPT_TILE_CLEAR(6)                 \
+                       KPT_TILE_CLEAR(7) "1:\n" KPT_TILES(one) "dec %[rounds]\njne 1b\ntilerelease\n" \
+                   : [rounds] "+r"(rounds)                                                            \
+                   : [tiles] "m"(tiles)                                                               \
+                   : "cc")
+#define KPT_TILE_BF16(sum) "tdpbf16ps %%tmm6, %%tmm7, %%tmm" #sum "\n"
+#define KPT_TILE_INT8(sum) "tdpbssd %%tmm6, %%tmm7, %%tmm" #sum "\n"
+
+// What LDTILECFG reads: palette 1, all eight tiles whole.
+struct alignas(64) TileConfiguration {
+  std::uint8_t palette[16] = {1};
+  std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+
 constexpr double kSums = 12;
+constexpr double kTileSums = 6 * 16 * 16;
 
 void run_fma_256(std::int64_t rounds) { KPT_PEAK_LOOP(KPT_FMA_256); }
 void run_fma_512(std::int64_t rounds) { KPT_PEAK_LOOP(KPT_FMA_512); }
 void run_bf16_512(std::int64_t rounds) { KPT_PEAK_LOOP(KPT_BF16_512); }
 void run_vnni_512(std::int64_t rounds) { KPT_PEAK_LOOP(KPT_VNNI_512); }
 void run_madd_256(std::int64_t rounds) { KPT_PEAK_LOOP(KPT_MADD_256); }
+void run_tile_bf16(std::int64_t rounds) { KPT_TILE_PEAK_LOOP(KPT_TILE_BF16); }
+void run_tile_int8(std::int64_t rounds) { KPT_TILE_PEAK_LOOP(KPT_TILE_INT8); }
 
 void add_instructions(std::vector<PeakLoop>& loops, const CpuFeatures& features) {
   if (features.avx512) {
@@ -82,10 +105,14 @@ void add_instructions(std::vector<PeakLoop>& loops, const CpuFeatures& features)
   } else if (features.avx2) {
     loops.push_back({LinearForm::kFloat32, "VFMADD231PS ymm", kSums * 8 * 2, &run_fma_256});
   }
-  if (features.avx512_bfloat16) {
+  if (features.amx_bfloat16) {
+    loops.push_back({LinearForm::kBfloat16, "TDPBF16PS", kTileSums * 32 * 2, &run_tile_bf16});
+  } else if (features.avx512_bfloat16) {
     loops.push_back({LinearForm::kBfloat16, "VDPBF16PS zmm", kSums * 32 * 2, &run_bf16_512});
   }
-  if (features.avx512_vnni) {
+  if (features.amx_int8) {
+    loops.push_back({LinearForm::kInt8, "TDPBSSD", kTileSums * 64 * 2, &run_tile_int8});
+  } else if (features.avx512_vnni) {
     loops.push_back({LinearForm::kInt8, "VPDPBUSD zmm", kSums * 64 * 2, &run_vnni_512});
   } else if (features.avx2) {
     loops.push_back({LinearForm::kInt8, "VPMADDWD ymm", kSums * 16 * 2, &run_madd_256});

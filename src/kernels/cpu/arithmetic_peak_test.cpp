@@ -46,6 +46,25 @@ TEST(ArithmeticPeak, OneLoopPerFormAndFloat32Always) {
   EXPECT_EQ(plain[0].instructions, "plain C++");
 }
 
+TEST(ArithmeticPeak, TilesComeBeforeVectors) {
+  CpuFeatures features;
+  features.avx2 = features.avx512 = features.avx512_vnni = features.avx512_bfloat16 = true;
+  const auto instructions = [&](LinearForm form) {
+    std::string_view name;
+    for (const PeakLoop& loop : list_peak_loops(features)) name = loop.form == form ? loop.instructions : name;
+    return name;
+  };
+#if defined(__x86_64__)
+  EXPECT_EQ(instructions(LinearForm::kBfloat16), "VDPBF16PS zmm");
+  EXPECT_EQ(instructions(LinearForm::kInt8), "VPDPBUSD zmm");
+  features.amx_bfloat16 = features.amx_int8 = true;
+  EXPECT_EQ(instructions(LinearForm::kBfloat16), "TDPBF16PS");
+  EXPECT_EQ(instructions(LinearForm::kInt8), "TDPBSSD");
+#else
+  EXPECT_EQ(instructions(LinearForm::kBfloat16), "") << "of another processor";
+#endif
+}
+
 // A loop that the compiler or a wrong encoding shortened would show figures of another order; on a busy machine a rate
 // may be any fraction of the true one.
 TEST(ArithmeticPeak, FiguresArePossible) {
