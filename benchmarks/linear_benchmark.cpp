@@ -164,6 +164,7 @@ void add_products() {
           add_product({form, kernel, m, 768, 3072, threads});
         }
       }
+      for (const std::int64_t m : {2, 8, 16}) add_product({form, kernel, m, 768, 768, 1});
       add_product({form, kernel, 128, 3072, 768, 1, Activation::kGelu});
     }
   }

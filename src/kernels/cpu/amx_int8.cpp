@@ -51,9 +51,7 @@ void pack_row(const Element* source, std::int64_t depth, float inverse, char* ta
     store_shifted(target, Quantize::quantize_64(source + k, factor));
   }
   if (k == depth) return;
-  alignas(64) std::int8_t last[kDepth] = {};
-  Quantize::quantize(source + k, depth - k, inverse, last);
-  store_shifted(target, _mm512_load_si512(last));
+  store_shifted(target, Quantize::quantize_part(source + k, depth - k, factor));
 }
 
 void copy_row(const std::int8_t* source, std::int64_t depth, char* target) {

@@ -51,11 +51,16 @@ struct Avx512Quantize {
   static __m512i quantize_64(const Element* source, __m512 factor) {
     __m512i steps[4];
     for (std::ptrdiff_t i = 0; i < 4; ++i) steps[i] = to_steps(load(source + 16 * i), factor);
-    const __m512i low = _mm512_packs_epi32(steps[0], steps[1]);
-    const __m512i high = _mm512_packs_epi32(steps[2], steps[3]);
-    // Packing goes by parts of 128 bits: fours of elements 0, 16, 32, 48, then 4, 20, …
-    const __m512i order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
-    return _mm512_permutexvar_epi32(order, _mm512_packs_epi16(low, high));
+    return join(steps);
+  }
+  // At most 64, zeros behind them.
+  template <typename Element>
+  static __m512i quantize_part(const Element* source, std::int64_t count, __m512 factor) {
+    __m512i steps[4] = {};
+    for (std::ptrdiff_t i = 0; 16 * i < count; ++i) {
+      steps[i] = to_steps(load(source + 16 * i, mask_of(count - 16 * i)), factor);
+    }
+    return join(steps);
   }
 
   static void quantize_row(const InputRows& input, float scale, std::int8_t* target) {
@@ -70,6 +75,14 @@ struct Avx512Quantize {
   }
 
  private:
+  static __m512i join(const __m512i (&steps)[4]) {
+    const __m512i low = _mm512_packs_epi32(steps[0], steps[1]);
+    const __m512i high = _mm512_packs_epi32(steps[2], steps[3]);
+    // Packing goes by parts of 128 bits: fours of elements 0, 16, 32, 48, then 4, 20, …
+    const __m512i order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
+    return _mm512_permutexvar_epi32(order, _mm512_packs_epi16(low, high));
+  }
+
   static __m512 widen(__m256i halves) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
   }
