@@ -26,7 +26,10 @@ class ProductRun {
       : packed_(packed), kernel_(packed.kernel_), rows_(rows) {
     input_unit_ = std::int64_t{kernel_.depth} * kernel_.input_bytes * kernel_.rows;
     const std::int64_t depth = packed.units_ * kernel_.depth;
-    const std::int64_t stretches = std::max<std::int64_t>((depth + kernel_.depth_block - 1) / kernel_.depth_block, 1);
+    // One panel of rows uses each panel of W once: nothing is gained by keeping it in L1.
+    const bool is_used_again = rows > kernel_.rows || kernel_.expand != nullptr;
+    const std::int64_t stretches =
+        is_used_again ? std::max<std::int64_t>((depth + kernel_.depth_block - 1) / kernel_.depth_block, 1) : 1;
     // Even, because two elements of int4 share a byte.
     stretch_ = ((packed.units_ + stretches - 1) / stretches + 1) / 2 * 2;
     row_panels_ = (rows + kernel_.rows - 1) / kernel_.rows;
