@@ -517,5 +517,16 @@ TEST_F(CompileForAmd, ThePageOfABenchmarkShowsTheErrorsOfThePartForTheGpu) {
 }
 #endif
 
+// What planned launches cannot do with the whole graph is a refusal of the optimizer too.
+TEST_F(CompileForAmd, AModelThatCannotRunThereCannotBeOptimized) {
+  const auto refused = run({"optimize", golden("writes_plain"), "--device", "amd:0", "-o", path("m.kpt"), "--json"},
+                           machine_with("gfx942", std::filesystem::path(compiler_).parent_path().string()))
+                           .json();
+  EXPECT_EQ(refused.at("error").at("code"), "model_optimization") << refused.dump();
+  EXPECT_THAT(refused.at("error").at("message").get<std::string>(),
+              AllOf(HasSubstr("the model cannot be optimized"), HasSubstr("planned launches write buffers only")));
+  EXPECT_FALSE(std::filesystem::exists(path("m.kpt")));
+}
+
 }  // namespace
 }  // namespace kpt::testing
