@@ -74,6 +74,9 @@ class KPT_API Buffer {
   virtual std::string_view device() const = 0;
   // False for mapped weights: writing there is a fault.
   virtual bool writable() const { return true; }
+  // Whether a share keeps the memory alive. False for memory of the caller's that has no `release`: whoever may still
+  // look at it when the caller has gone on needs a copy.
+  virtual bool owns_memory() const { return true; }
   // Identifies the engine that made the buffer, so that it recognises its own; null for plain memory.
   virtual const void* maker() const { return nullptr; }
 };
@@ -88,7 +91,8 @@ class KPT_API Tensor {
   // A copy of `bytes`, which must be exactly the contiguous tensor.
   static Result<Tensor> from_bytes(DType dtype, std::span<const std::int64_t> dims, std::span<const std::byte> bytes);
   // A view of the caller's memory, contiguous unless `strides` is given. `release` runs when the last share goes; when
-  // this fails it does not run. The memory needs no alignment; elements<T>() does.
+  // this fails it does not run. Without it the memory must live as long as what uses the tensor: a run until it
+  // returns, a model until it is gone. The memory needs no alignment; elements<T>() does.
   static Result<Tensor> from_memory(DType dtype, std::span<const std::int64_t> dims, void* data, std::size_t bytes,
                                     std::function<void()> release = {}, std::span<const std::int64_t> strides = {});
   // A view of a buffer. Fails with kInvalidArgument when an element would lie outside it or a stride is negative.

@@ -56,6 +56,7 @@ class BorrowedBuffer final : public Buffer {
   void* data() const override { return data_; }
   std::size_t bytes() const override { return bytes_; }
   std::string_view device() const override { return "cpu"; }
+  bool owns_memory() const override { return release_ != nullptr; }
 
  private:
   void* data_;

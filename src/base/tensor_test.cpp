@@ -150,6 +150,7 @@ TEST(TensorFromMemory, ReleasesOnceAfterTheLastShareAndNeverOnFailure) {
     tensor = Tensor();
     EXPECT_EQ(released, 0);
     EXPECT_EQ(share.data(), values);
+    EXPECT_TRUE(share.buffer()->owns_memory());
   }
   EXPECT_EQ(released, 1);
   EXPECT_FALSE(Tensor::from_memory(DType::kFloat32, Dims{5}, values, sizeof values, release).ok());
@@ -159,7 +160,9 @@ TEST(TensorFromMemory, ReleasesOnceAfterTheLastShareAndNeverOnFailure) {
   const auto transposed = Tensor::from_memory(DType::kFloat32, Dims{2, 2}, values, sizeof values, {}, Dims{1, 2});
   ASSERT_TRUE(transposed.ok());
   EXPECT_FALSE(transposed->is_contiguous());
+  EXPECT_FALSE(transposed->buffer()->owns_memory()) << "nobody hears when the last share goes";
   const auto copy = transposed->contiguous_copy();
+  EXPECT_TRUE(copy->buffer()->owns_memory());
   EXPECT_THAT(copy->elements<float>(), ElementsAre(1, 3, 2, 4));
 }
 
