@@ -12,19 +12,36 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "base/stray_threads.h"
 
 namespace kpt::pjrt {
+
+std::optional<CallEnd> CallLimit::find_end() const {
+  if (cancelled != nullptr && cancelled->load(std::memory_order_relaxed)) return CallEnd::kCancelled;
+  if (std::chrono::steady_clock::now() >= end) return CallEnd::kLate;
+  return std::nullopt;
+}
+
+std::optional<std::chrono::steady_clock::time_point> CallLimit::next_look() const {
+  constexpr std::chrono::milliseconds kUnheard{20};  // how long a cancellation may go unheard
+  if (cancelled != nullptr) return std::min(end, std::chrono::steady_clock::now() + kUnheard);
+  // Not as a time to wait for: a library that converts it to another clock may pass the end of that one.
+  if (end == kNever) return std::nullopt;
+  return end;
+}
+
 namespace {
 
 template <typename Done>
 CallEnd wait_within(std::condition_variable& changed, std::unique_lock<std::mutex>& lock, const CallLimit& limit,
                     const Done& done) {
-  constexpr std::chrono::milliseconds kUnheard{20};  // how long a cancellation may go unheard
   while (!done()) {
-    if (limit.cancelled != nullptr && limit.cancelled->load(std::memory_order_relaxed)) return CallEnd::kCancelled;
-    const auto now = std::chrono::steady_clock::now();
-    if (now >= limit.end) return CallEnd::kLate;
-    changed.wait_until(lock, limit.cancelled == nullptr ? limit.end : std::min(limit.end, now + kUnheard));
+    if (const auto end = limit.find_end()) return *end;
+    if (const auto next = limit.next_look()) {
+      changed.wait_until(lock, *next);
+    } else {
+      changed.wait(lock);
+    }
   }
   return CallEnd::kDone;
 }
@@ -62,6 +79,7 @@ struct CallThreads::Shared {
     --given_up;
     lock.unlock();
     changed.notify_all();
+    remove_stray_thread();
   }
 };
 
@@ -146,6 +164,7 @@ CallEnd CallThreads::run(std::function<void()> work, const CallLimit& limit) {
       const std::lock_guard counting(shared_->mutex);
       ++shared_->given_up;
     }
+    add_stray_thread();
     worker->given_up = true;
     worker->thread.detach();
     return end;

@@ -22,15 +22,21 @@ inline constexpr std::chrono::milliseconds kLongestCall{600000};
 // The same to compile a program, or to load a compiled one.
 inline constexpr std::chrono::milliseconds kLongestCompile{1800000};
 
+enum class CallEnd : std::uint8_t { kDone, kLate, kCancelled };
+
 // How long a caller waits.
 struct CallLimit {
-  std::chrono::steady_clock::time_point end;
+  static constexpr auto kNever = std::chrono::steady_clock::time_point::max();
+
+  std::chrono::steady_clock::time_point end;     // kNever: as long as it takes
   const std::atomic<bool>* cancelled = nullptr;  // looked at fifty times a second
 
   static CallLimit from_now(std::chrono::milliseconds time) { return {std::chrono::steady_clock::now() + time}; }
+  // Why the caller waits no longer; nothing while it may.
+  std::optional<CallEnd> find_end() const;
+  // When to look again at the latest; nothing: only when the work is done.
+  std::optional<std::chrono::steady_clock::time_point> next_look() const;
 };
-
-enum class CallEnd : std::uint8_t { kDone, kLate, kCancelled };
 
 // Thread safe. Threads are kept for later work and end with this object; one whose work was given up ends when that
 // does.

@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "base/log.h"
+#include "base/stray_threads.h"
 
 namespace kpt::pjrt {
 namespace {
@@ -46,6 +47,35 @@ TEST(CallThreads, WhatWorkOwnsIsGoneWhenItIsDone) {
     EXPECT_EQ(threads.run([owned] {}, CallLimit::from_now(kLong)), CallEnd::kDone);
     ASSERT_EQ(owned.use_count(), 1);
   }
+}
+
+TEST(CallThreads, AProcessKnowsOfThreadsThatNobodyWaitsFor) {
+  const std::size_t before = count_stray_threads();
+  CallThreads threads;
+  Gate gate;
+  EXPECT_EQ(threads.run([] {}, CallLimit::from_now(kLong)), CallEnd::kDone);
+  EXPECT_EQ(count_stray_threads(), before);
+  EXPECT_EQ(threads.run([opened = gate.opened] { opened.wait(); }, CallLimit::from_now(kShort)), CallEnd::kLate);
+  EXPECT_EQ(count_stray_threads(), before + 1);
+  gate.open.set_value();
+  for (const auto end = std::chrono::steady_clock::now() + kLong;
+       count_stray_threads() > before && std::chrono::steady_clock::now() < end;) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(count_stray_threads(), before);
+}
+
+TEST(CallThreads, WhoHasNoLimitWaitsUntilTheWorkIsBack) {
+  CallThreads threads;
+  Gate gate;
+  EXPECT_EQ(threads.run([opened = gate.opened] { opened.wait(); }, CallLimit::from_now(kShort)), CallEnd::kLate);
+  std::thread opener([&gate] {
+    std::this_thread::sleep_for(kShort);
+    gate.open.set_value();
+  });
+  EXPECT_EQ(threads.wait_for_given_up({CallLimit::kNever}), CallEnd::kDone);
+  EXPECT_EQ(threads.given_up(), 0U);
+  opener.join();
 }
 
 TEST(CallThreads, LateWorkGoesOnAndKeepsWhatItOwns) {
