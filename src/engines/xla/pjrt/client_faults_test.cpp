@@ -1,6 +1,8 @@
 // The client against a plugin that fails as told (tests/fakes/fake_pjrt_plugin.cpp).
 #include <cstdlib>
 #include <filesystem>
+#include <future>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -57,6 +59,23 @@ class PjrtFaults : public ::testing::Test {
   kpt::testing::TemporaryFolder folder_;
   std::string path_;
 };
+
+TEST_F(PjrtFaults, APluginThatHangsWhileItIsOpenedKeepsNoOtherWaiting) {
+  const std::string other = (folder_.path() / "other.so").string();
+  std::filesystem::copy_file(path_, other);
+  order("hang");
+  std::thread([path = path_] { (void)Plugin::open(path, "fake"); }).detach();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // until it hangs
+  order("");
+  std::promise<bool> opened;
+  std::future<bool> answer = opened.get_future();
+  std::thread([other, promise = std::move(opened)]() mutable {
+    promise.set_value(Plugin::open(other, "other").ok());
+  }).detach();
+  ASSERT_EQ(answer.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  EXPECT_TRUE(answer.get());
+  EXPECT_FALSE(Plugin::is_open(path_));
+}
 
 TEST_F(PjrtFaults, ASoundPluginRunsAndEverythingIsDestroyed) {
   const Status status = run_once();

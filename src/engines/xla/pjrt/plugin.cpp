@@ -142,16 +142,20 @@ Status no_plugin(const std::string& name, const std::string& what) {
   return {StatusCode::kVendorLibrary, fmt::format("PJRT plugin {}: {}", name, what)};
 }
 
-Result<const ApiHead*> find_table(const std::string& path, const std::string& name) {
+Result<DynamicLibrary> load_library(const std::string& path) {
   const std::lock_guard loading(registry().loading);
   const std::string file = to_lower(std::filesystem::path(path).filename().string());
   set_xla_environment(file.find("cpu") != std::string::npos);
-  KPT_ASSIGN_OR_RETURN(const DynamicLibrary library, DynamicLibrary::open(path));
+  return DynamicLibrary::open(path);
+}
+
+Result<const ApiHead*> find_table(const std::string& path, const std::string& name) {
+  KPT_ASSIGN_OR_RETURN(const DynamicLibrary library, load_library(path));
   const auto get_api = library.find<GetApiFunction>(kGetApiName);
   if (get_api == nullptr) {
     return no_plugin(name, fmt::format("{} has no function {}; give the path of a PJRT plugin", path, kGetApiName));
   }
-  const ApiHead* head = get_api();
+  const ApiHead* head = get_api();  // without the lock: one that hangs here must not keep the others
   if (head == nullptr) return no_plugin(name, fmt::format("its {} gives no table; reinstall it", kGetApiName));
   if (head->struct_size < sizeof(ApiHead) || head->struct_size > kLargestTableBytes) {
     return no_plugin(name, fmt::format("its table of {} bytes is none; reinstall it", head->struct_size));
