@@ -4,6 +4,7 @@
 //   "null"                     no table
 //   "crash", "abort", "hang"   in GetPjrtApi; with the name of a call ("hang PJRT_Client_Compile") in that call
 //   "stall NAME FILE"          that call waits until the file is there
+//   "slow NAME MILLISECONDS"   that call takes so long
 //   "needs_skip_mds"           hangs unless TPU_SKIP_MDS_QUERY is set, as libtpu does away from Google's cloud
 //   "locked"                   PJRT_Plugin_Initialize fails unless ALLOW_MULTIPLE_LIBTPU_LOAD is set, as libtpu's does
 //                              beside another process
@@ -437,6 +438,9 @@ void end_if_ordered(const std::string& name) {
   if (find_order("hang", name)) hang();
   if (const auto file = name.empty() ? std::nullopt : rest_of_order("stall " + name)) {
     while (::access(file->c_str(), F_OK) != 0) ::usleep(2000);
+  }
+  if (const auto time = name.empty() ? std::nullopt : rest_of_order("slow " + name)) {
+    ::usleep(static_cast<unsigned>(std::stoul(*time)) * 1000);
   }
 }
 

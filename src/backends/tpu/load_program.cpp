@@ -31,13 +31,16 @@ CompilerName read_compiler(std::string_view text) {
   return {text.substr(kPackage.size(), end - kPackage.size()), text.substr(end + 2)};
 }
 
-// What the plugin says of the device's memory, else what is published; nothing where neither is known.
-std::optional<TpuMemory> find_memory(const XlaDevice& device, const pjrt::Client& client, int percent) {
-  const auto told = client.device_memory(device.setup().devices.first);
+// What the plugin says of the device's memory, else what is published; nothing where neither is known. Fails when the
+// plugin does not answer at all: it would keep all that follows, too.
+Result<std::optional<TpuMemory>> find_memory(XlaDevice& device, int percent) {
+  const auto told = device.first_memory();
+  const StatusCode code = told.status().code();
+  if (code == StatusCode::kDeadlineExceeded || code == StatusCode::kDeviceNotAvailable) return told.status();
   std::uint64_t bytes = device.info().memory_bytes;
   if (told.ok() && told->bytes_limit && *told->bytes_limit > 0) bytes = static_cast<std::uint64_t>(*told->bytes_limit);
-  if (bytes == 0) return std::nullopt;
-  return TpuMemory(std::string(device.target().name()), bytes, percent);
+  if (bytes == 0) return std::optional<TpuMemory>();
+  return std::optional(TpuMemory(std::string(device.target().name()), bytes, percent));
 }
 
 Status check_weights(const ir::Graph& graph, const Weights& weights, const TpuMemory& memory) {
@@ -108,7 +111,7 @@ Result<std::unique_ptr<Executable>> load_tpu_program(const std::shared_ptr<const
   KPT_ASSIGN_OR_RETURN(const auto client, device.client());
   XlaLoadExtras extras;
   extras.matrix_precision = context.tpu_precision;
-  const auto memory = find_memory(device, *client, context.tpu_memory_percent);
+  KPT_ASSIGN_OR_RETURN(const auto memory, find_memory(device, context.tpu_memory_percent));
   if (memory && device.setup().devices.count == 1)
     KPT_RETURN_IF_ERROR(check_weights(program->graph(), weights, *memory));
   if (memory) {

@@ -163,6 +163,17 @@ TEST_F(CompileAhead, FiguresThatThePluginLacksAreAbsent) {
   EXPECT_EQ((*program)->figures()->flops, std::nullopt);
 }
 
+TEST_F(CompileAhead, FiguresThatThePluginFailsToTellAreAbsentAndTheProgramIsNot) {
+  order("fail PJRT_Executable_GetCompiledMemoryStats 13 miscounted;fail PJRT_Executable_GetCostAnalysis 13 no sums");
+  const auto capture = log::capture(&lines_);
+  log::configure(log::Level::kInfo, log::Format::kText);
+  const auto program = target("xla:cuda").compile_sized(ir::read_graph(kCounter).value(), {});
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  EXPECT_EQ((*program)->figures()->argument_bytes, std::nullopt);
+  EXPECT_EQ((*program)->figures()->flops, std::nullopt);
+  EXPECT_THAT(lines_, AllOf(HasSubstr("miscounted"), HasSubstr("no sums")));
+}
+
 TEST_F(CompileAhead, WhatIsStoredIsLoadedWithoutTheCompiler) {
   const std::string bytes = store(kCounter).value();
   context_.compile_cache_folder.clear();

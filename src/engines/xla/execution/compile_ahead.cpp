@@ -54,11 +54,15 @@ std::string compare_conditions(const AheadProgram& program, const CompileConditi
   return {};
 }
 
-// A figure that the plugin does not tell stays absent.
-Status add_figures(const pjrt::LoadedExecutable& executable, CompileFigures& figures) {
-  const auto memory = executable.memory();
-  if (!memory.ok() && memory.status().code() != StatusCode::kUnsupported) return memory.status();
-  if (memory.ok()) {
+void tell_absent(std::string_view what, const Status& status) {
+  if (status.code() == StatusCode::kUnsupported) return;
+  log::info("a figure of the compiled program is absent", {{"what", std::string(what)}, {"reason", status.message()}});
+}
+
+// A figure that the plugin does not tell stays absent; the program is as good without it.
+void add_figures(const ModuleCompiler& compiler, const std::shared_ptr<const pjrt::LoadedExecutable>& executable,
+                 CompileFigures& figures) {
+  if (const auto memory = compiler.memory(executable); memory.ok()) {
     const auto bytes = [](std::int64_t value) -> std::optional<std::uint64_t> {
       return value < 0 ? std::nullopt : std::optional(static_cast<std::uint64_t>(value));
     };
@@ -68,14 +72,17 @@ Status add_figures(const pjrt::LoadedExecutable& executable, CompileFigures& fig
     figures.alias_bytes = bytes(memory->alias_bytes);
     figures.temporary_bytes = bytes(memory->temporary_bytes);
     if (memory->peak_bytes > 0) figures.peak_bytes = bytes(memory->peak_bytes);
+  } else {
+    tell_absent("memory", memory.status());
   }
-  const auto costs = executable.costs();
-  if (!costs.ok()) return costs.status().code() == StatusCode::kUnsupported ? Status() : costs.status();
-  figures.flops = costs->flops;
-  figures.transcendentals = costs->transcendentals;
-  figures.bytes_accessed = costs->bytes_accessed;
-  figures.compiler_seconds = costs->optimal_seconds;
-  return {};
+  if (const auto costs = compiler.costs(executable); costs.ok()) {
+    figures.flops = costs->flops;
+    figures.transcendentals = costs->transcendentals;
+    figures.bytes_accessed = costs->bytes_accessed;
+    figures.compiler_seconds = costs->optimal_seconds;
+  } else {
+    tell_absent("costs", costs.status());
+  }
 }
 
 }  // namespace
@@ -98,7 +105,8 @@ Result<std::unique_ptr<Program>> compile_ahead(XlaDevice& device, ir::Graph grap
   const ModuleCompilerOptions options = single_device_options(device, *client, context);
   MainAttributes attributes;
   mark_donated_buffers(graph, module, attributes);
-  auto made = ModuleCompiler(client, options).compile_serialized(add_attributes(module.text, attributes));
+  const ModuleCompiler compiler(client, options);
+  auto made = compiler.compile_serialized(add_attributes(module.text, attributes));
   const bool kept = made.ok() && made->source == ModuleSource::kCache;
   ++(kept ? counts.hits : counts.misses);
   if (!kept) ++counts.compilations;
@@ -112,9 +120,8 @@ Result<std::unique_ptr<Program>> compile_ahead(XlaDevice& device, ir::Graph grap
                   pjrt::describe_compiler(fmt::format("{}.{}", plugin.api_major(), plugin.api_minor()),
                                           client->platform_version()));
   compiled.figures.device_kind = client->devices().at(device.setup().devices.first).kind;
-  const Status figured = add_figures(*made->executable, compiled.figures);
+  add_figures(compiler, made->executable, compiled.figures);
   device.let_go(std::move(made->executable));
-  KPT_RETURN_IF_ERROR(figured);
   return std::unique_ptr<Program>(
       std::make_unique<AheadProgram>(kXlaAheadForm, target, std::move(graph), write_sizes(sizes),
                                      write_conditions(find_conditions(*client, options)), std::move(compiled)));

@@ -17,13 +17,15 @@ namespace kpt {
 inline constexpr AheadForm kXlaAheadForm = {"kpt-xla-executable", 1};
 
 // Compiles for these sizes and one device, with the context's cache, time limit and threads; what was done is added to
-// `counts`. Fails with kInvalidArgument for sizes that are missing or out of range, as xla::lower(),
-// XlaDevice::client() and ModuleCompiler::compile_serialized() do.
+// `counts`. Figures that the plugin fails to tell are absent, with a line in the log. Fails with kInvalidArgument for
+// sizes that are missing or out of range, as xla::lower(), XlaDevice::client() and ModuleCompiler::compile_serialized()
+// do.
 Result<std::unique_ptr<Program>> compile_ahead(XlaDevice& device, ir::Graph graph, const ir::Bindings& sizes,
                                                const BackendContext& context, CompileStatistics& counts);
 
-// Loads what compile_ahead() made: its executable where plugin, platform, kind of device, processor and compile options
-// are those that it was made with, and otherwise compiled anew, with a line in the log. Fails as load_on_device() does.
+// Loads what compile_ahead() made: its executable where plugin, platform, kind of device, processor, compile options
+// and module are those that it was made with, and otherwise compiled anew, with a line in the log. Fails as
+// load_on_device() does.
 Result<std::unique_ptr<Executable>> load_ahead(XlaDevice& device, const AheadProgram& program, const Weights& weights,
                                                const BackendContext& context);
 

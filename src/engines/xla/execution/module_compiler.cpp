@@ -1,5 +1,7 @@
 #include "engines/xla/execution/module_compiler.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "base/build_info.h"
@@ -103,10 +105,6 @@ Result<std::shared_ptr<const pjrt::LoadedExecutable>> ModuleCompiler::load(std::
   return deserialize(std::string(executable), compile_options_);
 }
 
-std::chrono::milliseconds ModuleCompiler::limit() const {
-  return options_.time_limit.count() > 0 ? options_.time_limit : options_.call_limit;
-}
-
 // A plugin that keeps a program for itself would keep every further one, too.
 Status ModuleCompiler::check_answers() const {
   if (threads_.given_up() == 0) return {};
@@ -119,10 +117,22 @@ Status ModuleCompiler::check_answers() const {
 }
 
 template <typename T, typename Late>
-Result<T> ModuleCompiler::ask(const Late& late, std::function<Result<T>()> work) const {
-  if (limit().count() == 0) return work();
+Result<T> ModuleCompiler::ask_within(std::chrono::milliseconds limit, const Late& late,
+                                     std::function<Result<T>()> work) const {
+  if (limit.count() == 0) return work();
   KPT_RETURN_IF_ERROR(check_answers());
-  return pjrt::call_within<T>(threads_, limit(), late, std::move(work));
+  return pjrt::call_within<T>(threads_, limit, late, std::move(work));
+}
+
+template <typename T>
+Result<T> ModuleCompiler::ask(std::string_view what, std::function<Result<T>()> work) const {
+  // A short limit for the compiler says nothing of how long a large program takes to load.
+  const std::chrono::milliseconds own = options_.call_limit.count() == 0 ? pjrt::kLongestCompile : options_.call_limit;
+  const bool limits = options_.time_limit.count() > 0;
+  const std::chrono::milliseconds limit = limits ? std::max(options_.time_limit, own) : options_.call_limit;
+  const pjrt::Plugin& plugin = client_->plugin();
+  return ask_within<T>(
+      limit, [&] { return pjrt::no_answer(plugin.name(), what, limit, plugin.vendor()); }, std::move(work));
 }
 
 Result<std::shared_ptr<const pjrt::LoadedExecutable>> ModuleCompiler::compile_here(
@@ -132,29 +142,34 @@ Result<std::shared_ptr<const pjrt::LoadedExecutable>> ModuleCompiler::compile_he
     return Status(StatusCode::kCompilationTimeout,
                   fmt::format("PJRT plugin {} has not compiled the program within {:.1f} s; see whether the device is "
                               "there and free (kpt doctor), or give it longer with pjrt.compile_timeout_ms",
-                              plugin.name(), static_cast<double>(limit().count()) / 1000.0),
+                              plugin.name(), static_cast<double>(options_.call_limit.count()) / 1000.0),
                   plugin.vendor());
   };
-  return ask<std::shared_ptr<const pjrt::LoadedExecutable>>(
-      late,
+  return ask_within<std::shared_ptr<const pjrt::LoadedExecutable>>(
+      options_.call_limit, late,
       [client = client_, module_text, options = compile_options_] { return client->compile(module_text, options); });
 }
 
 Result<std::shared_ptr<const pjrt::LoadedExecutable>> ModuleCompiler::deserialize(std::string bytes,
                                                                                   std::string options) const {
-  const pjrt::Plugin& plugin = client_->plugin();
   return ask<std::shared_ptr<const pjrt::LoadedExecutable>>(
-      [&] { return pjrt::no_answer(plugin.name(), "load a program", limit(), plugin.vendor()); },
-      [client = client_, bytes = std::move(bytes), options = std::move(options)] {
+      "load a program", [client = client_, bytes = std::move(bytes), options = std::move(options)] {
         return client->deserialize(bytes, options);
       });
 }
 
 Result<std::string> ModuleCompiler::serialize(const std::shared_ptr<const pjrt::LoadedExecutable>& executable) const {
-  const pjrt::Plugin& plugin = client_->plugin();
-  return ask<std::string>(
-      [&] { return pjrt::no_answer(plugin.name(), "serialize a program", limit(), plugin.vendor()); },
-      [executable] { return executable->serialize(); });
+  return ask<std::string>("serialize a program", [executable] { return executable->serialize(); });
+}
+
+Result<pjrt::ProgramMemory> ModuleCompiler::memory(
+    const std::shared_ptr<const pjrt::LoadedExecutable>& executable) const {
+  return ask<pjrt::ProgramMemory>("tell what memory a program needs", [executable] { return executable->memory(); });
+}
+
+Result<pjrt::ProgramCosts> ModuleCompiler::costs(
+    const std::shared_ptr<const pjrt::LoadedExecutable>& executable) const {
+  return ask<pjrt::ProgramCosts>("tell what a program costs", [executable] { return executable->costs(); });
 }
 
 Result<CompiledModule> ModuleCompiler::compile(const std::string& module_text) const {

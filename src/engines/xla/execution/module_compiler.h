@@ -28,7 +28,8 @@ struct ModuleCompilerOptions {
   std::filesystem::path cache_folder;  // empty: nothing is kept
   std::uint64_t cache_bytes = 0;
   std::chrono::milliseconds time_limit{0};  // 0: none, and the compiler runs in this process
-  // What the plugin may then take here to compile, load or serialize a program; 0: as long as it likes.
+  // What the plugin may then take here to compile a program, and always to load, serialize or describe one, which has
+  // time_limit where that is longer; 0: as long as it likes.
   std::chrono::milliseconds call_limit{0};
   std::vector<pjrt::ClientOption> client_options;  // that the client was made with; a child needs the same
   pjrt::CompileSettings settings;
@@ -78,6 +79,11 @@ class ModuleCompiler {
   // when it refuses the bytes.
   Result<std::shared_ptr<const pjrt::LoadedExecutable>> load(std::string_view executable) const;
 
+  // What the plugin tells of a program of its client's, within the limit. Fails as the program does, and as compile()
+  // does for a plugin that does not answer.
+  Result<pjrt::ProgramMemory> memory(const std::shared_ptr<const pjrt::LoadedExecutable>& executable) const;
+  Result<pjrt::ProgramCosts> costs(const std::shared_ptr<const pjrt::LoadedExecutable>& executable) const;
+
   const pjrt::Client& client() const { return *client_; }
   const std::shared_ptr<const pjrt::Client>& shared_client() const { return client_; }
 
@@ -88,12 +94,14 @@ class ModuleCompiler {
   Result<std::string> compile_in_child(const std::string& module_text) const;
   // Within the limit, where there is one; `late` is what is said beyond it. `work` owns what it uses.
   template <typename T, typename Late>
-  Result<T> ask(const Late& late, std::function<Result<T>()> work) const;
+  Result<T> ask_within(std::chrono::milliseconds limit, const Late& late, std::function<Result<T>()> work) const;
+  // The same beside compiling, with no_answer().
+  template <typename T>
+  Result<T> ask(std::string_view what, std::function<Result<T>()> work) const;
   Status check_answers() const;
   Result<std::shared_ptr<const pjrt::LoadedExecutable>> compile_here(const std::string& module_text) const;
   Result<std::shared_ptr<const pjrt::LoadedExecutable>> deserialize(std::string bytes, std::string options) const;
   Result<std::string> serialize(const std::shared_ptr<const pjrt::LoadedExecutable>& executable) const;
-  std::chrono::milliseconds limit() const;
   std::string own_options() const { return options_.compile_elsewhere ? compile_options_ : std::string(); }
 
   std::shared_ptr<const pjrt::Client> client_;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engines/xla/execution/sharding.h"
+#include "engines/xla/pjrt/call_threads.h"
 #include "engines/xla/pjrt/client.h"
 #include "engines/xla/stablehlo/lower.h"
 #include "kpt/status.h"
@@ -23,7 +24,8 @@ struct ShapeProgram {
   std::shared_ptr<const pjrt::LoadedExecutable> executable;
 };
 
-// Thread safe. Two threads that need the same sizes at once compile once; other sizes do not wait for them.
+// Thread safe, and in a shared_ptr. Two threads that need the same sizes at once compile once; other sizes do not wait
+// for them.
 class ShapePrograms {
  public:
   using Key = std::vector<std::int64_t>;  // values of the graph's symbols, in order
@@ -37,13 +39,27 @@ class ShapePrograms {
   // A failure is given to all who wait for it and then forgotten. Beyond the bound the least recently used one goes;
   // who still runs it keeps it until done.
   Result<Program> get(const Key& key, const Make& make);
+  // The same for a caller that waits only so long, and is then told what `left` says: `make`, which owns what it uses,
+  // runs on one of `threads` and goes on there for whoever asks next.
+  static Result<Program> get_within(const std::shared_ptr<ShapePrograms>& self, const Key& key, const Make& make,
+                                    pjrt::CallThreads& threads, const pjrt::CallLimit& limit,
+                                    const std::function<Status(pjrt::CallEnd end)>& left);
   std::size_t count() const;
 
  private:
+  using Answer = std::shared_future<Result<Program>>;
   struct Entry {
-    std::shared_future<Result<Program>> program;
+    Answer program;
     std::uint64_t last_used = 0;
   };
+  // The program, and the promise to make it for who asks for it first.
+  struct Claim {
+    Answer program;
+    std::shared_ptr<std::promise<Result<Program>>> promise;
+  };
+  Claim claim(const Key& key);
+  void fulfil(const Key& key, const Make& make, std::promise<Result<Program>>& promise);
+  void forget(const Key& key);
   std::vector<Entry> take_oldest(const Key& except);
 
   mutable std::mutex mutex_;

@@ -67,5 +67,48 @@ TEST(ShapePrograms, ThreadsThatNeedTheSameWaitForOne) {
   EXPECT_EQ(made, 1);
 }
 
+// Work that comes back when it is told to.
+struct Gate {
+  std::promise<void> open;
+  std::shared_future<void> opened = open.get_future().share();
+};
+
+TEST(ShapePrograms, WhoMayNotWaitLeavesAndTheProgramIsMadeOnce) {
+  using namespace std::chrono_literals;
+  pjrt::CallThreads threads;
+  const auto programs = std::make_shared<ShapePrograms>(4);
+  Gate gate;
+  const auto made = std::make_shared<std::atomic<int>>(0);
+  const auto make = [opened = gate.opened, made]() -> Result<ShapePrograms::Program> {
+    opened.wait();
+    ++*made;
+    return std::make_shared<const ShapeProgram>();
+  };
+  const auto left = [](pjrt::CallEnd end) {
+    return Status(end == pjrt::CallEnd::kLate ? StatusCode::kDeadlineExceeded : StatusCode::kCancelled, "left");
+  };
+  const std::atomic<bool> cancelled{true};
+  const auto get = [&](const pjrt::CallLimit& limit) {
+    return ShapePrograms::get_within(programs, {7}, make, threads, limit, left);
+  };
+  EXPECT_EQ(get(pjrt::CallLimit::from_now(50ms)).status().code(), StatusCode::kDeadlineExceeded);
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(get(pjrt::CallLimit::from_now(1ms)).status().code(), StatusCode::kDeadlineExceeded);
+  }
+  EXPECT_EQ(get({pjrt::CallLimit::kNever, &cancelled}).status().code(), StatusCode::kCancelled);
+  EXPECT_EQ(threads.given_up(), 1U) << "one thread compiles, whoever asks";
+  std::thread opener([&gate] {
+    std::this_thread::sleep_for(30ms);
+    gate.open.set_value();
+  });
+  EXPECT_TRUE(get({pjrt::CallLimit::kNever}).ok());
+  opener.join();
+  EXPECT_EQ(*made, 1);
+  const auto fail = []() -> Result<ShapePrograms::Program> { return Status(StatusCode::kCompilation, "no"); };
+  const auto failed = ShapePrograms::get_within(programs, {8}, fail, threads, pjrt::CallLimit::from_now(60s), left);
+  EXPECT_EQ(failed.status().code(), StatusCode::kCompilation);
+  EXPECT_EQ(programs->count(), 1U);
+}
+
 }  // namespace
 }  // namespace kpt

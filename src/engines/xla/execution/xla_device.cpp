@@ -144,9 +144,10 @@ Result<T> XlaDevice::ask(std::string_view what, std::function<Result<T>()> work)
 
 Result<Tensor> XlaDevice::upload(const Tensor& host) {
   KPT_ASSIGN_OR_RETURN(const auto own, client());
+  KPT_ASSIGN_OR_RETURN(const Tensor kept, own_memory(host));
   KPT_ASSIGN_OR_RETURN(auto content, ask<std::shared_ptr<pjrt::DeviceBuffer>>(
-                                         "take a tensor", [own, host, place = setup_.devices.first] {
-                                           return own->upload(host, pjrt::HostMemory::kCopied, place);
+                                         "take a tensor", [own, kept, place = setup_.devices.first] {
+                                           return own->upload(kept, pjrt::HostMemory::kCopied, place);
                                          }));
   return make_xla_tensor(info().name, std::move(content), {threads_, setup_.call_limit});
 }
@@ -167,6 +168,12 @@ Result<MemoryStatistics> XlaDevice::memory() {
   KPT_ASSIGN_OR_RETURN(const auto own, client());
   return ask<MemoryStatistics>("count its memory",
                                [own, devices = setup_.devices] { return count_memory(*own, devices); });
+}
+
+Result<pjrt::DeviceMemory> XlaDevice::first_memory() {
+  KPT_ASSIGN_OR_RETURN(const auto own, client());
+  return ask<pjrt::DeviceMemory>("count its memory",
+                                 [own, place = setup_.devices.first] { return own->device_memory(place); });
 }
 
 Result<std::shared_ptr<const pjrt::Client>> XlaDevice::open_client() {

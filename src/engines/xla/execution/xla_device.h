@@ -54,6 +54,9 @@ class XlaDevice final : public Device {
   // Of all devices that models are spread over; the plugin counts, and some do not.
   Result<MemoryStatistics> memory() override;
 
+  // The same of the first of them.
+  Result<pjrt::DeviceMemory> first_memory();
+
   const XlaDeviceSetup& setup() const { return setup_; }
   // Fails as the plugin does, with kUnsupported for a host whose code would end the process, with kDeadlineExceeded
   // when the plugin does not answer, and with kDeviceNotAvailable when the client has fewer devices than this one's

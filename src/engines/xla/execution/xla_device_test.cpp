@@ -1,130 +1,40 @@
 // A device whose plugin does not come back: nobody waits beyond the limit, and what the plugin has stays alive.
 #include "engines/xla/execution/xla_device.h"
 
-#include <atomic>
-#include <chrono>
-#include <cstdlib>
-#include <fstream>
-#include <thread>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/dynamic_library.h"
 #include "base/log.h"
-#include "ir/text.h"
-#include "support/hardware_fixture.h"
-#include "support/tree_paths.h"
+#include "engines/xla/testing/plugin_that_hangs.h"
 
 namespace kpt {
 namespace {
 
 using ::testing::AllOf;
+using testing::Clock;
+using testing::filled;
 using ::testing::HasSubstr;
-using Clock = std::chrono::steady_clock;
+using testing::kCounter;
+using testing::kGraph;
+using testing::kLimit;
+using testing::kMuchLonger;
+using testing::kShort;
+using testing::order;
 
-constexpr std::chrono::milliseconds kShort{200};
-constexpr std::chrono::seconds kMuchLonger{20};  // than the limit, for a busy machine
+class XlaDeviceTest : public testing::PluginThatHangs {};
 
-// The fake's programs give their arguments back.
-constexpr const char* kGraph = R"(kpt_graph 1
+constexpr const char* kFourWeights = R"(kpt_graph 1
 input x: float32[3]
-parameter w: float32[3] "weight"
-sum: float32[3] = aten.add.Tensor(self=%x, other=%w)
-output %sum "y"
+parameter a: float32[3] "a"
+parameter b: float32[3] "b"
+parameter c: float32[3] "c"
+parameter d: float32[3] "d"
+xa: float32[3] = aten.add.Tensor(self=%x, other=%a)
+xb: float32[3] = aten.add.Tensor(self=%xa, other=%b)
+xc: float32[3] = aten.add.Tensor(self=%xb, other=%c)
+xd: float32[3] = aten.add.Tensor(self=%xc, other=%d)
+output %xd "y"
 )";
-
-constexpr const char* kCounter = R"(kpt_graph 1
-buffer c: float32[3] "count"
-input x: float32[3]
-sum: float32[3] = aten.add.Tensor(self=%c, other=%x)
-buffer_mutation %sum "count"
-output %sum "y"
-)";
-
-void order(const std::string& text) {
-  ::setenv("FAKE_PJRT", text.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): no thread reads it now
-}
-
-class FakeTarget final : public Target {
- public:
-  std::string_view name() const override { return "xla:fake"; }
-  const Capabilities& capabilities() const override { return capabilities_; }
-  Result<std::vector<Support>> supports(const ir::Graph& graph) const override { return xla::check_lowering(graph); }
-  Result<std::unique_ptr<Program>> compile(ir::Graph graph) const override {
-    return XlaProgram::make("xla:fake", std::move(graph));
-  }
-  Result<std::unique_ptr<Program>> deserialize(std::string_view bytes) const override {
-    return XlaProgram::deserialize("xla:fake", bytes);
-  }
-
- private:
-  Capabilities capabilities_ = xla_capabilities();
-};
-
-// Each test has its own copy of the plugin, so that none meets what another left in it.
-class XlaDeviceTest : public ::testing::Test {
- protected:
-  XlaDeviceTest() {
-    order("");
-    std::filesystem::copy_file(build_dir() + "/fakes/pjrt/fake_pjrt_plugin.so", plugin());
-    host_ = Tensor::empty(DType::kFloat32, Dims{3}).value();
-    for (float& value : host_.elements<float>()) value = 3;
-  }
-  ~XlaDeviceTest() override { order(""); }
-
-  std::string plugin() const { return (folder_.path() / "fake.so").string(); }
-  std::string gate() const { return (folder_.path() / "gate").string(); }
-  void open_gate() const { std::ofstream(gate()) << ""; }
-  std::string stall(const std::string& call) const { return "stall " + call + " " + gate(); }
-  int live_objects() const {
-    return DynamicLibrary::open(plugin()).value().find<int (*)()>("fake_pjrt_live_objects")();
-  }
-
-  XlaDeviceSetup setup(std::chrono::milliseconds limit) const {
-    XlaDeviceSetup made;
-    made.info = {"xla:fake", "fake", "", 0, true, ""};
-    made.plugin.name = "fake";
-    made.plugin.path = plugin();
-    made.call_limit = limit;
-    return made;
-  }
-  Result<std::unique_ptr<Executable>> load(XlaDevice& device, const char* graph) const {
-    KPT_ASSIGN_OR_RETURN(auto program, target_.compile(ir::read_graph(graph).value()));
-    std::shared_ptr<const Program> shared = std::move(program);
-    return load_on_device(device, std::dynamic_pointer_cast<const XlaProgram>(shared),
-                          {{"weight", host_}, {"count", host_}}, context_);
-  }
-  Status run(Executable& executable, State* state = nullptr, std::chrono::milliseconds limit = {},
-             const std::atomic<bool>* cancelled = nullptr) const {
-    RunContext context;
-    context.state = state;
-    context.cancelled = cancelled;
-    if (limit.count() > 0) context.deadline = Clock::now() + limit;
-    std::vector<Tensor> outputs;
-    const Tensor inputs[] = {host_};
-    const auto start = Clock::now();
-    Status status = executable.run(context, inputs, outputs);
-    EXPECT_LT(Clock::now() - start, kMuchLonger);
-    EXPECT_EQ(outputs.size(), status.ok() ? 1U : 0U);
-    return status;
-  }
-  // Until the plugin has let the run go.
-  Status run_when_free(Executable& executable, State* state = nullptr) const {
-    Status status;
-    for (const auto end = Clock::now() + kMuchLonger; Clock::now() < end;) {
-      status = run(executable, state);
-      if (status.code() != StatusCode::kDeviceNotAvailable) break;
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    return status;
-  }
-
-  testing::TemporaryFolder folder_;
-  BackendContext context_;
-  FakeTarget target_;
-  Tensor host_;
-};
 
 TEST_F(XlaDeviceTest, ARunThatHangsEndsAtItsDeadlineInWhateverCall) {
   for (const char* call :
@@ -158,10 +68,7 @@ TEST_F(XlaDeviceTest, WhatThePluginHasLivesUntilItComesBack) {
   }
   EXPECT_GE(live_objects(), 4);
   open_gate();
-  for (const auto end = Clock::now() + kMuchLonger; live_objects() > 0 && Clock::now() < end;) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  EXPECT_EQ(live_objects(), 0) << "all of it is let go in the end";
+  expect_nothing_left();
 }
 
 TEST_F(XlaDeviceTest, LettingGoEndsAtTheLimitAndIsDoneInTheEnd) {
@@ -172,7 +79,7 @@ TEST_F(XlaDeviceTest, LettingGoEndsAtTheLimitAndIsDoneInTheEnd) {
     const auto start = Clock::now();
     {
       const auto capture = log::capture(&lines);
-      XlaDevice device(target_, setup(kShort));
+      XlaDevice device(target_, setup(kLimit));
       auto executable = load(device, kCounter).value();
       auto state = executable->make_state().value();
       ASSERT_TRUE(run(*executable, state.get()).ok());
@@ -187,10 +94,7 @@ TEST_F(XlaDeviceTest, LettingGoEndsAtTheLimitAndIsDoneInTheEnd) {
     EXPECT_THAT(lines, HasSubstr("keeps what it was asked to let go"));
     EXPECT_GE(live_objects(), 1);
     open_gate();
-    for (const auto end = Clock::now() + kMuchLonger; live_objects() > 0 && Clock::now() < end;) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    EXPECT_EQ(live_objects(), 0);
+    expect_nothing_left();
     order("");
     std::filesystem::remove(gate());
   }
@@ -198,7 +102,7 @@ TEST_F(XlaDeviceTest, LettingGoEndsAtTheLimitAndIsDoneInTheEnd) {
 
 // What a run has overwritten is let go by the next one, and by whoever changes the state.
 TEST_F(XlaDeviceTest, BuffersOfAStateAreLetGoWithinTheLimit) {
-  XlaDevice device(target_, setup(kShort));
+  XlaDevice device(target_, setup(kLimit));
   const auto executable = load(device, kCounter).value();
   const auto state = executable->make_state().value();
   ASSERT_TRUE(run(*executable, state.get()).ok());
@@ -226,7 +130,7 @@ TEST_F(XlaDeviceTest, BuffersOfAStateAreLetGoWithinTheLimit) {
 }
 
 TEST_F(XlaDeviceTest, WithoutADeadlineTheLimitIsTheDevicesAndFurtherRunsAreRefusedAtOnce) {
-  XlaDevice device(target_, setup(kShort));
+  XlaDevice device(target_, setup(kLimit));
   const auto executable = load(device, kGraph).value();
   order(stall("PJRT_LoadedExecutable_Execute"));
   EXPECT_EQ(run(*executable).code(), StatusCode::kDeadlineExceeded);
@@ -242,22 +146,26 @@ TEST_F(XlaDeviceTest, WithoutADeadlineTheLimitIsTheDevicesAndFurtherRunsAreRefus
 }
 
 TEST_F(XlaDeviceTest, ADeviceMayLeaveRunsWithoutADeadlineAllTheirTime) {
-  XlaDeviceSetup made = setup(kShort);
+  XlaDeviceSetup made = setup(kLimit);
   made.limits_runs = false;
   XlaDevice device(target_, made);
   const auto executable = load(device, kGraph).value();
   order(stall("PJRT_LoadedExecutable_Execute"));
-  std::thread opener([this] {
-    std::this_thread::sleep_for(4 * kShort);
+  const auto open_late = [this] {
+    std::this_thread::sleep_for(kLimit + 2 * kShort);
     open_gate();
-  });
+  };
+  std::thread opener(open_late);
   const Status slow = run(*executable);
   EXPECT_TRUE(slow.ok()) << slow.message();
   opener.join();
   std::filesystem::remove(gate());
+  // Also while another one is still in the plugin.
   EXPECT_EQ(run(*executable, nullptr, kShort).code(), StatusCode::kDeadlineExceeded);
-  open_gate();
-  EXPECT_TRUE(run_when_free(*executable).ok());
+  opener = std::thread(open_late);
+  const Status after = run(*executable);
+  EXPECT_TRUE(after.ok()) << after.message();
+  opener.join();
 }
 
 TEST_F(XlaDeviceTest, ACancelledRunIsNotWaitedForAndTheNextOneComesAfterIt) {
@@ -327,12 +235,12 @@ TEST_F(XlaDeviceTest, APluginThatNeverCompilesIsASentence) {
 }
 
 TEST_F(XlaDeviceTest, LoadingAndMovingTensorsEndAtTheLimitToo) {
-  XlaDevice device(target_, setup(kShort));
+  XlaDevice device(target_, setup(kLimit));
   const Tensor there = device.upload(host_).value();
   const auto executable = load(device, kCounter).value();
   const auto state = executable->make_state().value();
   order("hang PJRT_Client_BufferFromHostBuffer");
-  EXPECT_THAT(load(device, kGraph).status().message(), HasSubstr("when asked to take the weights"));
+  EXPECT_THAT(load(device, kGraph).status().message(), HasSubstr("when asked to take a weight"));
   order(stall("PJRT_Client_BufferFromHostBuffer"));
   EXPECT_THAT(state->write("count", host_).message(), HasSubstr("when asked to take a buffer"));
   EXPECT_THAT(device.upload(host_).status().message(), HasSubstr("when asked to take a tensor"));
@@ -344,6 +252,59 @@ TEST_F(XlaDeviceTest, LoadingAndMovingTensorsEndAtTheLimitToo) {
   }
   EXPECT_TRUE(device.upload(host_).ok());
   EXPECT_TRUE(run_when_free(*executable, state.get()).ok());
+}
+
+TEST_F(XlaDeviceTest, EveryWeightHasTheLimitForItself) {
+  XlaDevice device(target_, setup(kLimit));
+  ASSERT_TRUE(device.client().ok());
+  order("slow PJRT_Client_BufferFromHostBuffer 700");
+  const auto executable =
+      load(device, kFourWeights, {{"a", filled({3}, 1)}, {"b", filled({3}, 2)}, {"c", filled({3}, 3)}, {"d", host_}});
+  EXPECT_TRUE(executable.ok()) << executable.status().message();
+}
+
+TEST_F(XlaDeviceTest, QuestionsAboutMemoryEndAtTheLimit) {
+  XlaDeviceSetup made = setup(kLimit);
+  made.compile_limit = kLimit;
+  const auto start = Clock::now();
+  {
+    XlaDevice device(target_, made);
+    XlaLoadExtras extras;
+    extras.check_memory = [](const pjrt::ProgramMemory&) { return Status(); };
+    order("hang PJRT_Executable_GetCompiledMemoryStats");
+    const Status late = load(device, kGraph, {{"weight", host_}}, extras).status();
+    EXPECT_EQ(late.code(), StatusCode::kDeadlineExceeded);
+    EXPECT_THAT(late.message(), HasSubstr("when asked to tell what memory a program needs"));
+    order("hang PJRT_Device_MemoryStats");
+    EXPECT_THAT(device.first_memory().status().message(), HasSubstr("when asked to count its memory"));
+    EXPECT_EQ(device.memory().status().code(), StatusCode::kDeviceNotAvailable);
+  }
+  EXPECT_LT(Clock::now() - start, kMuchLonger);
+}
+
+TEST_F(XlaDeviceTest, AStateThatHasTheLastShareOfTheClientLetsItGoWithinTheLimit) {
+  std::unique_ptr<State> state;
+  {
+    XlaDevice device(target_, setup(kLimit));
+    state = load(device, kCounter).value()->make_state().value();
+  }
+  order(stall("PJRT_Client_Destroy"));
+  const auto start = Clock::now();
+  std::atomic<bool> is_over{false};
+  std::thread opener([this, start, &is_over] {
+    while (!is_over && Clock::now() - start < 4 * kLimit) std::this_thread::sleep_for(kShort);
+    open_gate();
+  });
+  std::string lines;
+  {
+    const auto capture = log::capture(&lines);
+    state.reset();
+  }
+  is_over = true;
+  EXPECT_LT(Clock::now() - start, 3 * kLimit);
+  EXPECT_THAT(lines, HasSubstr("keeps what it was asked to let go"));
+  opener.join();
+  expect_nothing_left();
 }
 
 }  // namespace

@@ -8,8 +8,6 @@
 #include "base/log.h"
 #include "device/graph_arguments.h"
 #include "device/run_limits.h"
-#include "engines/xla/execution/donation.h"
-#include "engines/xla/execution/module_attributes.h"
 #include "passes/memory_facts.h"
 
 namespace kpt {
@@ -51,9 +49,11 @@ std::vector<std::uint32_t> list_written(const XlaProgram& program, const Weights
   return written;
 }
 
+using GiveWeight = std::function<Result<DeviceParts>(const Tensor& host, Cut cut)>;
+
 // Tied weights are one buffer on the device too.
-Result<std::vector<DeviceParts>> upload_weights(const pjrt::Client& client, const ir::Graph& graph,
-                                                const Weights& weights, const ShardPlan& shards, DeviceRange devices) {
+Result<std::vector<DeviceParts>> upload_weights(const ir::Graph& graph, const Weights& weights, const ShardPlan& shards,
+                                                const GiveWeight& give) {
   struct Known {
     Tensor host;
     Cut cut;
@@ -80,8 +80,7 @@ Result<std::vector<DeviceParts>> upload_weights(const pjrt::Client& client, cons
       uploaded[i] = same->parts;
       continue;
     }
-    // Weights lie in memory that nobody writes: where the plugin computes on the host, it may read them in place.
-    KPT_ASSIGN_OR_RETURN(uploaded[i], upload_parts(client, host, pjrt::HostMemory::kShared, cut, devices));
+    KPT_ASSIGN_OR_RETURN(uploaded[i], give(host, cut));
     known.push_back({host, cut, uploaded[i]});
   }
   return uploaded;
@@ -89,19 +88,16 @@ Result<std::vector<DeviceParts>> upload_weights(const pjrt::Client& client, cons
 
 }  // namespace
 
-XlaExecutable::XlaExecutable(std::shared_ptr<const XlaProgram> program, std::shared_ptr<const ModuleCompiler> compiler,
-                             XlaLoadOptions options)
-    : compiler_(std::move(compiler)),
-      matrix_precision_(std::move(options.matrix_precision)),
-      check_memory_(std::move(options.check_memory)),
-      call_limit_(options.call_limit),
+XlaExecutable::XlaExecutable(std::shared_ptr<const XlaProgram> program, std::shared_ptr<const pjrt::Client> client,
+                             const XlaLoadOptions& options)
+    : call_limit_(options.call_limit),
       limits_runs_(options.limits_runs),
-      shards_(std::move(options.shards)),
+      shards_(options.shards),
       model_(std::make_shared<XlaModel>()),
       threads_(std::make_shared<pjrt::CallThreads>()) {
   model_->program = std::move(program);
-  model_->client = compiler_->shared_client();
-  model_->device = std::move(options.device);
+  model_->client = std::move(client);
+  model_->device = options.device;
   model_->devices = {options.first_device, shards_.devices()};
   model_->user_position.resize(graph().inputs.size());
   model_->weights.resize(graph().inputs.size());
@@ -110,36 +106,43 @@ XlaExecutable::XlaExecutable(std::shared_ptr<const XlaProgram> program, std::sha
   for (std::size_t i = 0; i < graph().inputs.size(); ++i) {
     if (graph().inputs[i].kind == ir::InputKind::kUser) model_->user_position[i] = position++;
   }
-  const auto dispose = [threads = threads_, limit = call_limit_, plugin = client().plugin().name()](
+  const auto dispose = [threads = threads_, limit = call_limit_, plugin = model_->client->plugin().name()](
                            std::shared_ptr<const void> things) { threads->let_go(std::move(things), limit, plugin); };
-  programs_ = std::make_unique<ShapePrograms>(kMostShapes, dispose);
+  programs_ = std::make_shared<ShapePrograms>(kMostShapes, dispose);
 }
 
 XlaExecutable::~XlaExecutable() {
   struct Held {
     std::shared_ptr<XlaModel> model;
-    std::unique_ptr<ShapePrograms> programs;
-    std::shared_ptr<const ModuleCompiler> compiler;
+    std::shared_ptr<ShapePrograms> programs;
+    std::shared_ptr<const ProgramMaker> maker;
   };
   const std::string plugin = client().plugin().name();
-  threads_->let_go(Held{std::move(model_), std::move(programs_), std::move(compiler_)}, call_limit_, plugin);
+  threads_->let_go(Held{std::move(model_), std::move(programs_), std::move(maker_)}, call_limit_, plugin);
 }
 
 Result<std::unique_ptr<Executable>> XlaExecutable::load(std::shared_ptr<const XlaProgram> program,
                                                         const Weights& weights,
                                                         std::shared_ptr<const ModuleCompiler> compiler,
                                                         XlaLoadOptions options) {
-  const std::optional<StoredExecutable> stored = std::move(options.stored);
-  std::unique_ptr<XlaExecutable> made(new XlaExecutable(std::move(program), std::move(compiler), std::move(options)));
+  std::unique_ptr<XlaExecutable> made(new XlaExecutable(std::move(program), compiler->shared_client(), options));
+  auto maker = std::make_shared<ProgramMaker>();
+  maker->model = made->model_;
+  maker->compiler = std::move(compiler);
+  maker->matrix_precision = std::move(options.matrix_precision);
+  maker->check_memory = std::move(options.check_memory);
+  maker->threads = made->threads_;
+  maker->call_limit = options.call_limit;
+  made->maker_ = maker;
   KPT_RETURN_IF_ERROR(made->find_written(weights));
+  maker->shards = made->shards_;
   KPT_RETURN_IF_ERROR(made->give_weights(weights));
   log::debug("weights are in the plugin", {{"device", made->model_->device}});
-  if (stored || made->program().module()) {
-    const ir::Bindings sizes = stored ? stored->sizes : ir::Bindings();
-    const std::string* const bytes = stored ? &stored->bytes : nullptr;
-    XlaExecutable& self = *made;
+  if (options.stored || made->program().module()) {
+    const ir::Bindings sizes = options.stored ? options.stored->sizes : ir::Bindings();
+    const StoredExecutable* const stored = options.stored ? &*options.stored : nullptr;
     KPT_RETURN_IF_ERROR(
-        made->programs_->get(made->make_key(sizes), [&self, &sizes, bytes] { return self.compile(sizes, bytes); })
+        made->programs_->get(made->make_key(sizes), [&maker, &sizes, stored] { return maker->make(sizes, stored); })
             .status());
   }
   return std::unique_ptr<Executable>(std::move(made));
@@ -170,88 +173,18 @@ Status XlaExecutable::find_written(const Weights& weights) {
   return {};
 }
 
+// Each has the limit for itself: reading a large model from a slow disk takes its time.
 Status XlaExecutable::give_weights(const Weights& weights) {
-  KPT_ASSIGN_OR_RETURN(model_->weights,
-                       pjrt::call_within<std::vector<DeviceParts>>(
-                           *threads_, call_limit_, client().plugin().name(), "take the weights", vendor(),
-                           [client = model_->client, program = model_->program, weights, shards = shards_,
-                            devices = model_->devices]() -> Result<std::vector<DeviceParts>> {
-                             return upload_weights(*client, program->graph(), weights, shards, devices);
-                           }));
+  const auto give = [this](const Tensor& host, Cut cut) -> Result<DeviceParts> {
+    KPT_ASSIGN_OR_RETURN(const Tensor kept, own_memory(host));
+    // Weights lie in memory that nobody writes: where the plugin computes on the host, it may read them in place.
+    return pjrt::call_within<DeviceParts>(*threads_, call_limit_, client().plugin().name(), "take a weight", vendor(),
+                                          [client = model_->client, kept, cut, devices = model_->devices] {
+                                            return upload_parts(*client, kept, pjrt::HostMemory::kShared, cut, devices);
+                                          });
+  };
+  KPT_ASSIGN_OR_RETURN(model_->weights, upload_weights(graph(), weights, shards_, give));
   return {};
-}
-
-Status XlaExecutable::check_module(const xla::LoweredModule& module, std::size_t outputs) const {
-  bool sound = module.results.size() == outputs && module.output_count <= outputs;
-  for (const xla::ModulePlace& place : module.arguments) {
-    sound = sound && place.index < graph().inputs.size() &&
-            (!model_->weights[place.index].empty() || model_->user_position[place.index].has_value());
-  }
-  for (std::size_t i = module.output_count; i < module.results.size() && sound; ++i) {
-    const std::uint32_t index = module.results[i].index;
-    sound = index < graph().inputs.size() && (model_->is_written[index] || model_->user_position[index].has_value());
-  }
-  if (sound) return {};
-  return {StatusCode::kInternal,
-          fmt::format("the module does not fit its graph: {} results, {} expected", outputs, module.results.size())};
-}
-
-std::string XlaExecutable::write_module(const xla::LoweredModule& module, const ModuleCuts& cuts) const {
-  MainAttributes attributes;
-  mark_donated_buffers(graph(), module, attributes);
-  if (shards_.devices() > 1) {
-    attributes.mesh = mesh_operation(shards_.devices());
-    for (std::size_t i = 0; i < module.arguments.size(); ++i) {
-      const xla::ModulePlace& place = module.arguments[i];
-      attributes.arguments[place.index].push_back(sharding_attribute(place.dims.size(), cuts.arguments[i]));
-    }
-    for (std::size_t i = 0; i < module.results.size(); ++i) {
-      attributes.results[i].push_back(sharding_attribute(module.results[i].dims.size(), cuts.results[i]));
-    }
-  }
-  return set_matrix_precision(add_attributes(module.text, attributes), matrix_precision_);
-}
-
-Result<CompiledModule> XlaExecutable::find_executable(const std::string& text, const std::string* stored) const {
-  if (stored != nullptr) {
-    auto loaded = compiler_->load(*stored);
-    if (loaded.ok()) return CompiledModule{std::move(*loaded), ModuleSource::kStored};
-    log::info("a stored program is not used and the model is compiled here", {{"reason", loaded.status().message()}});
-  }
-  return compiler_->compile(text);
-}
-
-Status XlaExecutable::check_memory(const pjrt::LoadedExecutable& executable) const {
-  if (!check_memory_) return {};
-  const auto memory = executable.memory();
-  if (memory.status().code() == StatusCode::kUnsupported) return {};
-  KPT_RETURN_IF_ERROR(memory.status());
-  return check_memory_(*memory);
-}
-
-Result<ShapePrograms::Program> XlaExecutable::compile(const ir::Bindings& sizes, const std::string* stored) const {
-  const auto start = std::chrono::steady_clock::now();
-  auto made = std::make_shared<ShapeProgram>();
-  if (program().module()) {
-    made->module = *program().module();
-  } else {
-    KPT_ASSIGN_OR_RETURN(made->module, xla::lower(graph(), sizes));
-  }
-  KPT_ASSIGN_OR_RETURN(made->cuts, shards_.cut(graph(), made->module));
-  KPT_ASSIGN_OR_RETURN(CompiledModule compiled, find_executable(write_module(made->module, made->cuts), stored));
-  Status fits = check_module(made->module, compiled.executable->output_count());
-  if (fits.ok()) fits = check_memory(*compiled.executable);
-  if (!fits.ok()) {
-    threads_->let_go(std::move(compiled.executable), call_limit_, client().plugin().name());
-    return fits;
-  }
-  made->executable = std::move(compiled.executable);
-  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-  log::info("XLA program ready", {{"device", model_->device},
-                                  {"from_cache", compiled.source == ModuleSource::kCache ? "true" : "false"},
-                                  {"stored", compiled.source == ModuleSource::kStored ? "true" : "false"},
-                                  {"milliseconds", fmt::format("{:.1f}", took.count())}});
-  return ShapePrograms::Program(std::move(made));
 }
 
 ShapePrograms::Key XlaExecutable::make_key(const ir::Bindings& sizes) const {
@@ -261,11 +194,23 @@ ShapePrograms::Key XlaExecutable::make_key(const ir::Bindings& sizes) const {
   return key;
 }
 
-Result<ShapePrograms::Program> XlaExecutable::find_program(std::span<const Tensor> inputs) {
+Result<ShapePrograms::Program> XlaExecutable::find_program(const RunContext& context, std::span<const Tensor> inputs) {
   ir::Bindings sizes;
   KPT_RETURN_IF_ERROR(bind_symbols(graph(), inputs, sizes));
-  KPT_ASSIGN_OR_RETURN(auto found, programs_->get(make_key(sizes), [&] { return compile(sizes, nullptr); }));
-  return found;
+  const ShapePrograms::Key key = make_key(sizes);
+  if (!context.deadline && context.cancelled == nullptr) {  // the compiler has a limit of its own
+    return programs_->get(key, [this, &sizes] { return maker_->make(sizes, nullptr); });
+  }
+  const auto make = [maker = maker_, sizes] { return maker->make(sizes, nullptr); };
+  const auto left = [this](pjrt::CallEnd end) {
+    if (end == pjrt::CallEnd::kCancelled) return Status(StatusCode::kCancelled, "the run was cancelled");
+    return Status(StatusCode::kDeadlineExceeded,
+                  "the run passed its time limit while its program was compiled; compiling goes on for later runs with "
+                  "these sizes",
+                  vendor());
+  };
+  const pjrt::CallLimit limit = {context.deadline.value_or(pjrt::CallLimit::kNever), context.cancelled};
+  return ShapePrograms::get_within(programs_, key, make, compiling_, limit, left);
 }
 
 Result<std::unique_ptr<State>> XlaExecutable::make_state() const {
@@ -293,8 +238,13 @@ Result<XlaState*> XlaExecutable::find_state(const RunContext& context) const {
   return state;
 }
 
+bool XlaExecutable::may_be_left(const RunContext& context) const {
+  return limits_runs_ || context.deadline || context.cancelled != nullptr;
+}
+
 pjrt::CallLimit XlaExecutable::limit_of(const RunContext& context) const {
-  return {context.deadline.value_or(std::chrono::steady_clock::now() + call_limit_), context.cancelled};
+  if (context.deadline) return {*context.deadline, context.cancelled};
+  return {limits_runs_ ? std::chrono::steady_clock::now() + call_limit_ : pjrt::CallLimit::kNever, context.cancelled};
 }
 
 // A plugin that keeps a run for itself would keep every further one, too.
@@ -324,21 +274,18 @@ Status XlaExecutable::run(RunContext& context, std::span<const Tensor> inputs, s
   KPT_RETURN_IF_ERROR(check_limits(context));
   KPT_ASSIGN_OR_RETURN(XlaState* const state, find_state(context));
   KPT_RETURN_IF_ERROR(wait_for_given_up(context));
-  KPT_ASSIGN_OR_RETURN(ShapePrograms::Program program, find_program(inputs));
+  KPT_ASSIGN_OR_RETURN(ShapePrograms::Program program, find_program(context, inputs));
   KPT_RETURN_IF_ERROR(check_limits(context));
-  const bool may_be_left = limits_runs_ || context.deadline || context.cancelled != nullptr;
   std::vector<Tensor> given = std::exchange(outputs, std::vector<Tensor>());
-  if (may_be_left) given.clear();  // the run may come back when its caller has freed them
-  const auto started =
-      std::make_shared<XlaRun>(model_, std::move(program), inputs, state, std::move(given), may_be_left);
+  if (may_be_left(context)) given.clear();  // the run may come back when its caller has freed them
+  KPT_ASSIGN_OR_RETURN(const std::shared_ptr<XlaRun> started,
+                       XlaRun::make(model_, std::move(program), inputs, state, std::move(given), may_be_left(context)));
   if (event != nullptr) *event = Event();  // a run is over when it returns
-  if (!may_be_left) {
+  if (!may_be_left(context)) {
     started->execute();
     return started->finish(state, outputs);
   }
-  pjrt::CallLimit limit = limit_of(context);
-  if (!limits_runs_ && !context.deadline) limit.end = std::chrono::steady_clock::time_point::max();
-  const pjrt::CallEnd end = threads_->run([started] { started->execute(); }, limit);
+  const pjrt::CallEnd end = threads_->run([started] { started->execute(); }, limit_of(context));
   if (end == pjrt::CallEnd::kDone) return started->finish(state, outputs);
   started->give_up();
   if (started->takes_buffers()) state->mark_lost();

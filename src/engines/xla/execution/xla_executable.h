@@ -15,6 +15,7 @@
 #include "engines/xla/execution/device_parts.h"
 #include "engines/xla/execution/matrix_precision.h"
 #include "engines/xla/execution/module_compiler.h"
+#include "engines/xla/execution/program_maker.h"
 #include "engines/xla/execution/shape_programs.h"
 #include "engines/xla/execution/sharding.h"
 #include "engines/xla/execution/xla_program.h"
@@ -24,22 +25,15 @@
 
 namespace kpt {
 
-// What another process made of the graph for one set of sizes.
-struct StoredExecutable {
-  ir::Bindings sizes;  // of the graph's symbols
-  std::string bytes;   // that Client::deserialize() takes
-};
-
 struct XlaLoadOptions {
   std::string device;            // its name
   std::size_t first_device = 0;  // of the client, which the run begins on
   ShardPlan shards;
-  std::string matrix_precision{kHighestPrecision};  // of matrix_precision.h
-  // Refuses a program by the memory that it needs; empty: none is. Not asked where the plugin does not tell.
-  std::function<Status(const pjrt::ProgramMemory& memory)> check_memory;
+  std::string matrix_precision{kHighestPrecision};                        // of matrix_precision.h
+  std::function<Status(const pjrt::ProgramMemory& memory)> check_memory;  // as in ProgramMaker
   // Taken for its sizes instead of compiling; one that the plugin refuses is a line in the log, and compiled anew.
   std::optional<StoredExecutable> stored;
-  // What the plugin may take to take the weights and to let them go, and for a run that has no deadline.
+  // What the plugin may take to take a weight and to let them go, and for a run that has no deadline.
   std::chrono::milliseconds call_limit = pjrt::kLongestCall;
   bool limits_runs = true;  // false: such a run has no limit, and is done on the thread of its caller
 };
@@ -48,7 +42,8 @@ struct XlaLoadOptions {
 // sizes when it is first run, sixteen of them kept. Outputs are on the host. A queued program cannot be stopped: a run
 // that passes its deadline or is cancelled goes on in the plugin, with all that it uses, and nobody waits for it.
 // Further runs wait until it has come back, within their own limits; after one that passed `call_limit` they are
-// refused at once (kDeviceNotAvailable) until it has.
+// refused at once (kDeviceNotAvailable) until it has. A run that is over while its program is compiled leaves the
+// compiler at work, for the next one with these sizes; others do not wait for it.
 class XlaExecutable final : public Executable {
  public:
   // Fails with kInvalidArgument for weights that are missing or do not fit, with kModelPreparation for weights that
@@ -72,29 +67,21 @@ class XlaExecutable final : public Executable {
   static constexpr std::size_t kMostShapes = 16;
 
  private:
-  XlaExecutable(std::shared_ptr<const XlaProgram> program, std::shared_ptr<const ModuleCompiler> compiler,
-                XlaLoadOptions options);
+  XlaExecutable(std::shared_ptr<const XlaProgram> program, std::shared_ptr<const pjrt::Client> client,
+                const XlaLoadOptions& options);
   const XlaProgram& program() const { return *model_->program; }
   const ir::Graph& graph() const { return program().graph(); }
   const pjrt::Client& client() const { return *model_->client; }
   Vendor vendor() const { return client().plugin().vendor(); }
   Status find_written(const Weights& weights);
   Status give_weights(const Weights& weights);
-  Result<ShapePrograms::Program> find_program(std::span<const Tensor> inputs);
+  Result<ShapePrograms::Program> find_program(const RunContext& context, std::span<const Tensor> inputs);
   ShapePrograms::Key make_key(const ir::Bindings& sizes) const;
-  // `stored`: bytes that may spare the compiler; null: none.
-  Result<ShapePrograms::Program> compile(const ir::Bindings& sizes, const std::string* stored) const;
-  Result<CompiledModule> find_executable(const std::string& text, const std::string* stored) const;
-  Status check_memory(const pjrt::LoadedExecutable& executable) const;
-  Status check_module(const xla::LoweredModule& module, std::size_t outputs) const;
   Result<XlaState*> find_state(const RunContext& context) const;
-  std::string write_module(const xla::LoweredModule& module, const ModuleCuts& cuts) const;
+  bool may_be_left(const RunContext& context) const;
   pjrt::CallLimit limit_of(const RunContext& context) const;
   Status wait_for_given_up(const RunContext& context);
 
-  std::shared_ptr<const ModuleCompiler> compiler_;
-  std::string matrix_precision_;
-  std::function<Status(const pjrt::ProgramMemory& memory)> check_memory_;
   std::chrono::milliseconds call_limit_;
   bool limits_runs_;
   ShardPlan shards_;
@@ -102,7 +89,9 @@ class XlaExecutable final : public Executable {
   std::map<std::string, std::size_t, std::less<>> written_;  // name of a written weight → graph input
   std::shared_ptr<pjrt::CallThreads> threads_;
   std::atomic<bool> stuck_{false};  // a run passed call_limit_ and has not come back
-  std::unique_ptr<ShapePrograms> programs_;
+  std::shared_ptr<ShapePrograms> programs_;
+  std::shared_ptr<const ProgramMaker> maker_;
+  pjrt::CallThreads compiling_;  // for runs that may leave; runs of other sizes do not wait for what they leave here
 };
 
 }  // namespace kpt

@@ -7,8 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "engines/xla/execution/xla_tensor.h"
-
 namespace kpt {
 namespace {
 
@@ -38,38 +36,65 @@ void scatter(const Tensor& target, const Tensor& source) {
 
 }  // namespace
 
-XlaRun::XlaRun(std::shared_ptr<const XlaModel> model, ShapePrograms::Program program, std::span<const Tensor> inputs,
-               XlaState* state, std::vector<Tensor> outputs, bool may_be_left)
-    : model_(std::move(model)),
-      program_(std::move(program)),
-      inputs_(inputs.begin(), inputs.end()),
-      may_be_left_(may_be_left),
-      outputs_(std::move(outputs)) {
-  if (state != nullptr) replaced_ = state->take_replaced();
+Result<std::shared_ptr<XlaRun>> XlaRun::make(std::shared_ptr<const XlaModel> model, ShapePrograms::Program program,
+                                             std::span<const Tensor> inputs, XlaState* state,
+                                             std::vector<Tensor> outputs, bool may_be_left) {
+  const std::shared_ptr<XlaRun> made(new XlaRun(std::move(model), std::move(program), std::move(outputs), may_be_left));
+  KPT_RETURN_IF_ERROR(made->take_inputs(inputs));
+  if (state != nullptr) made->take_buffers(*state);
+  return made;
+}
+
+Status XlaRun::take_inputs(std::span<const Tensor> inputs) {
+  given_.resize(inputs.size());
+  const xla::LoweredModule& module = program_->module;
+  const auto take = [&](std::uint32_t index, bool is_read) -> Status {
+    const auto position = model_->user_position[index];
+    if (!position) return {};
+    Given& given = given_.at(*position);
+    given.tensor = inputs[*position];
+    KPT_ASSIGN_OR_RETURN(given.ours, find_xla_buffer(given.tensor, *model_->client));
+    if (given.ours != nullptr) given.content = given.ours->content();
+    if (!is_read) return {};
+    if (given.ours != nullptr && given.ours->device() != model_->device) {
+      return {StatusCode::kInvalidArgument, fmt::format("{} lies on {}; upload it to {}", given.tensor.to_string(),
+                                                        given.ours->device(), model_->device)};
+    }
+    given.source = given.tensor;
+    if (may_be_left_) {
+      KPT_ASSIGN_OR_RETURN(given.source, own_memory(given.tensor));
+    }
+    return {};
+  };
+  for (std::size_t i = module.output_count; i < module.results.size(); ++i) {
+    KPT_RETURN_IF_ERROR(take(module.results[i].index, false));
+  }
+  for (const xla::ModulePlace& argument : module.arguments) KPT_RETURN_IF_ERROR(take(argument.index, true));
+  return {};
+}
+
+void XlaRun::take_buffers(XlaState& state) {
+  replaced_ = state.take_replaced();
   for (std::size_t i = 0; i < program_->module.arguments.size(); ++i) {
     const std::uint32_t index = program_->module.arguments[i].index;
     if (model_->user_position[index] || !model_->is_written[index]) continue;
     const std::string& name = graph().inputs[index].name;
-    if (state->is_own(name)) given_away_.push_back(i);  // before we have a share of our own
-    state_.emplace(index, state->current(name));
+    if (state.is_own(name)) given_away_.push_back(i);  // before we have a share of our own
+    state_.emplace(index, state.current(name));
   }
 }
 
-Result<DeviceParts> XlaRun::give_input(const Tensor& given, Cut cut) const {
+Result<DeviceParts> XlaRun::give_input(const Given& given, Cut cut) const {
   const pjrt::Client& client = *model_->client;
-  KPT_ASSIGN_OR_RETURN(XlaTensorBuffer* const ours, find_xla_buffer(given, client));
-  if (ours != nullptr && ours->device() != model_->device) {
-    return Status(StatusCode::kInvalidArgument,
-                  fmt::format("{} lies on {}; upload it to {}", given.to_string(), ours->device(), model_->device));
-  }
-  if (ours != nullptr && model_->devices.count == 1) return DeviceParts{ours->content()};
-  if (ours != nullptr) {  // it lies on the first device
-    KPT_ASSIGN_OR_RETURN(const Tensor host, ours->content()->download());
+  if (given.content != nullptr && model_->devices.count == 1) return DeviceParts{given.content};
+  if (given.content != nullptr) {  // it lies on the first device
+    KPT_ASSIGN_OR_RETURN(const Tensor host, given.content->download());
     return upload_parts(client, host, pjrt::HostMemory::kBorrowed, cut, model_->devices);
   }
+  const bool is_copy = given.source.buffer() != given.tensor.buffer();  // which nobody else can write
   const bool on_host = client.platform_name() == "cpu";
-  const pjrt::HostMemory shared = may_be_left_ ? pjrt::HostMemory::kCopied : pjrt::HostMemory::kShared;
-  return upload_parts(client, given, on_host ? shared : pjrt::HostMemory::kBorrowed, cut, model_->devices);
+  const pjrt::HostMemory shared = may_be_left_ && !is_copy ? pjrt::HostMemory::kCopied : pjrt::HostMemory::kShared;
+  return upload_parts(client, given.source, on_host ? shared : pjrt::HostMemory::kBorrowed, cut, model_->devices);
 }
 
 Result<XlaRun::Arguments> XlaRun::gather() const {
@@ -80,7 +105,7 @@ Result<XlaRun::Arguments> XlaRun::gather() const {
     DeviceParts given;
     const DeviceParts* parts = &model_->weights[index];
     if (const auto position = model_->user_position[index]) {
-      KPT_ASSIGN_OR_RETURN(given, give_input(inputs_[*position], program_->cuts.arguments[i]));
+      KPT_ASSIGN_OR_RETURN(given, give_input(given_[*position], program_->cuts.arguments[i]));
       arguments.uploaded.insert(arguments.uploaded.end(), given.begin(), given.end());
       parts = &given;
     } else if (model_->is_written[index]) {
@@ -96,14 +121,34 @@ Result<XlaRun::Arguments> XlaRun::gather() const {
 Status XlaRun::fetch_written(const pjrt::Execution& execution) {
   const xla::LoweredModule& module = program_->module;
   for (std::size_t i = module.output_count; i < module.results.size(); ++i) {
+    const xla::ModulePlace& place = module.results[i];
     Written& written = written_.emplace_back();
-    for (const auto& results : execution.outputs) written.parts.push_back(results[i]);
+    for (const auto& results : execution.outputs) {
+      const pjrt::DeviceBuffer& part = *results[i];
+      if (part.dtype() != place.dtype || !std::ranges::equal(part.dims(), place.dims)) {  // a stored program may differ
+        return {StatusCode::kInternal,
+                fmt::format("the program gives {}{} for what the model writes to '{}'", to_string(part.dtype()),
+                            part.dims().to_string(), graph().inputs[place.index].name)};
+      }
+      written.parts.push_back(results[i]);
+    }
+    const auto position = model_->user_position[place.index];
+    if (!position) continue;
+    const Tensor& target = given_[*position].tensor;
+    if (target.dtype() != place.dtype || !std::ranges::equal(target.dims(), place.dims)) {
+      return {StatusCode::kInternal,
+              fmt::format("the model writes another type or shape to its input, which is {}", target.to_string())};
+    }
+    if (given_[*position].ours != nullptr) {
+      written.parts.resize(1);
+      continue;
+    }
+    if (target.data() != nullptr && target.buffer()->writable()) {
+      KPT_ASSIGN_OR_RETURN(written.host, written.parts.front()->download());
+    }
+    written.parts.clear();
   }
-  for (std::size_t i = 0; i < written_.size(); ++i) {
-    const auto position = model_->user_position[module.results[module.output_count + i].index];
-    if (!position || inputs_[*position].data() == nullptr || !inputs_[*position].buffer()->writable()) continue;
-    KPT_ASSIGN_OR_RETURN(written_[i].host, written_[i].parts.front()->download());
-  }
+  has_written_ = true;
   return {};
 }
 
@@ -134,7 +179,6 @@ Status XlaRun::run_program() {
   queued_ = true;
   KPT_ASSIGN_OR_RETURN(pjrt::Execution execution, program_->executable->execute(arguments.buffers, given_away_));
   KPT_RETURN_IF_ERROR(execution.wait());
-  ran_ = true;
   if (unwanted_) return {StatusCode::kCancelled, "nobody waits for the run any more"};
   KPT_RETURN_IF_ERROR(fetch_written(execution));
   return fetch_outputs(execution);
@@ -147,9 +191,12 @@ void XlaRun::execute() {
   } catch (const std::bad_alloc&) {  // finish() must still say what became of the state
     status_ = {StatusCode::kOutOfMemory, "there is no memory left on the host for the run"};
   }
+  // Also here, and not by the caller when this run goes.
+  if (!has_written_) written_.clear();
+  for (Given& given : given_) given.content.reset();
 }
 
-Status XlaRun::hand_back_written(XlaState* state) {
+void XlaRun::hand_back_written(XlaState* state) {
   const xla::LoweredModule& module = program_->module;
   for (std::size_t i = 0; i < written_.size(); ++i) {
     const std::uint32_t index = module.results[module.output_count + i].index;
@@ -158,25 +205,19 @@ Status XlaRun::hand_back_written(XlaState* state) {
       state->replace(graph().inputs[index].name, std::move(written_[i].parts));
       continue;
     }
-    const Tensor& given = inputs_[*position];
-    KPT_ASSIGN_OR_RETURN(XlaTensorBuffer* const ours, find_xla_buffer(given, *model_->client));
-    if (ours != nullptr) {
-      ours->replace(written_[i].parts.front());
-    } else if (const Tensor& host = written_[i].host; host.defined()) {
-      if (host.dtype() != given.dtype() || host.dims() != given.dims()) {  // a stored program may give anything
-        return {StatusCode::kInternal,
-                fmt::format("the program gives {} for what was {}", host.to_string(), given.to_string())};
-      }
-      scatter(given, host);
+    const Given& given = given_[*position];
+    if (given.ours != nullptr) {
+      given.ours->replace(written_[i].parts.front());
+    } else if (written_[i].host.defined()) {
+      scatter(given.tensor, written_[i].host);
     }
   }
-  return {};
 }
 
 Status XlaRun::finish(XlaState* state, std::vector<Tensor>& outputs) {
   outputs = std::move(outputs_);
-  if (!ran_ && queued_ && takes_buffers()) state->mark_lost();
-  if (ran_) KPT_RETURN_IF_ERROR(hand_back_written(state));
+  if (has_written_) hand_back_written(state);
+  if (!has_written_ && queued_ && takes_buffers()) state->mark_lost();
   if (state != nullptr && !may_be_left_) state->take_replaced();
   return status_;
 }

@@ -16,6 +16,7 @@
 #include "engines/xla/execution/shape_programs.h"
 #include "engines/xla/execution/xla_program.h"
 #include "engines/xla/execution/xla_state.h"
+#include "engines/xla/execution/xla_tensor.h"
 #include "engines/xla/pjrt/client.h"
 #include "kpt/status.h"
 #include "kpt/tensor.h"
@@ -36,9 +37,12 @@ struct XlaModel {
 class XlaRun {
  public:
   // Memory of `outputs` is used again where it can be. `state`: null for a model that writes no buffers. `may_be_left`:
-  // the caller may leave before the run is over, so that memory of its inputs is not read once they are uploaded.
-  XlaRun(std::shared_ptr<const XlaModel> model, ShapePrograms::Program program, std::span<const Tensor> inputs,
-         XlaState* state, std::vector<Tensor> outputs, bool may_be_left);
+  // the caller may leave before the run is over, so that inputs whose memory would not wait for it are copied here, and
+  // memory of the others is not read once they are uploaded. Fails with kInvalidArgument for a tensor in the plugin's
+  // memory that is a view, of another client or on another device, and with kOutOfMemory.
+  static Result<std::shared_ptr<XlaRun>> make(std::shared_ptr<const XlaModel> model, ShapePrograms::Program program,
+                                              std::span<const Tensor> inputs, XlaState* state,
+                                              std::vector<Tensor> outputs, bool may_be_left);
 
   // Uploads the inputs, runs the program and brings to the host what belongs there. Once, on any thread.
   void execute();
@@ -47,8 +51,8 @@ class XlaRun {
   // Whether the program may overwrite buffers of the state.
   bool takes_buffers() const { return !given_away_.empty(); }
 
-  // After execute(), on the caller's thread: its status; outputs, and what the model wrote, go where they belong. A
-  // run that failed once it had taken buffers leaves the state lost.
+  // After execute(), on the caller's thread: its status; outputs, and what the model wrote, go where they belong, all
+  // of it or nothing. A run that took buffers of the state and gives none back leaves it lost.
   Status finish(XlaState* state, std::vector<Tensor>& outputs);
 
  private:
@@ -57,23 +61,39 @@ class XlaRun {
     std::vector<std::vector<const pjrt::DeviceBuffer*>> buffers;
     std::vector<std::shared_ptr<pjrt::DeviceBuffer>> uploaded;
   };
+  // An input, looked at when the run is made: another run may give the tensor other contents while this one, left by
+  // its caller, still runs.
+  struct Given {
+    Tensor tensor;                                // the caller's, where what the model writes goes
+    Tensor source;                                // on the host: what is uploaded, maybe a copy
+    XlaTensorBuffer* ours = nullptr;              // that `tensor` keeps; null for one on the host
+    std::shared_ptr<pjrt::DeviceBuffer> content;  // of `ours`, until the run is done
+  };
   // What the model made of a buffer or an input.
   struct Written {
-    DeviceParts parts;
-    Tensor host;  // of an input on the host
+    DeviceParts parts;  // of a buffer on all devices; of an input in the plugin's memory on the first
+    Tensor host;        // of an input on the host
   };
 
+  XlaRun(std::shared_ptr<const XlaModel> model, ShapePrograms::Program program, std::vector<Tensor> outputs,
+         bool may_be_left)
+      : model_(std::move(model)),
+        program_(std::move(program)),
+        may_be_left_(may_be_left),
+        outputs_(std::move(outputs)) {}
   const ir::Graph& graph() const { return model_->program->graph(); }
+  Status take_inputs(std::span<const Tensor> inputs);
+  void take_buffers(XlaState& state);
   Status run_program();
-  Result<DeviceParts> give_input(const Tensor& given, Cut cut) const;
+  Result<DeviceParts> give_input(const Given& given, Cut cut) const;
   Result<Arguments> gather() const;
   Status fetch_written(const pjrt::Execution& execution);
   Status fetch_outputs(const pjrt::Execution& execution);
-  Status hand_back_written(XlaState* state);
+  void hand_back_written(XlaState* state);
 
   std::shared_ptr<const XlaModel> model_;
   ShapePrograms::Program program_;
-  std::vector<Tensor> inputs_;
+  std::vector<Given> given_;  // by position; empty where the program neither reads nor writes it
   bool may_be_left_;
   std::map<std::uint32_t, DeviceParts> state_;  // by graph input
   std::vector<std::size_t> given_away_;         // arguments of the state that the run may overwrite
@@ -82,7 +102,7 @@ class XlaRun {
   std::vector<Written> written_;  // as the module's results behind the outputs
   std::atomic<bool> unwanted_{false};
   bool queued_ = false;
-  bool ran_ = false;
+  bool has_written_ = false;  // all of written_ is there and fits
   Status status_;
 };
 

@@ -21,12 +21,13 @@ XlaState::XlaState(const void* owner, std::shared_ptr<const pjrt::Client> client
 }
 
 XlaState::~XlaState() {
-  std::vector<DeviceParts> all = std::move(replaced_);
-  for (auto& [name, entry] : entries_) {
-    all.push_back(std::move(entry.current));
-    all.push_back(std::move(entry.original));
-  }
-  let_go(std::move(all));
+  struct Held {
+    std::shared_ptr<const pjrt::Client> client;
+    std::vector<DeviceParts> replaced;
+    std::map<std::string, Entry, std::less<>> entries;
+  };
+  const std::string plugin = client_->plugin().name();
+  threads_->let_go(Held{std::move(client_), std::move(replaced_), std::move(entries_)}, limit_, plugin);
 }
 
 void XlaState::let_go(std::vector<DeviceParts> parts) const {
@@ -71,10 +72,11 @@ Status XlaState::write(std::string_view name, const Tensor& value) {
                                                       value.defined() ? value.to_string() : "nothing")};
   }
   const pjrt::Plugin& plugin = client_->plugin();
+  KPT_ASSIGN_OR_RETURN(const Tensor kept, own_memory(value));
   KPT_ASSIGN_OR_RETURN(DeviceParts content,
                        pjrt::call_within<DeviceParts>(*threads_, limit_, plugin.name(), "take a buffer",
-                                                      plugin.vendor(), [client = client_, value, devices = devices_] {
-                                                        return upload_parts(*client, value, pjrt::HostMemory::kCopied,
+                                                      plugin.vendor(), [client = client_, kept, devices = devices_] {
+                                                        return upload_parts(*client, kept, pjrt::HostMemory::kCopied,
                                                                             std::nullopt, devices);
                                                       }));
   std::vector<DeviceParts> old;  // a list in braces would keep a share here, and the last one

@@ -50,11 +50,11 @@ class XlaState final : public State {
     DeviceParts original;
     DeviceParts current;
   };
+  void let_go(std::vector<DeviceParts> parts) const;
+
   const void* owner_;
   std::shared_ptr<const pjrt::Client> client_;
   DeviceRange devices_;
-  void let_go(std::vector<DeviceParts> parts) const;
-
   std::map<std::string, Entry, std::less<>> entries_;
   std::vector<DeviceParts> replaced_;
   std::shared_ptr<pjrt::CallThreads> threads_;
