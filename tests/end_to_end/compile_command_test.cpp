@@ -106,7 +106,7 @@ TEST_F(CompileCommand, TheArtifactHoldsTheProgramAndIsInspected) {
   const Artifact artifact = read_artifact(file).value();
   ASSERT_EQ(artifact.targets.size(), 1U);
   EXPECT_EQ(artifact.targets[0].name, "tpu:v5e:2x2");
-  EXPECT_THAT(artifact.targets[0].program, AllOf(HasSubstr("kpt-tpu-program 2"), HasSubstr("fake_executable")));
+  EXPECT_THAT(artifact.targets[0].program, AllOf(HasSubstr("kpt-tpu-program 3"), HasSubstr("fake_executable")));
   EXPECT_THAT(artifact.targets[0].report, HasSubstr("\"code_bytes\":512"));
   EXPECT_FALSE(artifact.targets[0].weights.empty());
   const ProgramRun inspected = run_kpt({"inspect", file, "--device", "tpu:v5e:2x2"});

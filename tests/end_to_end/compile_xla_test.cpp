@@ -54,7 +54,7 @@ TEST_F(CompileForXla, WhatWasCompiledAheadIsRunWithoutCompiling) {
   ASSERT_EQ(artifact.targets.size(), 1U);
   EXPECT_EQ(artifact.targets[0].name, "xla:cuda");
   EXPECT_THAT(artifact.targets[0].program,
-              AllOf(HasSubstr("kpt-xla-executable 1\nxla:cuda\n"), HasSubstr("\"platform_version\":\"fake 1\""),
+              AllOf(HasSubstr("kpt-xla-executable 2\nxla:cuda\n"), HasSubstr("\"platform_version\":\"fake 1\""),
                     HasSubstr("fake_executable")));
   EXPECT_THAT(artifact.targets[0].report, HasSubstr("plugin cuda; PJRT 0.81; fake 1"));
   // The fake's answer has not the shape of the model's, so that only loading is looked at.

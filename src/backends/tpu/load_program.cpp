@@ -89,9 +89,9 @@ std::string find_misfit(const AheadProgram& program, const Libtpu& libtpu, const
   if (figures.device_kind != kind) {
     return fmt::format("it is for the device {}, and this is {}", printable(figures.device_kind, 100), kind);
   }
-  if (program.conditions() != precision) {
+  if (program.facts().conditions != precision) {
     return fmt::format("its products have the precision {}, and tpu.precision asks for {}",
-                       printable(program.conditions(), 20), precision);
+                       printable(program.facts().conditions, 20), precision);
   }
   return {};
 }

@@ -14,12 +14,12 @@
 namespace kpt {
 
 // Takes what TpuDeviceTarget makes, and an AheadProgram for the same slice: its executable is loaded where
-// find_misfit() has nothing to say, and otherwise compiled anew, with a line in the log. The device's target must be a
-// TpuDeviceTarget. Products are computed by tpu.precision; programs are compiled by the client, or, with
-// pjrt.compile_timeout_ms, by libtpu in a process of its own (`compiler`, which must outlive the result).
-// Fails with kInvalidArgument for a program of another target, with kOutOfMemory and the figures when it takes more of
-// the device's memory than tpu.memory_percent leaves, with kUnsupported for a time limit on a slice of unknown shape,
-// and as load_on_device() does.
+// find_misfit() has nothing to say and the graph is lowered to the module it was made from, and otherwise compiled
+// anew, with a line in the log. The device's target must be a TpuDeviceTarget. Products are computed by tpu.precision;
+// programs are compiled by the client, or, with pjrt.compile_timeout_ms, by libtpu in a process of its own (`compiler`,
+// which must outlive the result). Fails with kInvalidArgument for a program of another target, with kOutOfMemory and
+// the figures when it takes more of the device's memory than tpu.memory_percent leaves, with kUnsupported for a time
+// limit on a slice of unknown shape, and as load_on_device() does.
 Result<std::unique_ptr<Executable>> load_tpu_program(const std::shared_ptr<const Program>& program,
                                                      const Weights& weights, XlaDevice& device,
                                                      const TpuCompiler& compiler, const BackendContext& context);

@@ -75,8 +75,9 @@ class TpuTarget final : public Target, public ModelExaminer {
     KPT_ASSIGN_OR_RETURN(pjrt::TopologyProgram compiled,
                          compiler_.compile(topology_, set_matrix_precision(module.text, precision_)));
     KPT_RETURN_IF_ERROR(check_figures(compiled.figures));
-    return std::unique_ptr<Program>(std::make_unique<AheadProgram>(
-        kTpuForm, name_, std::move(graph), write_sizes(sizes), precision_, std::move(compiled)));
+    AheadFacts facts{write_sizes(sizes), hash_module(module), precision_};
+    return std::unique_ptr<Program>(
+        std::make_unique<AheadProgram>(kTpuForm, name_, std::move(graph), std::move(facts), std::move(compiled)));
   }
 
   Result<std::unique_ptr<Program>> deserialize(std::string_view bytes) const override {

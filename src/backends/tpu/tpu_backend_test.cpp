@@ -135,7 +135,7 @@ TEST_F(TpuBackendTest, FreeSizesMustBeGivenAndFitTheirRange) {
   sizes.set("s0", 8);
   const auto program = compile(kAnySize, "tpu:v5e:2x2", sizes);
   ASSERT_TRUE(program.ok()) << program.status().message();
-  EXPECT_EQ(dynamic_cast<const AheadProgram&>(**program).sizes(), "s0=8");
+  EXPECT_EQ(dynamic_cast<const AheadProgram&>(**program).facts().sizes, "s0=8");
 }
 
 TEST_F(TpuBackendTest, TheSecondTimeComesFromTheCacheAndNothingElseDoes) {

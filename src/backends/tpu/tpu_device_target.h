@@ -47,7 +47,7 @@ class TpuDeviceTarget final : public Target {
 
 // How the stored form of what was compiled for a slice begins. Its conditions are the precision of products of float32,
 // as XLA calls it.
-inline constexpr AheadForm kTpuForm = {"kpt-tpu-program", 2};
+inline constexpr AheadForm kTpuForm = {"kpt-tpu-program", 3};
 
 // Either form: what was compiled for the slice without hardware, or a graph for it.
 Result<std::unique_ptr<Program>> deserialize_tpu_program(const std::string& target, std::string_view bytes);

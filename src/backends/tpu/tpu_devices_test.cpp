@@ -402,6 +402,25 @@ TEST_F(TpuDevicesTest, AStoredProgramOfAnotherLibtpuIsCompiledAnew) {
   EXPECT_THAT(lines, AllOf(HasSubstr("stored=true"), Not(HasSubstr("is not used"))));
 }
 
+// Its executable would be given arguments in another order, which nobody could see.
+TEST_F(TpuDevicesTest, AStoredProgramOfAnotherModuleIsCompiledAnew) {
+  context_.compile_cache_bytes = 0;
+  const auto program = AheadProgram::deserialize(kTpuForm, "tpu:v5e:2x2", compile_ahead(kGraph)).value();
+  const auto& made = dynamic_cast<const AheadProgram&>(*program);
+  pjrt::TopologyProgram compiled;
+  compiled.executable = made.executable();
+  compiled.figures = *made.figures();
+  AheadFacts facts = made.facts();
+  EXPECT_EQ(facts.module.size(), 64U);
+  facts.module.front() = facts.module.front() == '0' ? '1' : '0';
+  const AheadProgram other(kTpuForm, "tpu:v5e:2x2", made.graph(), facts, compiled);
+  std::string lines;
+  const auto capture = log::capture(&lines);
+  log::configure(log::Level::kInfo, log::Format::kText);
+  EXPECT_TRUE(load(kGraph, 0, other.serialize().value()).ok());
+  EXPECT_THAT(lines, AllOf(HasSubstr("the model is lowered otherwise now"), HasSubstr("stored=false")));
+}
+
 TEST_F(TpuDevicesTest, ThePackagesVersionDecidesWhereItIsKnown) {
   write_package_version("0.0.51");
   const std::string stored = compile_ahead(kGraph);

@@ -197,16 +197,16 @@ TEST_F(TpuStandIn, AnExecutableMadeElsewhereRunsOnAnyDevice) {
   const ir::Graph graph = ir::read_graph(kLayers).value();
   ir::Bindings sizes;
   sizes.set("s0", 3);
-  const auto compiled =
-      client->compile(xla::lower(graph, sizes).value().text, pjrt::encode_compile_options({})).value();
+  const xla::LoweredModule module = xla::lower(graph, sizes).value();
+  const auto compiled = client->compile(module.text, pjrt::encode_compile_options({})).value();
   pjrt::TopologyProgram made;
   made.executable = compiled->serialize().value();
   made.figures.compiler = pjrt::describe_compiler(
       std::to_string(client->plugin().api_major()) + "." + std::to_string(client->plugin().api_minor()),
       client->platform_version());
   made.figures.device_kind = client->devices()[0].kind;
-  const auto program =
-      std::make_shared<const AheadProgram>(kTpuForm, "tpu:v5e:2x2", graph, "s0=3", "HIGHEST", std::move(made));
+  const AheadFacts facts{"s0=3", hash_module(module), "HIGHEST"};
+  const auto program = std::make_shared<const AheadProgram>(kTpuForm, "tpu:v5e:2x2", graph, facts, std::move(made));
   const Weights weights = random_weights();
   for (const std::size_t place : {0U, 2U}) {
     std::string lines;

@@ -147,9 +147,10 @@ TEST_F(CompileAhead, TheProgramHoldsWhatThePluginTells) {
   EXPECT_EQ(figures.transcendentals, std::nullopt);
   const auto& ahead = dynamic_cast<const AheadProgram&>(**program);
   EXPECT_EQ(ahead.executable(), "fake_executable 1");
-  EXPECT_EQ(ahead.sizes(), "s0=4");
-  EXPECT_THAT(ahead.conditions(), AllOf(HasSubstr(R"("platform":"fake")"), HasSubstr(R"("platform_version":"fake 1")"),
-                                        HasSubstr(R"("plugin":"PJRT 0.81; )")));
+  EXPECT_EQ(ahead.facts().sizes, "s0=4");
+  EXPECT_THAT(ahead.facts().conditions,
+              AllOf(HasSubstr(R"("platform":"fake")"), HasSubstr(R"("platform_version":"fake 1")"),
+                    HasSubstr(R"("plugin":"PJRT 0.81; )")));
   EXPECT_EQ(cuda.compile_statistics(), (CompileStatistics{1, 0, 1, 0}));
   ASSERT_TRUE(cuda.compile_sized(ir::read_graph(kAnySize).value(), rows(4)).ok());
   EXPECT_EQ(cuda.compile_statistics(), (CompileStatistics{1, 1, 1, 0}));
@@ -200,19 +201,22 @@ TEST_F(CompileAhead, AnotherPlatformPluginOrDeviceCompilesAnewAndSaysSo) {
   context_.detection.pjrt_plugins = {"cuda=" + (folder_.path() / "a.so").string()};
   const auto program = AheadProgram::deserialize(kXlaAheadForm, "xla:cuda", bytes).value();
   const auto& ahead = dynamic_cast<const AheadProgram&>(*program);
-  const auto changed = [&](std::string conditions, const std::string& kind) {
+  const auto changed = [&](AheadFacts facts, const std::string& kind) {
     pjrt::TopologyProgram compiled;
     compiled.executable = ahead.executable();
     compiled.figures.device_kind = kind;
     lines_.clear();
-    const AheadProgram made(kXlaAheadForm, "xla:cuda", ahead.graph(), "", std::move(conditions), std::move(compiled));
+    const AheadProgram made(kXlaAheadForm, "xla:cuda", ahead.graph(), std::move(facts), std::move(compiled));
     return load(made.serialize().value(), weights).status();
   };
-  ASSERT_TRUE(changed(ahead.conditions(), "another device").ok());
+  ASSERT_TRUE(changed(ahead.facts(), "another device").ok());
   EXPECT_THAT(lines_, HasSubstr("it is for the device another device, and this is fake device"));
-  ASSERT_TRUE(changed("[]", "fake device").ok());
+  const AheadFacts& facts = ahead.facts();
+  ASSERT_TRUE(changed({facts.sizes, facts.module, "[]"}, "fake device").ok());
   EXPECT_THAT(lines_, HasSubstr("what it was compiled with cannot be read"));
-  ASSERT_TRUE(changed(ahead.conditions(), "fake device").ok());
+  ASSERT_TRUE(changed({facts.sizes, "of another module", facts.conditions}, "fake device").ok());
+  EXPECT_THAT(lines_, AllOf(HasSubstr("the model is lowered otherwise now"), HasSubstr("stored=false")));
+  ASSERT_TRUE(changed(facts, "fake device").ok());
   EXPECT_THAT(lines_, HasSubstr("stored=true"));
 }
 
@@ -237,7 +241,7 @@ TEST_F(CompileAhead, DamagedBytesAreTypedErrors) {
   const Target& cuda = target("xla:cuda");
   EXPECT_EQ(cuda.deserialize(bytes.substr(0, bytes.size() / 2)).status().code(), StatusCode::kCorruptData);
   std::string later = bytes;
-  later.replace(0, later.find('\n'), "kpt-xla-executable 2");
+  later.replace(0, later.find('\n'), "kpt-xla-executable 3");
   EXPECT_EQ(cuda.deserialize(later).status().code(), StatusCode::kVersionMismatch);
 }
 

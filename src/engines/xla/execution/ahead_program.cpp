@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/sha256.h"
 #include "base/text.h"
 #include "device/compile_figures_json.h"
 #include "ir/text.h"
@@ -47,6 +48,8 @@ Result<pjrt::TopologyProgram> unpack_topology_program(std::string_view bytes) {
   program.executable = std::string(bytes);
   return program;
 }
+
+std::string hash_module(const xla::LoweredModule& module) { return sha256_hex(module.text); }
 
 bool is_ahead_program(const AheadForm& form, std::string_view bytes) {
   return bytes.starts_with(fmt::format("{} ", form.word));
@@ -95,11 +98,11 @@ Result<ir::Bindings> read_sizes(const ir::Graph& graph, std::string_view sizes) 
   return bindings;
 }
 
-// Head, target, sizes, conditions, number of bytes of the graph; the graph; the compiled module.
+// Head, target, sizes, module, conditions, number of bytes of the graph; the graph; the compiled module.
 Result<std::string> AheadProgram::serialize() const {
   const std::string graph = ir::print_graph(graph_);
-  return fmt::format("{} {}\n{}\n{}\n{}\n{}\n{}{}", form_.word, form_.version, target_, sizes_, conditions_,
-                     graph.size(), graph, pack_topology_program(compiled_));
+  return fmt::format("{} {}\n{}\n{}\n{}\n{}\n{}\n{}{}", form_.word, form_.version, target_, facts_.sizes, facts_.module,
+                     facts_.conditions, graph.size(), graph, pack_topology_program(compiled_));
 }
 
 Result<std::unique_ptr<Program>> AheadProgram::deserialize(const AheadForm& form, std::string_view target,
@@ -111,8 +114,10 @@ Result<std::unique_ptr<Program>> AheadProgram::deserialize(const AheadForm& form
     return Status(StatusCode::kVersionMismatch,
                   fmt::format("the stored program is of another version or for another target than {}", target));
   }
-  KPT_ASSIGN_OR_RETURN(const std::string_view sizes, take_line(bytes));
-  KPT_ASSIGN_OR_RETURN(const std::string_view conditions, take_line(bytes));
+  AheadFacts facts;
+  for (std::string* const fact : {&facts.sizes, &facts.module, &facts.conditions}) {
+    KPT_ASSIGN_OR_RETURN(*fact, take_line(bytes));
+  }
   KPT_ASSIGN_OR_RETURN(const std::string_view count, take_line(bytes));
   const auto graph_bytes = parse_uint(count);
   if (!graph_bytes || *graph_bytes > bytes.size()) return corrupt("its graph does not fit into it");
@@ -120,8 +125,8 @@ Result<std::unique_ptr<Program>> AheadProgram::deserialize(const AheadForm& form
   if (!graph.ok()) return corrupt(graph.status().message());
   if (const Status status = ir::verify(*graph); !status.ok()) return corrupt(status.message());
   KPT_ASSIGN_OR_RETURN(pjrt::TopologyProgram compiled, unpack_topology_program(bytes.substr(*graph_bytes)));
-  return std::unique_ptr<Program>(std::make_unique<AheadProgram>(
-      form, std::string(target), std::move(*graph), std::string(sizes), std::string(conditions), std::move(compiled)));
+  return std::unique_ptr<Program>(std::make_unique<AheadProgram>(form, std::string(target), std::move(*graph),
+                                                                 std::move(facts), std::move(compiled)));
 }
 
 }  // namespace kpt

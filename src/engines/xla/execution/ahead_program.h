@@ -8,6 +8,7 @@
 
 #include "device/execution.h"
 #include "engines/xla/pjrt/topology_process.h"
+#include "engines/xla/stablehlo/lower.h"
 
 namespace kpt {
 
@@ -17,17 +18,21 @@ struct AheadForm {
   int version = 0;
 };
 
+// What an executable was made from and for, each one line.
+struct AheadFacts {
+  std::string sizes;       // the values of the graph's symbols, of write_sizes()
+  std::string module;      // of hash_module(): its arguments and results are the executable's
+  std::string conditions;  // what else decides whether the executable may be used; the backend reads it
+};
+
 class AheadProgram final : public Program {
  public:
-  // `sizes`: the values of the graph's symbols, of write_sizes(). `conditions`: what else decides whether the
-  // executable may be used, one line that the backend reads.
-  AheadProgram(const AheadForm& form, std::string target, ir::Graph graph, std::string sizes, std::string conditions,
+  AheadProgram(const AheadForm& form, std::string target, ir::Graph graph, AheadFacts facts,
                pjrt::TopologyProgram compiled)
       : form_(form),
         target_(std::move(target)),
         graph_(std::move(graph)),
-        sizes_(std::move(sizes)),
-        conditions_(std::move(conditions)),
+        facts_(std::move(facts)),
         compiled_(std::move(compiled)) {}
   // Fails with kCorruptData, and with kVersionMismatch for another version of the form or another target.
   static Result<std::unique_ptr<Program>> deserialize(const AheadForm& form, std::string_view target,
@@ -38,8 +43,7 @@ class AheadProgram final : public Program {
   const CompileFigures* figures() const override { return &compiled_.figures; }
   Result<std::string> serialize() const override;
 
-  const std::string& sizes() const { return sizes_; }
-  const std::string& conditions() const { return conditions_; }
+  const AheadFacts& facts() const { return facts_; }
   // What the plugin that compiled it loads on such a device.
   const std::string& executable() const { return compiled_.executable; }
 
@@ -47,10 +51,13 @@ class AheadProgram final : public Program {
   AheadForm form_;
   std::string target_;
   ir::Graph graph_;
-  std::string sizes_;
-  std::string conditions_;
+  AheadFacts facts_;
   pjrt::TopologyProgram compiled_;
 };
+
+// Tells modules apart that take their arguments, or give their results, otherwise. Of the lowered text alone: the
+// precision of products is a condition, and a buffer that is given away or not is so either way.
+std::string hash_module(const xla::LoweredModule& module);
 
 // Whether the bytes begin as a stored one of this form does, of whichever version.
 bool is_ahead_program(const AheadForm& form, std::string_view bytes);

@@ -31,7 +31,7 @@ class AheadProgramTest : public ::testing::Test {
     for (char& byte : compiled_.executable) byte = static_cast<char>(random_());
   }
   AheadProgram make() const {
-    return {kForm, "tpu:v5e:2x2", ir::read_graph(kGraph).value(), "s0=4", "HIGH", compiled_};
+    return {kForm, "tpu:v5e:2x2", ir::read_graph(kGraph).value(), {"s0=4", "1f2e", "HIGH"}, compiled_};
   }
 
   unsigned seed_ = std::random_device()();
@@ -47,8 +47,9 @@ TEST_F(AheadProgramTest, WhatIsStoredIsReadBack) {
   ASSERT_TRUE(read.ok()) << read.status().message();
   const auto& program = dynamic_cast<const AheadProgram&>(**read);
   EXPECT_EQ(program.target(), "tpu:v5e:2x2");
-  EXPECT_EQ(program.sizes(), "s0=4");
-  EXPECT_EQ(program.conditions(), "HIGH");
+  EXPECT_EQ(program.facts().sizes, "s0=4");
+  EXPECT_EQ(program.facts().module, "1f2e");
+  EXPECT_EQ(program.facts().conditions, "HIGH");
   EXPECT_EQ(program.executable(), compiled_.executable);
   EXPECT_EQ(*program.figures(), compiled_.figures);
   EXPECT_EQ(program.graph(), written.graph());
@@ -76,10 +77,10 @@ TEST_F(AheadProgramTest, EveryTruncationOfTheHeadIsAnError) {
 }
 
 TEST_F(AheadProgramTest, NonsenseIsCorrupt) {
-  for (const char* bytes : {"", "hello", "kpt-xla-program 1 cpu\n", "kpt-tpu-program 2\ntpu:v5e:2x2\n\n\n-1\n",
-                            "kpt-tpu-program 2\ntpu:v5e:2x2\n\n\n99999999999999999999\nx",
-                            "kpt-tpu-program 2\ntpu:v5e:2x2\n\n\n1000\nkpt_graph 1\n",
-                            "kpt-tpu-program 2\ntpu:v5e:2x2\n\n\n3\nabckpt-tpu-module 1\n{}\nx"}) {
+  for (const char* bytes : {"", "hello", "kpt-xla-program 1 cpu\n", "kpt-tpu-program 2\ntpu:v5e:2x2\n\n\n\n-1\n",
+                            "kpt-tpu-program 2\ntpu:v5e:2x2\n\n\n\n99999999999999999999\nx",
+                            "kpt-tpu-program 2\ntpu:v5e:2x2\n\n\n\n1000\nkpt_graph 1\n",
+                            "kpt-tpu-program 2\ntpu:v5e:2x2\n\n\n\n3\nabckpt-tpu-module 1\n{}\nx"}) {
     EXPECT_EQ(AheadProgram::deserialize(kForm, "tpu:v5e:2x2", bytes).status().code(), StatusCode::kCorruptData)
         << bytes;
   }

@@ -36,7 +36,7 @@ std::string compare_conditions(const AheadProgram& program, const CompileConditi
   if (stored_kind != kind) {
     return fmt::format("it is for the device {}, and this is {}", printable(stored_kind, 100), kind);
   }
-  const Json stored = Json::parse(program.conditions(), nullptr, false);
+  const Json stored = Json::parse(program.facts().conditions, nullptr, false);
   const Json now = Json::parse(write_conditions(here));
   for (const auto& [name, value] : now.items()) {
     const auto found = stored.is_object() ? stored.find(name) : stored.end();
@@ -89,9 +89,9 @@ void add_figures(const ModuleCompiler& compiler, const std::shared_ptr<const pjr
 
 std::optional<StoredExecutable> take_stored(const AheadProgram& program, const ir::Graph& graph,
                                             const std::string& misfit) {
-  auto sizes = read_sizes(graph, program.sizes());
+  auto sizes = read_sizes(graph, program.facts().sizes);
   const std::string reason = misfit.empty() ? sizes.status().message() : misfit;
-  if (reason.empty()) return StoredExecutable{std::move(*sizes), program.executable()};
+  if (reason.empty()) return StoredExecutable{std::move(*sizes), program.facts().module, program.executable()};
   log::info("a stored program is not used and the model is compiled here", {{"reason", reason}});
   return std::nullopt;
 }
@@ -122,9 +122,9 @@ Result<std::unique_ptr<Program>> compile_ahead(XlaDevice& device, ir::Graph grap
   compiled.figures.device_kind = client->devices().at(device.setup().devices.first).kind;
   add_figures(compiler, made->executable, compiled.figures);
   device.let_go(std::move(made->executable));
+  AheadFacts facts{write_sizes(sizes), hash_module(module), write_conditions(find_conditions(*client, options))};
   return std::unique_ptr<Program>(
-      std::make_unique<AheadProgram>(kXlaAheadForm, target, std::move(graph), write_sizes(sizes),
-                                     write_conditions(find_conditions(*client, options)), std::move(compiled)));
+      std::make_unique<AheadProgram>(kXlaAheadForm, target, std::move(graph), std::move(facts), std::move(compiled)));
 }
 
 Result<std::unique_ptr<Executable>> load_ahead(XlaDevice& device, const AheadProgram& program, const Weights& weights,

@@ -14,7 +14,7 @@
 namespace kpt {
 
 // The stored form of what compile_ahead() makes. Its conditions are those of module_compiler.h, as JSON.
-inline constexpr AheadForm kXlaAheadForm = {"kpt-xla-executable", 1};
+inline constexpr AheadForm kXlaAheadForm = {"kpt-xla-executable", 2};
 
 // Compiles for these sizes and one device, with the context's cache, time limit and threads; what was done is added to
 // `counts`. Figures that the plugin fails to tell are absent, with a line in the log. Fails with kInvalidArgument for

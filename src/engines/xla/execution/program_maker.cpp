@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "engines/xla/execution/ahead_program.h"
 #include "engines/xla/execution/donation.h"
 #include "engines/xla/execution/module_attributes.h"
 
@@ -43,9 +44,13 @@ std::string ProgramMaker::write_module(const xla::LoweredModule& module, const M
 
 Result<CompiledModule> ProgramMaker::find_executable(const ShapeProgram& made, const StoredExecutable* stored) const {
   if (stored != nullptr) {
-    auto loaded = compiler->load(stored->bytes);
-    if (loaded.ok()) return CompiledModule{std::move(*loaded), ModuleSource::kStored};
-    log::info("a stored program is not used and the model is compiled here", {{"reason", loaded.status().message()}});
+    std::string reason = "the model is lowered otherwise now than when it was compiled";
+    if (stored->module == hash_module(made.module)) {
+      auto loaded = compiler->load(stored->bytes);
+      if (loaded.ok()) return CompiledModule{std::move(*loaded), ModuleSource::kStored};
+      reason = loaded.status().message();
+    }
+    log::info("a stored program is not used and the model is compiled here", {{"reason", reason}});
   }
   return compiler->compile(write_module(made.module, made.cuts));
 }

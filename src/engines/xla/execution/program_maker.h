@@ -22,6 +22,7 @@ namespace kpt {
 // What another process made of the graph for one set of sizes.
 struct StoredExecutable {
   ir::Bindings sizes;  // of the graph's symbols
+  std::string module;  // of hash_module()
   std::string bytes;   // that Client::deserialize() takes
 };
 
@@ -36,7 +37,8 @@ struct ProgramMaker {
   std::shared_ptr<pjrt::CallThreads> threads;  // that let go what is refused, within `call_limit`
   std::chrono::milliseconds call_limit = pjrt::kLongestCall;
 
-  // `stored`: bytes that may spare the compiler; null: none. Fails as ModuleCompiler::compile(), ShardPlan::cut() and check_memory do.
+  // `stored`: bytes that may spare the compiler, left aside, with a line in the log, where they were made of another
+  // module; null: none. Fails as ModuleCompiler::compile(), ShardPlan::cut() and check_memory do.
   Result<ShapePrograms::Program> make(const ir::Bindings& sizes, const StoredExecutable* stored) const;
 
  private:
