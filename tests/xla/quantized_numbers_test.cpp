@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -23,16 +24,19 @@ using Extents = std::vector<std::int64_t>;
 
 constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
 
-// What the codes of a group stand for, in its place. `places`: the group's elements.
 using Rounding = double (*)(double);
-void round_group(Doubles& values, const std::vector<std::size_t>& places, double greatest_code, Rounding round) {
+using Places = std::vector<std::size_t>;  // of a group's elements
+
+float find_scale(const Doubles& values, const Places& places, double greatest_code) {
   float greatest = 0;
-  bool finite = true;
-  for (const std::size_t place : places) {
-    greatest = std::max(greatest, static_cast<float>(std::fabs(values[place])));
-    finite = finite && std::isfinite(values[place]);
-  }
-  const float scale = greatest / static_cast<float>(greatest_code);
+  for (const std::size_t place : places) greatest = std::max(greatest, static_cast<float>(std::fabs(values[place])));
+  return greatest / static_cast<float>(greatest_code);
+}
+
+// What the codes of a group stand for, in its place.
+void round_group(Doubles& values, const Places& places, double greatest_code, Rounding round) {
+  const bool finite = std::ranges::all_of(places, [&](std::size_t place) { return std::isfinite(values[place]); });
+  const float scale = find_scale(values, places, greatest_code);
   for (const std::size_t place : places) {
     const float inverse = 1 / scale;
     const float code = std::isfinite(inverse) ? static_cast<float>(values[place]) * inverse : 0;
@@ -101,19 +105,39 @@ class QuantizedNumbers : public ::testing::Test {
     return outputs.ok() ? read_as_double((*outputs)[0].tensor).value() : Doubles();
   }
 
-  // A number that lies between two codes may go to either, so single results may be off by one code's worth.
-  static void expect_near(const Doubles& actual, const Doubles& expected, double one_code, double rounding = 1e-5) {
+  static void expect_near(const Doubles& actual, const Doubles& expected, double rounding = 1e-5) {
     ASSERT_EQ(actual.size(), expected.size());
-    std::size_t off = 0;
     for (std::size_t at = 0; at < actual.size(); ++at) {
       ASSERT_EQ(std::isnan(actual[at]), std::isnan(expected[at])) << at;
       if (std::isnan(expected[at])) continue;
-      const double error = std::fabs(actual[at] - expected[at]);
-      const double allowed = rounding * (1 + std::fabs(expected[at]));
-      EXPECT_LE(error, allowed + one_code) << at << ": " << actual[at] << " and not " << expected[at];
-      if (error > allowed) ++off;
+      EXPECT_LE(std::fabs(actual[at] - expected[at]), rounding * (1 + std::fabs(expected[at])))
+          << at << ": " << actual[at] << " and not " << expected[at];
     }
-    EXPECT_LE(off, actual.size() / 20);
+  }
+
+  // The input x as the numbers that the codes of its groups stand for. One that lies so near the middle of two codes
+  // that the way there decides between them, which changes all results of its group, is made smaller first. `near`: how
+  // far apart two ways may be, of the code.
+  Doubles round_input(const std::vector<Places>& groups, double greatest_code, Rounding round, double near = 1e-5) {
+    const DType dtype = inputs_.at("x").dtype();
+    const Extents dims(inputs_.at("x").dims().begin(), inputs_.at("x").dims().end());
+    Doubles values = read("x");
+    for (bool is_clear = false; !is_clear;) {
+      is_clear = true;
+      for (const Places& places : groups) {
+        const double scale = static_cast<double>(find_scale(values, places, greatest_code));
+        for (const std::size_t place : places) {
+          const double code = values[place] / scale;
+          if (round(code * (1 - near)) == round(code * (1 + near))) continue;
+          values[place] *= 0.97;
+          is_clear = false;
+        }
+      }
+      set("x", dtype, dims, values);
+      values = read("x");
+    }
+    for (const Places& places : groups) round_group(values, places, greatest_code, round);
+    return values;
   }
 
   // [rows, depth] · [columns, depth]ᵀ + bias, then added to the residual and cut at 0 (relu).
@@ -155,12 +179,10 @@ class QuantizedNumbers : public ::testing::Test {
     for (std::size_t at = 0; at < weight.size(); ++at) weight[at] *= scale[at / depth];
     return weight;
   }
-  static void round_rows(Doubles& values, std::size_t depth, double greatest_code, Rounding round) {
-    for (std::size_t row = 0; row * depth < values.size(); ++row) {
-      std::vector<std::size_t> places(depth);
-      for (std::size_t k = 0; k < depth; ++k) places[k] = row * depth + k;
-      round_group(values, places, greatest_code, round);
-    }
+  static std::vector<Places> rows_of(std::size_t count, std::size_t depth) {
+    std::vector<Places> rows(count, Places(depth));
+    for (std::size_t row = 0; row < count; ++row) std::iota(rows[row].begin(), rows[row].end(), row * depth);
+    return rows;
   }
 
   std::unique_ptr<xla_test::ModuleRunner> runner_;
@@ -173,11 +195,9 @@ TEST_F(QuantizedNumbers, ProductsInInt8RoundEveryRow) {
     const Product product = draw_product(dtype, draw_size({1, 7, 64, 129}));
     add("w", DType::kInt8, {static_cast<std::int64_t>(product.columns), static_cast<std::int64_t>(product.depth)}, -127,
         128, true);
-    Doubles input = read("x");
-    round_rows(input, product.depth, 127, round_int8);
+    const Doubles input = round_input(rows_of(product.rows, product.depth), 127, round_int8);
     const Doubles expected = multiply(input, scaled_weight(product.depth), product.depth);
-    expect_near(run(product.result, fmt::format("kpt.linear_int8.default({})", product.arguments)), expected,
-                3.0 / 127 * 127 * 0.02);
+    expect_near(run(product.result, fmt::format("kpt.linear_int8.default({})", product.arguments)), expected);
   }
 }
 
@@ -192,21 +212,20 @@ TEST_F(QuantizedNumbers, BrokenRowsStayAlone) {
   set("x", DType::kFloat32, {4, 8}, input);
   add("r", DType::kFloat32, {4, static_cast<std::int64_t>(product.columns)}, -1, 1);
   add("w", DType::kInt8, {static_cast<std::int64_t>(product.columns), 8}, -127, 128, true);
-  round_rows(input, 8, 127, round_int8);
+  for (const Places& row : rows_of(4, 8)) round_group(input, row, 127, round_int8);
   const Doubles expected = multiply(input, scaled_weight(8), 8);
   const std::string result = fmt::format("float32[4, {}]", product.columns);
-  expect_near(run(result, fmt::format("kpt.linear_int8.default({})", product.arguments)), expected, 0);
+  expect_near(run(result, fmt::format("kpt.linear_int8.default({})", product.arguments)), expected);
 }
 
 TEST_F(QuantizedNumbers, ProductsInFp8RoundEveryRow) {
   const Product product = draw_product(DType::kFloat32, draw_size({16, 48, 128}));
   add("w", DType::kFloat8E4M3FN, {static_cast<std::int64_t>(product.columns), static_cast<std::int64_t>(product.depth)},
       -400, 400);
-  Doubles input = read("x");
-  round_rows(input, product.depth, 448, round_fp8);
+  // XLA's cast differs near a tie as one by way of float16 does.
+  const Doubles input = round_input(rows_of(product.rows, product.depth), 448, round_fp8, 1e-3);
   const Doubles expected = multiply(input, scaled_weight(product.depth), product.depth);
-  expect_near(run(product.result, fmt::format("kpt.linear_fp8.default({})", product.arguments)), expected,
-              3.0 / 448 * 32 * 400 * 0.02, 1e-4);
+  expect_near(run(product.result, fmt::format("kpt.linear_fp8.default({})", product.arguments)), expected, 1e-4);
 }
 
 TEST_F(QuantizedNumbers, WeightsAloneLeaveTheInputAsItIs) {
@@ -215,7 +234,7 @@ TEST_F(QuantizedNumbers, WeightsAloneLeaveTheInputAsItIs) {
     add("w", DType::kInt8, {static_cast<std::int64_t>(product.columns), static_cast<std::int64_t>(product.depth)}, -127,
         128, true);
     const Doubles expected = multiply(read("x"), scaled_weight(product.depth), product.depth);
-    expect_near(run(product.result, fmt::format("kpt.linear_weight_int8.default({})", product.arguments)), expected, 0,
+    expect_near(run(product.result, fmt::format("kpt.linear_weight_int8.default({})", product.arguments)), expected,
                 1e-4);
   }
 }
@@ -233,7 +252,7 @@ TEST_F(QuantizedNumbers, WeightsOfFourBitsHaveAScalePerGroup) {
     for (const unsigned code : {bits & 15U, bits >> 4U}) weight.push_back((code - 8.0) * scale[at * 2 / 32]);
   }
   expect_near(run(product.result, fmt::format("kpt.linear_int4.default({}, group=32)", product.arguments)),
-              multiply(read("x"), weight, 64), 0, 1e-4);
+              multiply(read("x"), weight, 64), 1e-4);
 }
 
 // A convolution in doubles, 3 x 3 with padding 1 and stride 2, or 1 x 1.
@@ -250,17 +269,17 @@ TEST_F(QuantizedNumbers, ConvolutionsRoundAnImageOrEveryPlace) {
     add("x", DType::kFloat32, {images, channels, height, width}, -3, 3);
     add("w", DType::kInt8, {filters, channels, side, side}, -127, 128, true);
     add("s", DType::kFloat32, {filters}, 0.001, 0.02);
-    Doubles input = read("x");
     const std::int64_t area = height * width;
+    std::vector<Places> groups;
     for (std::int64_t image = 0; image < images; ++image) {
       for (std::int64_t place = 0; place < (side == 1 ? area : 1); ++place) {
-        std::vector<std::size_t> places;
+        Places& places = groups.emplace_back();
         for (std::int64_t at = place; at < channels * area; at += side == 1 ? area : 1) {
           places.push_back(static_cast<std::size_t>(image * channels * area + at));
         }
-        round_group(input, places, 127, round_int8);
       }
     }
+    const Doubles input = round_input(groups, 127, round_int8);
     const Doubles weight = read("w");
     const Doubles scale = read("s");
     const Extents size = {(height + 2 * padding - side) / stride + 1, (width + 2 * padding - side) / stride + 1};
@@ -283,7 +302,7 @@ TEST_F(QuantizedNumbers, ConvolutionsRoundAnImageOrEveryPlace) {
             fmt::format("kpt.conv2d_int8.default(input=%x, weight=%w, scale=%s, bias=none, residual=none, stride=[{0}, "
                         "{0}], padding=[{1}, {1}], dilation=[1, 1], activation=\"none\")",
                         stride, padding));
-    expect_near(actual, expected, 3.0 / 127 * 127 * 0.02);
+    expect_near(actual, expected);
   }
 }
 
