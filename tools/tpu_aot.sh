@@ -66,12 +66,13 @@ setup_libtpu() {
 
 # Every model for every target, as a table; goes on after a refusal, and then gives 1.
 compile_models() {
-  local failed=0 model target json
+  local failed=0 model target json complaints
+  complaints=$(mktemp)
   echo "| model | target | code | arguments | outputs | temporaries | peak | GFLOP | MB moved | compiler's µs | ours µs | compiled in s |"
   echo "|---|---|---|---|---|---|---|---|---|---|---|---|"
   for model in "$@"; do
     for target in $targets; do
-      if json=$("$build/bin/kpt" compile "$model" --target "$target" --no-cache --json 2>&1); then
+      if json=$("$build/bin/kpt" compile "$model" --target "$target" --no-cache --json 2>"$complaints"); then
         "$(command -v python3)" -c '
 import json, sys
 model, outcome = sys.argv[1], json.loads(sys.argv[2])
@@ -83,13 +84,15 @@ print("|", " | ".join([model, text["target"], kib(f["code_bytes"]), kib(f["argum
       kib(f["temporary_bytes"]), kib(f["peak_bytes"]), number(f["flops"], 1e-9, ".4g"),
       number(f["bytes_accessed"], 1e-6, ".4g"), number(e["compiler_seconds"], 1e6, ".4g"),
       number(e["published_rates_seconds"], 1e6, ".4g"), format(outcome["seconds"], ".0f")]), "|")' \
-          "$(basename "$model" .pt2)" "$json"
+          "$(basename "$model" .pt2)" "$json" || failed=1 # callers switch errexit off
       else
+        json+=$(<"$complaints")
         echo "| $(basename "$model" .pt2) | $target | refused: ${json//|/\\|} |"
         failed=1
       fi
     done
   done
+  rm -f "$complaints"
   return $failed
 }
 
