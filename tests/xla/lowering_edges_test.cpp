@@ -84,7 +84,7 @@ TEST(LoweringIndices, WritesOutOfRangeShowInTheNearestPlace) {
   EXPECT_THAT((*outputs)[2].tensor.elements<std::int64_t>(), ElementsAre(kLeast, 1, 9));
 }
 
-// As PyTorch's casts from 2.13 on; StableHLO's own make NaN of what is too large.
+// As PyTorch 2.15's casts (docs/backends/xla.md tells of others); StableHLO's own make NaN of what is too large.
 TEST(LoweringCasts, Fp8SaturatesAndKeepsNan) {
   if (const auto opened = xla_test::ModuleRunner::open(); !opened.ok()) GTEST_SKIP() << opened.status().message();
   const float given[] = {1e6F, -1e6F, INFINITY, 465, 0.3F, -0.001F, NAN};

@@ -295,7 +295,7 @@ Value Builder::convert(const Value& x, DType dtype) {
   if (from_float && (dtype == DType::kInt8 || dtype == DType::kInt16)) {
     return convert(convert(x, DType::kInt32), dtype);
   }
-  // StableHLO makes NaN of what is too large, PyTorch the largest number (2.11: NaN).
+  // StableHLO makes NaN of what is too large, PyTorch 2.15 the largest number (2.11: NaN).
   if (dtype == DType::kFloat8E4M3FN) {
     const Value wide = convert(x, from_float && element_bytes(x.dtype) > 1 ? x.dtype : DType::kFloat32);
     const Value above = binary("maximum", wide, splat(-448.0, wide.dtype, wide.dims));
