@@ -22,18 +22,29 @@ namespace kpt::kernels {
 
 // Which sums there are, and what one unit adds to them: up to 16 or up to 32 rows and columns.
 #define KPT_AMX_SUMS_32X32(one) one(0, 0) one(64, 1) one(2048, 2) one(2112, 3)
-#define KPT_AMX_UNIT_32X32(operation)                                                                        \
-  KPT_AMX_WEIGHTS(0, 6)                                                                                      \
-  KPT_AMX_INPUT(0, 4) KPT_AMX_WEIGHTS(64, 7) KPT_AMX_ADD(operation, 6, 4, 0) KPT_AMX_ADD(operation, 7, 4, 1) \
-      KPT_AMX_INPUT(1024, 5) KPT_AMX_ADD(operation, 6, 5, 2) KPT_AMX_ADD(operation, 7, 5, 3)
+#define KPT_AMX_UNIT_32X32(operation) \
+  KPT_AMX_WEIGHTS(0, 6)               \
+  KPT_AMX_INPUT(0, 4)                 \
+  KPT_AMX_WEIGHTS(64, 7)              \
+  KPT_AMX_ADD(operation, 6, 4, 0)     \
+  KPT_AMX_ADD(operation, 7, 4, 1) KPT_AMX_INPUT(1024, 5) KPT_AMX_ADD(operation, 6, 5, 2) KPT_AMX_ADD(operation, 7, 5, 3)
 // The same, and eight lines of what comes later, spread out: asked for at once they would hold up the loads.
 #define KPT_AMX_AHEAD(offset) "prefetcht1 " #offset "(%[next])\n"
-#define KPT_AMX_UNIT_32X32_AHEAD(operation)                                                                           \
-  KPT_AMX_WEIGHTS(0, 6)                                                                                               \
-  KPT_AMX_AHEAD(0) KPT_AMX_AHEAD(64) KPT_AMX_INPUT(0, 4) KPT_AMX_AHEAD(128) KPT_AMX_AHEAD(192) KPT_AMX_WEIGHTS(64, 7) \
-      KPT_AMX_ADD(operation, 6, 4, 0) KPT_AMX_AHEAD(256) KPT_AMX_AHEAD(320) KPT_AMX_ADD(operation, 7, 4, 1)           \
-          KPT_AMX_INPUT(1024, 5) KPT_AMX_AHEAD(384) KPT_AMX_AHEAD(448) KPT_AMX_ADD(operation, 6, 5, 2)                \
-              KPT_AMX_ADD(operation, 7, 5, 3) "add $512, %[next]\n"
+#define KPT_AMX_UNIT_32X32_AHEAD(operation) \
+  KPT_AMX_WEIGHTS(0, 6)                     \
+  KPT_AMX_AHEAD(0)                          \
+  KPT_AMX_AHEAD(64)                         \
+  KPT_AMX_INPUT(0, 4)                       \
+  KPT_AMX_AHEAD(128)                        \
+  KPT_AMX_AHEAD(192)                        \
+  KPT_AMX_WEIGHTS(64, 7)                    \
+  KPT_AMX_ADD(operation, 6, 4, 0)           \
+  KPT_AMX_AHEAD(256)                        \
+  KPT_AMX_AHEAD(320)                        \
+  KPT_AMX_ADD(operation, 7, 4, 1)           \
+  KPT_AMX_INPUT(1024, 5)                    \
+  KPT_AMX_AHEAD(384)                        \
+  KPT_AMX_AHEAD(448) KPT_AMX_ADD(operation, 6, 5, 2) KPT_AMX_ADD(operation, 7, 5, 3) "add $512, %[next]\n"
 #define KPT_AMX_SUMS_32X32_AHEAD(one) KPT_AMX_SUMS_32X32(one)
 #define KPT_AMX_SUMS_16X32(one) one(0, 0) one(64, 1)
 #define KPT_AMX_UNIT_16X32(operation) \
