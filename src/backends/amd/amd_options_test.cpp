@@ -87,7 +87,7 @@ TEST(AmdOptions, RatesOfATargetFollowTheMatrixCores) {
   EXPECT_EQ(without->float32_flops_per_second, 163.4e12);
   EXPECT_EQ(first_device(*backend).rates(), nullptr) << "this GPU is no product with rates";
   for (const Target* target : backend->targets()) {
-    if (target->name() == "amd:gfx1151") {
+    if (target->name() == "amd:gfx1152") {
       EXPECT_EQ(target->rates(), nullptr);
     }
     if (target->name() == "amd:gfx908") {

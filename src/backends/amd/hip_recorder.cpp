@@ -34,9 +34,11 @@ Result<HipRecorder::Origin> HipRecorder::make_origin() const {
   const std::int64_t before = now_ns();
   KPT_RETURN_IF_ERROR(stream.record(event));
   if (Status status = event.synchronize(limit_); !status.ok()) {
-    // HIP waits for what is queued when a stream is destroyed: with a GPU that hangs, for ever.
-    native::keep_forever(std::make_shared<HipStream>(std::move(stream)));
-    native::keep_forever(std::make_shared<HipEvent>(std::move(event)));
+    if (status.code() == StatusCode::kDeadlineExceeded) {
+      // HIP waits for what is queued when a stream is destroyed: with a GPU that hangs, for ever.
+      native::keep_forever(std::make_shared<HipStream>(std::move(stream)));
+      native::keep_forever(std::make_shared<HipEvent>(std::move(event)));
+    }
     return status;
   }
   // It came in between; with the later moment, work at the end of a run would seem to begin after it.
