@@ -519,7 +519,7 @@ TEST_F(CompileForAmd, ThePageOfABenchmarkShowsTheErrorsOfThePartForTheGpu) {
 
 // What planned launches cannot do with the whole graph is a refusal of the optimizer too.
 TEST_F(CompileForAmd, AModelThatCannotRunThereCannotBeOptimized) {
-  const auto refused = run({"optimize", golden("writes_plain"), "--device", "amd:0", "-o", path("m.kpt"), "--json"},
+  const auto refused = run({"optimize", golden("writes"), "--device", "amd:0", "-o", path("m.kpt"), "--json"},
                            machine_with("gfx942", std::filesystem::path(compiler_).parent_path().string()))
                            .json();
   EXPECT_EQ(refused.at("error").at("code"), "model_optimization") << refused.dump();
