@@ -493,8 +493,7 @@ void put_named_first(std::vector<const Pass*>& chosen, const std::set<const Pass
 
 // The plain model cannot run there, or its answers cannot be held against fp64.
 Status name_refusal(const Status& status) {
-  const bool cannot_run =
-      status.code() == StatusCode::kUnsupported || status.code() == StatusCode::kModelPreparation;
+  const bool cannot_run = status.code() == StatusCode::kUnsupported || status.code() == StatusCode::kModelPreparation;
   if (!cannot_run) return status;
   return reword(status, StatusCode::kModelOptimization,
                 fmt::format("the model cannot be optimized: {}", status.message()));
