@@ -177,7 +177,7 @@ def write_own_section():
 
 
 def check_page():
-    page = dict(re.findall(r"^\| `([^`]+)` \| ([\w ]+) \|", PAGE.read_text(), re.MULTILINE))
+    page = dict(re.findall(r"^\| `([^`]+)` \| ([\w ,()]+) \|", PAGE.read_text(), re.MULTILINE))
     rows = all_rows()
     problems = [f"{PAGE.name}: {target} is '{page.get(target, 'missing')}', the sources say '{how}'"
                 for target, how in rows.items() if page.get(target) != how]
