@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "base/reword.h"
 #include "engines/native/kept_memory.h"
 
 namespace kpt {
@@ -82,11 +83,12 @@ Result<std::vector<Activity>> HipRecorder::read(const Origin& origin, const std:
   const auto end = std::chrono::steady_clock::now() + limit_;
   for (const Work& one : work) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
-    if (Status status = one.end.synchronize(std::max(left, std::chrono::milliseconds(0))); !status.ok()) {
-      return Status(status.code(),
-                    fmt::format("{} (all that was recorded had {} ms)", status.message(), limit_.count()),
-                    Vendor::kAmd);
+    const Status status = one.end.synchronize(std::max(left, std::chrono::milliseconds(0)));
+    if (status.code() == StatusCode::kDeadlineExceeded) {
+      return reword(status, status.code(),
+                    fmt::format("{} (all that was recorded had {} ms)", status.message(), limit_.count()));
     }
+    KPT_RETURN_IF_ERROR(status);
     KPT_ASSIGN_OR_RETURN(const auto begin, one.begin.since(origin.event));
     KPT_ASSIGN_OR_RETURN(const auto taken, one.end.since(one.begin));
     Activity call = one.call;
