@@ -124,9 +124,11 @@ Expected expect_at(const Case& of, const SampledWeights& weights, const SampledM
   double bound = float_sum_error(of.k) * magnitude;
   // A quantized input is off by at most half a step.
   if (of.form == LinearForm::kInt8) bound = greatest_input / 127 * 0.5001 * weight_sum + 1e-5 * magnitude;
-  if (of.bias) sum += weights.bias.at(column);
-  if (of.residual) sum += residual.at(row * residual_stride + column);
-  bound += 4 * 0x1p-24 * std::abs(sum) + 4 * 0x1p-24 * magnitude;
+  // What is added rounds by its own size, also where it cancels the sum.
+  const double bias = of.bias ? weights.bias.at(column) : 0;
+  const double added = of.residual ? residual.at(row * residual_stride + column) : 0;
+  sum += bias + added;
+  bound += 4 * 0x1p-24 * (magnitude + std::abs(bias) + std::abs(added));
   Expected expected;
   expected.value = apply_exactly(of.activation, sum);
   // No activation is steeper than 1.5 (hardswish just below 3).
