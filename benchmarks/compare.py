@@ -27,6 +27,7 @@ import os
 import statistics
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import compare_rows
@@ -134,8 +135,9 @@ class Starting:
         for group in [together, *([name] for name in ready if name not in together)]:
             for name in group:
                 self.servers[name] = begin(name, files[name], entry, arguments)
-            for name in group:
-                self.attempt(name, lambda: finish(self.servers[name], arguments, self.row, name))
+            with ThreadPoolExecutor(max(1, len(group))) as pool:  # no one's first answer waits for another's
+                list(pool.map(lambda name: self.attempt(
+                    name, lambda: finish(self.servers[name], arguments, self.row, name)), group))
         self.servers = {name: self.servers[name] for name in runtimes if name in self.servers}
 
     def check_all(self):

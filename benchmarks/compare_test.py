@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from importlib.util import find_spec
 from pathlib import Path
@@ -126,6 +127,25 @@ class Turns(unittest.TestCase):
             self.assertEqual(times, {"eager": [2.0] * 6, "ours_plain": [2.0] * 6})
             self.assertEqual(starting.row["absent"], {"compile": "ended"})
             self.assertEqual((list(starting.servers), lost.stopped), (["eager", "ours_plain"], True))
+
+    def test_who_starts_beside_a_slow_one_is_asked_when_it_is_ready(self):
+        class Loading(Pretender):
+            def __init__(self, seconds):
+                super().__init__()
+                self.seconds, self.started = seconds, time.monotonic()
+
+            def receive(self):
+                time.sleep(self.seconds)
+                return {"load_seconds": self.seconds}
+
+        seconds = {"eager": 0.5, "ours_plain": 0.0}
+        arguments = SimpleNamespace(start_together=True, warmup=1)
+        row = {"absent": {}, "load_s": {}, "first_answer_s": {}}
+        with mock.patch.object(compare, "file_of", lambda *_: "m"), \
+             mock.patch.object(compare, "begin", lambda name, *_: Loading(seconds[name])):
+            compare.Starting({"name": "m"}, arguments, row).start_all(list(seconds))
+        self.assertEqual(row["load_s"], seconds)
+        self.assertLess(row["first_answer_s"]["ours_plain"], 0.4)
 
     def test_without_eager_there_is_no_row(self):
         for last in (0, 4, 12):
