@@ -1,5 +1,5 @@
 // One module that holds every lowering once, at fixed sizes: complete, right on XLA's CPU plugin, and taken by the real
-// compiler for TPUs. write_every_lowering.py makes the graph.
+// compiler for TPUs. The graph is that of tests/conformance.
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
@@ -28,7 +28,7 @@ namespace kpt {
 namespace {
 
 std::string graph_text() {
-  return read_text_file(source_dir() + "/tests/xla/every_lowering.graph", std::size_t{1} << 20U).value();
+  return read_text_file(source_dir() + "/tests/conformance/operators.graph", std::size_t{1} << 20U).value();
 }
 
 TEST(EveryLowering, StandsInTheGraph) {
@@ -40,7 +40,7 @@ TEST(EveryLowering, StandsInTheGraph) {
   for (const ir::Node& node : graph->nodes) there.insert(node.target);
   for (const std::span<const xla::Rule> family : xla::rule_families()) {
     for (const xla::Rule& rule : family) {
-      EXPECT_TRUE(there.contains(rule.target)) << rule.target << " is missing in tests/xla/write_every_lowering.py";
+      EXPECT_TRUE(there.contains(rule.target)) << rule.target << " is missing in tests/conformance/write_operators.py";
     }
   }
   const auto module = xla::lower(*graph, {});

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes every_lowering.graph: one graph with every operator that has a lowering to StableHLO, small and of fixed sizes.
+"""Writes operators.graph: one graph with every operator that a backend has a rule for, small and of fixed sizes.
 
-  write_every_lowering.py > tests/xla/every_lowering.graph
+  write_operators.py > tests/conformance/operators.graph
 
-Types, extents and strides of the results are PyTorch's own. A new lowering needs a line below; the test EveryLowering
-says which one is missing.
+Types, extents and strides of the results are PyTorch's own. A new lowering to StableHLO needs a line below; the test
+EveryLowering says which one is missing.
 """
 
 import sys
