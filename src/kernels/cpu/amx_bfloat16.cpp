@@ -1,33 +1,18 @@
 #include <immintrin.h>
 
 #include <bit>
-#include <cstring>
 
 #include "kernels/cpu/amx_tile.h"
+#include "kernels/cpu/avx512_bfloat16_products.h"
 #include "kernels/cpu/finish.h"
 #include "kernels/cpu/kernel_list.h"
 
 namespace kpt::kernels {
 namespace {
 
-struct AmxBfloat16 {
-  static constexpr int kWidth = 16;
+struct AmxBfloat16 : Avx512Bfloat16Products<AmxBfloat16> {
   static constexpr int kColumns = 32;
   static constexpr int kVectorRows = 1;
-  using Sum = __m512;
-  using Scalar = float;
-
-  static Sum zero() { return _mm512_setzero_ps(); }
-  static Sum add(Sum a, Sum b) { return _mm512_add_ps(a, b); }
-  static Sum load(const float* address) { return _mm512_loadu_ps(address); }
-  static void store(float* address, Sum value) { _mm512_storeu_ps(address, value); }
-  static __m512bh load_weights(const char* address) { return std::bit_cast<__m512bh>(_mm512_loadu_si512(address)); }
-  static __m512bh spread(const char* input) {
-    std::int32_t pair = 0;
-    std::memcpy(&pair, input, sizeof(pair));
-    return std::bit_cast<__m512bh>(_mm512_set1_epi32(pair));
-  }
-  static Sum add_product(Sum sum, __m512bh input, __m512bh weights) { return _mm512_dpbf16_ps(sum, input, weights); }
   KPT_AMX_FUNCTIONS("tdpbf16ps")
 };
 using Tile = AmxTile<AmxBfloat16>;

@@ -1,8 +1,7 @@
 #include <immintrin.h>
 
-#include <cstring>
-
 #include "kernels/cpu/amx_tile.h"
+#include "kernels/cpu/avx512_int8_products.h"
 #include "kernels/cpu/avx512_quantize.h"
 #include "kernels/cpu/finish.h"
 #include "kernels/cpu/kernel_list.h"
@@ -10,27 +9,10 @@
 namespace kpt::kernels {
 namespace {
 
-// TDPBSSD would take inputs with a sign, but VPDPBUSD for few rows wants them without: they are stored with 128 added,
-// and what that adds to each column is taken off at the end.
-struct AmxInt8 {
-  static constexpr int kWidth = 16;
+// TDPBSSD would take inputs with a sign, but VPDPBUSD, which multiplies few rows, wants them without.
+struct AmxInt8 : Avx512Int8Products<AmxInt8> {
   static constexpr int kColumns = 32;
-  static constexpr int kShift = 128;
   static constexpr int kVectorRows = 2;
-  using Sum = __m512i;
-  using Scalar = std::int32_t;
-
-  static Sum zero() { return _mm512_setzero_si512(); }
-  static Sum add(Sum a, Sum b) { return _mm512_add_epi32(a, b); }
-  static Sum load(const std::int32_t* address) { return _mm512_loadu_si512(address); }
-  static void store(std::int32_t* address, Sum value) { _mm512_storeu_si512(address, value); }
-  static Sum load_weights(const char* address) { return _mm512_loadu_si512(address); }
-  static Sum spread(const char* input) {
-    std::int32_t four = 0;
-    std::memcpy(&four, input, sizeof(four));
-    return _mm512_set1_epi32(four);
-  }
-  static Sum add_product(Sum sum, Sum input, Sum weights) { return _mm512_dpbusd_epi32(sum, input, weights); }
   KPT_AMX_FUNCTIONS("tdpbusd")
 };
 using Tile = AmxTile<AmxInt8>;

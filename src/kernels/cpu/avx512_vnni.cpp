@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "kernels/cpu/avx512_int8_products.h"
 #include "kernels/cpu/avx512_quantize.h"
 #include "kernels/cpu/avx512_tile.h"
 #include "kernels/cpu/finish.h"
@@ -10,26 +11,9 @@
 namespace kpt::kernels {
 namespace {
 
-// VPDPBUSD wants one operand without a sign: inputs are stored with 128 added, and what that adds to each column is
-// taken off at the end.
-struct Vnni {
-  static constexpr int kWidth = 16;
+struct Vnni : Avx512Int8Products<Vnni> {
   static constexpr int kColumns = 48;
-  static constexpr int kShift = 128;
-  using Sum = __m512i;
-  using Scalar = std::int32_t;
 
-  static Sum zero() { return _mm512_setzero_si512(); }
-  static Sum add(Sum a, Sum b) { return _mm512_add_epi32(a, b); }
-  static Sum load(const std::int32_t* address) { return _mm512_loadu_si512(address); }
-  static void store(std::int32_t* address, Sum value) { _mm512_storeu_si512(address, value); }
-  static Sum load_weights(const char* address) { return _mm512_loadu_si512(address); }
-  static Sum spread(const char* input) {
-    std::int32_t four = 0;
-    std::memcpy(&four, input, sizeof(four));
-    return _mm512_set1_epi32(four);
-  }
-  static Sum add_product(Sum sum, Sum input, Sum weights) { return _mm512_dpbusd_epi32(sum, input, weights); }
   static void add_all(std::int64_t units, const char* input, const char* weights, void* sums, bool accumulate) {
     KPT_AVX512_TILE(KPT_TILE_UNIT, "vpdpbusd", KPT_TILE_ADD_INTS, units, input, weights, sums, accumulate);
   }
