@@ -12,6 +12,8 @@ namespace kpt::kernels {
 
 template <typename Isa>
 struct Avx512Bfloat16Products {
+  Avx512Bfloat16Products() = delete;
+
   static constexpr int kWidth = 16;
   using Sum = __m512;
   using Scalar = float;

@@ -13,6 +13,8 @@ namespace kpt::kernels {
 // taken off at the end.
 template <typename Isa>
 struct Avx512Int8Products {
+  Avx512Int8Products() = delete;
+
   static constexpr int kWidth = 16;
   static constexpr int kShift = 128;
   using Sum = __m512i;
