@@ -1,10 +1,9 @@
-// One test per operator that a backend has a rule for, on any device: small, with random inputs, held against libtorch
-// and fp64 by the accuracy rule. A new backend needs no test of its own for them. Usage: kpt_conformance_test DEVICE
+// One test per operator of operators.graph, on any device: small, with random inputs, held against libtorch and fp64
+// by the accuracy rule. A new backend needs no test of its own for them. Usage: kpt_conformance_test DEVICE
 // LEAST [GoogleTest flags]. An operator that the device has no kernel for is skipped with the device's reason; LEAST
 // says how many must run.
 #include <cstdio>
 #include <cstdlib>
-#include <map>
 #include <random>
 #include <set>
 #include <string>
@@ -17,7 +16,6 @@
 #include "base/files.h"
 #include "ir/text.h"
 #include "operator_run.h"
-#include "passes/node_arguments.h"
 #include "passes/own_calls.h"
 #include "runtime/loaded_model.h"
 #include "support/tree_paths.h"
@@ -116,8 +114,8 @@ int run_all(const std::string& device, int least) {
   const auto context = make_backend_context(load_config({}, environment).value(), environment);
   const auto placed = find_runnable_device(device, *context);
   if (!placed.ok()) {
-    std::printf("skipped: %s\n", placed.status().message().c_str());
-    return 77;  // as ctest knows it
+    std::printf("%s\n", placed.status().message().c_str());
+    return 77;  // skipped where ctest was told so: on GPUs
   }
   int count = 0;
   add_tests(*placed, count);

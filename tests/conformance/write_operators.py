@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes operators.graph: one graph with every operator that a backend has a rule for, small and of fixed sizes.
+"""Writes operators.graph: one graph with every operator that has a lowering to StableHLO, small and of fixed sizes.
 
   write_operators.py > tests/conformance/operators.graph
 
