@@ -273,7 +273,7 @@ Result<Step> bind_node(const ir::Graph& graph, std::uint32_t index, BindingConte
     fill_factory_type(graph, node, schema, step);
     fill_factory_device(schema, context.device, step);
     step.results = result_targets(node);
-    step.typed = context.device.is_cpu() ? find_replacement(graph, node) : nullptr;
+    step.typed = find_replacement(graph, node, context.device);
     if (step.typed != nullptr) step.kind = Step::Kind::kReplaced;
   }
   step.node = index;

@@ -1,8 +1,14 @@
 #include "engines/aten/module/replaced_nodes.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <optional>
 #include <string_view>
+#include <vector>
 
+#include <ATen/ops/_scaled_mm.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
 
 #include "engines/aten/module/frame.h"
 #include "engines/aten/module/typed_failure.h"
@@ -39,6 +45,69 @@ void run_scaled_product(const Step& step, Frame& frame) {
   frame.slots[step.result()] = product.to(dtype.isNone() ? self.scalar_type() : dtype.toScalarType());
 }
 
+// Whether libtorch has a product for NVIDIA GPUs: extents that 16 divides, rows of one operand by columns of the other,
+// scales for each row and column where the result is bfloat16, a bias of the result's type.
+bool takes_scaled_product(const Step& step, const Frame& frame) {
+  const at::Tensor& self = tensor_at(step.arguments[0], frame);
+  const at::Tensor& mat2 = tensor_at(step.arguments[1], frame);
+  const auto fits = [](std::int64_t extent) { return extent != 0 && extent % 16 == 0; };
+  if (self.dim() != 2 || mat2.dim() != 2 || self.size(0) == 0) return false;
+  if (!fits(self.size(1)) || !fits(mat2.size(1))) return false;
+  if (self.scalar_type() != at::kFloat8_e4m3fn || mat2.scalar_type() != at::kFloat8_e4m3fn) return false;
+  if (self.stride(1) != 1 || mat2.stride(0) != 1) return false;
+  const auto dtype = step.arguments[6].constant.toOptional<at::ScalarType>();
+  const bool half = dtype == at::kBFloat16 || dtype == at::kHalf;
+  const bool biased = !step.arguments[4].is_constant();
+  if (biased && (!half || tensor_at(step.arguments[4], frame).scalar_type() != dtype)) return false;
+  const at::Tensor& rows = tensor_at(step.arguments[2], frame);
+  const at::Tensor& columns = tensor_at(step.arguments[3], frame);
+  if (rows.numel() == 1 && columns.numel() == 1) return true;
+  return dtype == at::kBFloat16 && rows.dim() == 2 && rows.size(0) == self.size(0) && columns.dim() == 2 &&
+         columns.size(1) == mat2.size(1);
+}
+
+void run_scaled_product_on_gpu(const Step& step, Frame& frame) {
+  if (!takes_scaled_product(step, frame)) return run_scaled_product(step, frame);
+  const bool biased = !step.arguments[4].is_constant();
+  const c10::IValue& dtype = step.arguments[6].constant;
+  frame.slots[step.result()] =
+      at::_scaled_mm(tensor_at(step.arguments[0], frame), tensor_at(step.arguments[1], frame),
+                     tensor_at(step.arguments[2], frame), tensor_at(step.arguments[3], frame),
+                     biased ? std::optional<at::Tensor>(tensor_at(step.arguments[4], frame)) : std::nullopt,
+                     std::nullopt, dtype.toOptional<at::ScalarType>(), step.arguments[7].constant.toBool());
+}
+
+// What PyTorch's decompositions leave of attention that was exported on a CPU: (query, key, value, dropout_p,
+// is_causal, attn_mask, scale). The logarithm of the sums, its second result, is for gradients.
+void run_cpu_attention_on_gpu(const Step& step, Frame& frame) {
+  require_as(StatusCode::kUnsupported, step.arguments[3].constant.toDouble() == 0, "it drops numbers out at random");
+  const bool masked = !step.arguments[5].is_constant();
+  frame.slots[step.result()] = at::scaled_dot_product_attention(
+      tensor_at(step.arguments[0], frame), tensor_at(step.arguments[1], frame), tensor_at(step.arguments[2], frame),
+      masked ? std::optional<at::Tensor>(tensor_at(step.arguments[5], frame)) : std::nullopt, 0,
+      step.arguments[4].constant.toBool(), step.arguments[6].constant.toOptional<double>());
+}
+
+bool uses(const std::vector<ir::NamedArgument>& arguments, ir::ValueId wanted) {
+  bool found = false;
+  for (const ir::NamedArgument& argument : arguments) {
+    ir::for_each_value(argument.value, [&](ir::ValueId id) { found = found || id == wanted; });
+  }
+  return found;
+}
+
+bool cpu_attention_fits(const ir::Graph& graph, const ir::Node& node) {
+  if (node.outputs.size() < 2) return true;
+  const ir::ValueId sums = node.outputs[1].values[0];
+  for (const ir::Node& other : graph.nodes) {
+    if (uses(other.arguments, sums)) return false;
+  }
+  return std::ranges::none_of(graph.outputs, [&](const ir::GraphOutput& output) {
+    const ir::ValueId* const id = output.value.value_id();
+    return id != nullptr && *id == sums;
+  });
+}
+
 bool scaled_product_fits(const ir::Graph& graph, const ir::Node& node) {
   return ir::read_scaled_product(graph, node).ok();
 }
@@ -46,18 +115,20 @@ bool scaled_product_fits(const ir::Graph& graph, const ir::Node& node) {
 struct ReplacedEntry {
   std::string_view target;
   bool (*fits)(const ir::Graph& graph, const ir::Node& node);
-  TypedFunction run;
+  TypedFunction on_cpu;  // null: libtorch's kernel does
+  TypedFunction on_gpu;
 };
 
 constexpr ReplacedEntry kReplaced[] = {
-    {"aten._scaled_mm.default", scaled_product_fits, run_scaled_product},
+    {"aten._scaled_mm.default", scaled_product_fits, run_scaled_product, run_scaled_product_on_gpu},
+    {"aten._scaled_dot_product_flash_attention_for_cpu.default", cpu_attention_fits, nullptr, run_cpu_attention_on_gpu},
 };
 
 }  // namespace
 
-TypedFunction find_replacement(const ir::Graph& graph, const ir::Node& node) {
+TypedFunction find_replacement(const ir::Graph& graph, const ir::Node& node, const at::Device& device) {
   for (const ReplacedEntry& entry : kReplaced) {
-    if (entry.target == node.target && entry.fits(graph, node)) return entry.run;
+    if (entry.target == node.target && entry.fits(graph, node)) return device.is_cpu() ? entry.on_cpu : entry.on_gpu;
   }
   return nullptr;
 }
