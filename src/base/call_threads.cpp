@@ -1,4 +1,4 @@
-#include "engines/xla/pjrt/call_threads.h"
+#include "base/call_threads.h"
 
 #include <algorithm>
 #include <condition_variable>
@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/stray_threads.h"
 
-namespace kpt::pjrt {
+namespace kpt {
 
 std::optional<CallEnd> CallLimit::find_end() const {
   if (cancelled != nullptr && cancelled->load(std::memory_order_relaxed)) return CallEnd::kCancelled;
@@ -150,7 +150,7 @@ CallEnd CallThreads::run(std::function<void()> work, const CallLimit& limit) {
   try {
     worker = take_worker();
   } catch (const std::system_error& error) {
-    log::warn("no thread can be had, so a call into a plugin has no time limit", {{"reason", error.what()}});
+    log::warn("no thread can be had, so a call into a library has no time limit", {{"reason", error.what()}});
     work();
     return CallEnd::kDone;
   }
@@ -179,7 +179,7 @@ CallEnd CallThreads::run(std::function<void()> work, const CallLimit& limit) {
   return end;
 }
 
-void CallThreads::destroy(std::shared_ptr<void> things, std::chrono::milliseconds limit, std::string_view plugin) {
+void CallThreads::destroy(std::shared_ptr<void> things, std::chrono::milliseconds limit, std::string_view owner) {
   {
     const std::lock_guard lock(shared_->mutex);
     if (shared_->given_up > 0) {
@@ -188,9 +188,9 @@ void CallThreads::destroy(std::shared_ptr<void> things, std::chrono::millisecond
     }
   }
   if (run([things = std::move(things)] {}, CallLimit::from_now(limit)) == CallEnd::kDone) return;
-  log::warn("a PJRT plugin keeps what it was asked to let go",
-            {{"plugin", std::string(plugin)},
-             {"seconds", fmt::format("{:.1f}", static_cast<double>(limit.count()) / 1000.0)}});
+  log::warn(
+      "a library keeps what it was asked to let go",
+      {{"owner", std::string(owner)}, {"seconds", fmt::format("{:.1f}", static_cast<double>(limit.count()) / 1000.0)}});
 }
 
 std::size_t CallThreads::given_up() const {
@@ -203,13 +203,4 @@ CallEnd CallThreads::wait_for_given_up(const CallLimit& limit) const {
   return wait_within(shared_->changed, lock, limit, [this] { return shared_->given_up == 0; });
 }
 
-Status no_answer(std::string_view plugin, std::string_view asked, std::chrono::milliseconds limit, Vendor vendor) {
-  return {
-      StatusCode::kDeadlineExceeded,
-      fmt::format("PJRT plugin {} has not answered within {:.1f} s when asked to {}; see whether the device is there "
-                  "and free: kpt doctor",
-                  plugin, static_cast<double>(limit.count()) / 1000.0, asked),
-      vendor};
-}
-
-}  // namespace kpt::pjrt
+}  // namespace kpt

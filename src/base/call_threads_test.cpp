@@ -1,4 +1,4 @@
-#include "engines/xla/pjrt/call_threads.h"
+#include "base/call_threads.h"
 
 #include <atomic>
 #include <future>
@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/stray_threads.h"
 
-namespace kpt::pjrt {
+namespace kpt {
 namespace {
 
 using ::testing::AllOf;
@@ -162,7 +162,7 @@ TEST(CallThreads, ThingsThatStayAreReportedAndFurtherOnesWaitForThem) {
     const auto capture = log::capture(&lines);
     threads.let_go(std::make_shared<Slow>(gate, gone), kShort, "fake");
   }
-  EXPECT_THAT(lines, AllOf(HasSubstr("keeps what it was asked to let go"), HasSubstr("plugin=fake")));
+  EXPECT_THAT(lines, AllOf(HasSubstr("keeps what it was asked to let go"), HasSubstr("owner=fake")));
   EXPECT_EQ(threads.given_up(), 1U);
   const auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < 3; ++i) threads.let_go(std::make_shared<Slow>(gate, gone), kLong, "fake");
@@ -194,28 +194,5 @@ TEST(CallThreads, WhatIsThrownReachesTheCaller) {
   EXPECT_EQ(threads.run([] {}, CallLimit::from_now(kLong)), CallEnd::kDone);
 }
 
-TEST(CallThreads, AnAnswerOrASentence) {
-  CallThreads threads;
-  const auto answer = call_within<std::string>(threads, kLong, "fake", "answer", Vendor::kNone,
-                                               []() -> Result<std::string> { return std::string("yes"); });
-  EXPECT_EQ(answer.value(), "yes");
-  const auto failure =
-      call_within<std::string>(threads, kLong, "fake", "answer", Vendor::kNone,
-                               []() -> Result<std::string> { return Status(StatusCode::kOutOfMemory, "full"); });
-  EXPECT_EQ(failure.status().code(), StatusCode::kOutOfMemory);
-  Gate gate;
-  const auto late = call_within<std::string>(threads, kShort, "fake", "answer", Vendor::kTpu,
-                                             [opened = gate.opened]() -> Result<std::string> {
-                                               opened.wait();
-                                               return std::string("too late");
-                                             });
-  EXPECT_EQ(late.status().code(), StatusCode::kDeadlineExceeded);
-  EXPECT_EQ(late.status().vendor(), Vendor::kTpu);
-  EXPECT_THAT(
-      late.status().message(),
-      AllOf(HasSubstr("PJRT plugin fake has not answered within 0.1 s when asked to answer"), HasSubstr("kpt doctor")));
-  gate.open.set_value();
-}
-
 }  // namespace
-}  // namespace kpt::pjrt
+}  // namespace kpt

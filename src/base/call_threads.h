@@ -1,5 +1,6 @@
-// Work inside a plugin that may never come back: PJRT has no cancel. It runs on a thread of its own; who asked for it
-// waits only so long, and the work then goes on alone until the plugin lets it end.
+// Work inside a library of others that may never come back and cannot be stopped: a PJRT plugin, a GPU's runtime. It
+// runs on a thread of its own; who asked for it waits only so long, and the work then goes on alone until the library
+// lets it end.
 #pragma once
 
 #include <atomic>
@@ -15,12 +16,10 @@
 
 #include "kpt/status.h"
 
-namespace kpt::pjrt {
+namespace kpt {
 
-// What a plugin may take for one answer where the caller sets no limit.
+// What a library may take for one answer where the caller sets no limit.
 inline constexpr std::chrono::milliseconds kLongestCall{600000};
-// The same to compile a program, or to load a compiled one.
-inline constexpr std::chrono::milliseconds kLongestCompile{1800000};
 
 enum class CallEnd : std::uint8_t { kDone, kLate, kCancelled };
 
@@ -51,13 +50,13 @@ class CallThreads {
   // `work` throws. Where there is no thread to be had, the caller does the work, without a limit, and the log says so.
   CallEnd run(std::function<void()> work, const CallLimit& limit);
 
-  // Destroys `things`, which the plugin has a part in, on such a thread, and waits for it so long; the log tells of
-  // what stays. While work that was given up has not come back they wait for that, and nobody for them. For
+  // Destroys `things`, which the library of `owner` has a part in, on such a thread, and waits for it so long; the log
+  // tells of what stays. While work that was given up has not come back they wait for that, and nobody for them. For
   // destructors.
   template <typename T>
-  void let_go(T things, std::chrono::milliseconds limit, std::string_view plugin) noexcept {
+  void let_go(T things, std::chrono::milliseconds limit, std::string_view owner) noexcept {
     try {
-      destroy(std::make_shared<T>(std::move(things)), limit, plugin);
+      destroy(std::make_shared<T>(std::move(things)), limit, owner);
     } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): then they are destroyed here
     }
   }
@@ -72,13 +71,10 @@ class CallThreads {
   struct Shared;
   static void serve(const std::shared_ptr<Worker>& worker, const std::shared_ptr<Shared>& shared);
   std::shared_ptr<Worker> take_worker();
-  void destroy(std::shared_ptr<void> things, std::chrono::milliseconds limit, std::string_view plugin);
+  void destroy(std::shared_ptr<void> things, std::chrono::milliseconds limit, std::string_view owner);
 
   std::shared_ptr<Shared> shared_;
 };
-
-// kDeadlineExceeded: "PJRT plugin tpu has not answered within 600.0 s when asked to …".
-Status no_answer(std::string_view plugin, std::string_view asked, std::chrono::milliseconds limit, Vendor vendor);
 
 // What `work` gives, or what `late` says. The same rules hold for `work`.
 template <typename T, typename Late>
@@ -91,11 +87,4 @@ Result<T> call_within(CallThreads& threads, std::chrono::milliseconds limit, con
   return late();
 }
 
-// The same with no_answer().
-template <typename T>
-Result<T> call_within(CallThreads& threads, std::chrono::milliseconds limit, std::string_view plugin,
-                      std::string_view asked, Vendor vendor, std::function<Result<T>()> work) {
-  return call_within<T>(threads, limit, [&] { return no_answer(plugin, asked, limit, vendor); }, std::move(work));
-}
-
-}  // namespace kpt::pjrt
+}  // namespace kpt
