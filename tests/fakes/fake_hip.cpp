@@ -8,10 +8,16 @@
 // when it was asked n times. fake_hip_calls() and fake_hip_live()
 // tell a test what was called and how many objects were not given back; fake_hip_reset() forgets all of it.
 // fake_hip_fail(n, code) makes the nth call from then on return the code, once, whatever its name is;
-// fake_hip_failed() is that name, empty while it has not come.
+// fake_hip_failed() is that name, empty while it has not come. fake_hip_hang(n) makes the nth call from then on wait
+// until fake_hip_let_go(); fake_hip_hang_in(name) every call of that name. fake_hip_hung() tells which one waits first,
+// empty while none does. Safe for several threads.
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <mutex>
+#include <thread>
 
 #include "fake_hip_device.h"
 #include "fake_spec.h"
@@ -37,8 +43,37 @@ fake::HipDevice& device() {
   return instance;
 }
 
-int current = 0;
+thread_local int current = 0;
 std::string calls;
+
+std::mutex& mutex() {
+  static std::mutex instance;
+  return instance;
+}
+
+// Calls that shall not return. Never destroyed: they may still wait when the process ends.
+struct Hang {
+  std::atomic<int> countdown{0};  // 1: the next call; 0: none
+  std::atomic<const char*> everywhere{nullptr};
+  std::atomic<const char*> first{nullptr};
+  std::atomic<int> round{0};
+
+  void wait(const char* function) {
+    int left = countdown;
+    while (left > 0 && !countdown.compare_exchange_weak(left, left - 1)) {
+    }
+    const char* const name = everywhere;
+    if (left != 1 && (name == nullptr || std::strcmp(name, function) != 0)) return;
+    const char* none = nullptr;
+    first.compare_exchange_strong(none, function);
+    for (const int begun = round; round == begun;) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+};
+
+Hang& hang() {
+  static auto* const kHang = new Hang;
+  return *kHang;
+}
 
 // The one call that shall fail.
 struct Failure {
@@ -47,22 +82,35 @@ struct Failure {
   std::string function;
 } failure;
 
-// Notes the call; the code that it shall return before it does anything.
-int enter(const char* function) {
-  calls += function;
-  calls += '\n';
-  if (failure.countdown > 0 && --failure.countdown == 0) {
-    failure.function = function;
-    return failure.code;
+// A call, which others wait for. Notes it; `code` is what it shall return before it does anything.
+class Entry {
+ public:
+  explicit Entry(const char* function) : lock_(begin(function)) {
+    calls += function;
+    calls += '\n';
+    if (failure.countdown > 0 && --failure.countdown == 0) {
+      failure.function = function;
+      code = failure.code;
+    } else {
+      code = spec().enter(function);
+    }
   }
-  return spec().enter(function);
-}
+  int code;
+
+ private:
+  static std::unique_lock<std::mutex> begin(const char* function) {
+    hang().wait(function);
+    return std::unique_lock(mutex());
+  }
+  std::unique_lock<std::mutex> lock_;
+};
 
 // The same for calls that wait for kernels.
-int enter_waiting(const char* function) {
-  const int code = enter(function);
-  return code != 0 ? code : device().fault;
-}
+struct WaitingEntry : Entry {
+  explicit WaitingEntry(const char* function) : Entry(function) {
+    if (code == 0) code = device().fault;
+  }
+};
 
 template <typename T>
 int give(std::map<T*, std::unique_ptr<T>>& objects, void** handle) {
@@ -83,7 +131,8 @@ bool is_stream(void* handle) {
 }
 
 int fill_properties(const char* function, char* properties, int device) {
-  if (const int code = enter(function); code != 0) return code;
+  const Entry entry(function);
+  if (entry.code != 0) return entry.code;
   if (const int code = spec().enter(function, device, kInvalidDevice); code != 0) return code;
   const nlohmann::json& json = spec().device(device);
   std::memset(properties, 0, kPropertyBytes);
@@ -95,7 +144,7 @@ int fill_properties(const char* function, char* properties, int device) {
 
 }  // namespace
 
-KPT_FAKE_EXPORT int hipInit(unsigned) { return enter("hipInit"); }
+KPT_FAKE_EXPORT int hipInit(unsigned) { return Entry("hipInit").code; }
 
 KPT_FAKE_EXPORT int hipRuntimeGetVersion(int* version) {
   *version = spec().json().value("version", 0);
@@ -103,8 +152,9 @@ KPT_FAKE_EXPORT int hipRuntimeGetVersion(int* version) {
 }
 
 KPT_FAKE_EXPORT int hipGetDeviceCount(int* count) {
+  const Entry entry("hipGetDeviceCount");
   *count = spec().json().value("count", spec().device_count());
-  return enter("hipGetDeviceCount");
+  return entry.code;
 }
 
 KPT_FAKE_EXPORT int hipDeviceGetName(char* name, int length, int device) {
@@ -150,8 +200,24 @@ KPT_FAKE_EXPORT const char* hipGetErrorString(int error) {
 }
 
 KPT_FAKE_EXPORT const char* fake_hip_calls() { return calls.c_str(); }
-KPT_FAKE_EXPORT std::size_t fake_hip_live() { return device().live(); }
+KPT_FAKE_EXPORT std::size_t fake_hip_live() {
+  const std::lock_guard lock(mutex());
+  return device().live();
+}
+KPT_FAKE_EXPORT void fake_hip_let_go() {
+  hang().countdown = 0;
+  hang().everywhere = nullptr;
+  hang().first = nullptr;
+  ++hang().round;
+}
+KPT_FAKE_EXPORT void fake_hip_hang(int nth) { hang().countdown = nth; }
+KPT_FAKE_EXPORT void fake_hip_hang_in(const char* function) { hang().everywhere = function; }
+KPT_FAKE_EXPORT const char* fake_hip_hung() {
+  const char* const first = hang().first;
+  return first != nullptr ? first : "";
+}
 KPT_FAKE_EXPORT void fake_hip_reset() {
+  const std::lock_guard lock(mutex());
   device() = {};
   calls.clear();
   current = 0;
@@ -161,35 +227,39 @@ KPT_FAKE_EXPORT void fake_hip_fail(int nth, int code) { failure = {nth, code, ""
 KPT_FAKE_EXPORT const char* fake_hip_failed() { return failure.function.c_str(); }
 
 KPT_FAKE_EXPORT int hipSetDevice(int index) {
-  if (const int code = enter("hipSetDevice"); code != 0) return code;
+  const Entry entry("hipSetDevice");
+  if (entry.code != 0) return entry.code;
   if (index < 0 || index >= spec().device_count()) return kInvalidDevice;
   current = index;
   return 0;
 }
 
-KPT_FAKE_EXPORT int hipDeviceSynchronize() { return enter_waiting("hipDeviceSynchronize"); }
+KPT_FAKE_EXPORT int hipDeviceSynchronize() { return WaitingEntry("hipDeviceSynchronize").code; }
 
 KPT_FAKE_EXPORT int hipMemGetInfo(std::size_t* free_bytes, std::size_t* total) {
-  if (const int code = enter("hipMemGetInfo"); code != 0) return code;
+  const Entry entry("hipMemGetInfo");
+  if (entry.code != 0) return entry.code;
   *total = spec().device(current).value("memory_total", std::size_t{0});
   *free_bytes = *total - std::min<std::size_t>(*total, device().used_bytes());
   return 0;
 }
 
 KPT_FAKE_EXPORT int hipMalloc(void** pointer, std::size_t bytes) {
-  if (const int code = enter("hipMalloc"); code != 0) return code;
+  const Entry entry("hipMalloc");
+  if (entry.code != 0) return entry.code;
   return device().allocate(pointer, bytes, spec().device(current).value("memory_total", std::size_t{0}));
 }
 
 // What is asked to go goes, even when the call is told to fail: so a test that counts sees only what was not asked for.
 KPT_FAKE_EXPORT int hipFree(void* pointer) {
-  const int code = enter("hipFree");
+  const Entry entry("hipFree");
   const int released = device().release(pointer);
-  return code != 0 ? code : released;
+  return entry.code != 0 ? entry.code : released;
 }
 
 KPT_FAKE_EXPORT int hipHostMalloc(void** pointer, std::size_t bytes, unsigned) {
-  if (const int code = enter("hipHostMalloc"); code != 0) return code;
+  const Entry entry("hipHostMalloc");
+  if (entry.code != 0) return entry.code;
   auto memory = std::make_unique<std::byte[]>(bytes);
   *pointer = memory.get();
   const std::byte* key = memory.get();
@@ -198,13 +268,14 @@ KPT_FAKE_EXPORT int hipHostMalloc(void** pointer, std::size_t bytes, unsigned) {
 }
 
 KPT_FAKE_EXPORT int hipHostFree(void* pointer) {
-  const int code = enter("hipHostFree");
+  const Entry entry("hipHostFree");
   const bool known = device().host_memory.erase(static_cast<const std::byte*>(pointer)) == 1;
-  return code != 0 ? code : (known ? 0 : fake::kInvalidValue);
+  return entry.code != 0 ? entry.code : (known ? 0 : fake::kInvalidValue);
 }
 
 KPT_FAKE_EXPORT int hipMemcpyAsync(void* target, const void* source, std::size_t bytes, int kind, void* stream) {
-  if (const int code = enter("hipMemcpyAsync"); code != 0) return code;
+  const Entry entry("hipMemcpyAsync");
+  if (entry.code != 0) return entry.code;
   const bool to_device = kind == 1 || kind == 3;
   const bool from_device = kind == 2 || kind == 3;
   if (kind < 1 || kind > 3 || !is_stream(stream) || device().holds(target, bytes) != to_device ||
@@ -216,21 +287,24 @@ KPT_FAKE_EXPORT int hipMemcpyAsync(void* target, const void* source, std::size_t
 }
 
 KPT_FAKE_EXPORT int hipMemsetAsync(void* target, int value, std::size_t bytes, void* stream) {
-  if (const int code = enter("hipMemsetAsync"); code != 0) return code;
+  const Entry entry("hipMemsetAsync");
+  if (entry.code != 0) return entry.code;
   if (!is_stream(stream) || !device().holds(target, bytes)) return fake::kInvalidValue;
   std::memset(target, value, bytes);
   return 0;
 }
 
 KPT_FAKE_EXPORT int hipDeviceGetStreamPriorityRange(int* least, int* greatest) {
-  if (const int code = enter("hipDeviceGetStreamPriorityRange"); code != 0) return code;
+  const Entry entry("hipDeviceGetStreamPriorityRange");
+  if (entry.code != 0) return entry.code;
   *least = 1;
   *greatest = -1;
   return 0;
 }
 
 KPT_FAKE_EXPORT int hipStreamCreateWithPriority(void** stream, unsigned, int priority) {
-  if (const int code = enter("hipStreamCreateWithPriority"); code != 0) return code;
+  const Entry entry("hipStreamCreateWithPriority");
+  if (entry.code != 0) return entry.code;
   if (priority < -1 || priority > 1) return fake::kInvalidValue;
   calls += "priority " + std::to_string(priority) + '\n';
   const int given = give(device().streams, stream);
@@ -239,26 +313,29 @@ KPT_FAKE_EXPORT int hipStreamCreateWithPriority(void** stream, unsigned, int pri
 }
 
 KPT_FAKE_EXPORT int hipStreamDestroy(void* stream) {
-  const int code = enter("hipStreamDestroy");
+  const Entry entry("hipStreamDestroy");
   // The real one would wait for ever.
   if (stream != nullptr && is_stream(stream) && static_cast<fake::Stream*>(stream)->hangs) calls += "hanging\n";
   const int taken = take(device().streams, stream);
-  return code != 0 ? code : taken;
+  return entry.code != 0 ? entry.code : taken;
 }
 
 KPT_FAKE_EXPORT int hipStreamSynchronize(void* stream) {
-  if (const int code = enter_waiting("hipStreamSynchronize"); code != 0) return code;
+  const WaitingEntry entry("hipStreamSynchronize");
+  if (entry.code != 0) return entry.code;
   return is_stream(stream) ? 0 : fake::kInvalidHandle;
 }
 
 KPT_FAKE_EXPORT int hipStreamQuery(void* stream) {
-  if (const int code = enter_waiting("hipStreamQuery"); code != 0) return code;
+  const WaitingEntry entry("hipStreamQuery");
+  if (entry.code != 0) return entry.code;
   if (!is_stream(stream)) return fake::kInvalidHandle;
   return stream != nullptr && static_cast<fake::Stream*>(stream)->hangs ? fake::kNotReady : 0;
 }
 
 KPT_FAKE_EXPORT int hipStreamWaitEvent(void* stream, void* event, unsigned) {
-  if (const int code = enter("hipStreamWaitEvent"); code != 0) return code;
+  const Entry entry("hipStreamWaitEvent");
+  if (entry.code != 0) return entry.code;
   const auto* known = static_cast<const fake::Event*>(event);
   if (!is_stream(stream) || !device().events.contains(static_cast<fake::Event*>(event))) return fake::kInvalidHandle;
   if (stream != nullptr && known->hangs) static_cast<fake::Stream*>(stream)->hangs = true;
@@ -266,18 +343,20 @@ KPT_FAKE_EXPORT int hipStreamWaitEvent(void* stream, void* event, unsigned) {
 }
 
 KPT_FAKE_EXPORT int hipEventCreateWithFlags(void** event, unsigned) {
-  if (const int code = enter("hipEventCreateWithFlags"); code != 0) return code;
+  const Entry entry("hipEventCreateWithFlags");
+  if (entry.code != 0) return entry.code;
   return give(device().events, event);
 }
 
 KPT_FAKE_EXPORT int hipEventDestroy(void* event) {
-  const int code = enter("hipEventDestroy");
+  const Entry entry("hipEventDestroy");
   const int taken = take(device().events, event);
-  return code != 0 ? code : taken;
+  return entry.code != 0 ? entry.code : taken;
 }
 
 KPT_FAKE_EXPORT int hipEventRecord(void* event, void* stream) {
-  if (const int code = enter("hipEventRecord"); code != 0) return code;
+  const Entry entry("hipEventRecord");
+  if (entry.code != 0) return entry.code;
   auto* known = static_cast<fake::Event*>(event);
   if (!is_stream(stream) || !device().events.contains(known)) return fake::kInvalidHandle;
   known->recorded = true;
@@ -289,7 +368,8 @@ KPT_FAKE_EXPORT int hipEventRecord(void* event, void* stream) {
 }
 
 KPT_FAKE_EXPORT int hipEventQuery(void* event) {
-  if (const int code = enter_waiting("hipEventQuery"); code != 0) return code;
+  const WaitingEntry entry("hipEventQuery");
+  if (entry.code != 0) return entry.code;
   auto* known = static_cast<fake::Event*>(event);
   if (!device().events.contains(known)) return fake::kInvalidHandle;
   if (known->hangs) return fake::kNotReady;
@@ -297,14 +377,15 @@ KPT_FAKE_EXPORT int hipEventQuery(void* event) {
     --known->not_ready;
     return fake::kNotReady;
   }
-  for (auto& entry : device().events) {  // what was recorded before has passed too
-    if (entry.second->tick < known->tick) entry.second->not_ready = 0;
+  for (auto& other : device().events) {  // what was recorded before has passed too
+    if (other.second->tick < known->tick) other.second->not_ready = 0;
   }
   return 0;
 }
 
 KPT_FAKE_EXPORT int hipEventElapsedTime(float* milliseconds, void* begin, void* end) {
-  if (const int code = enter_waiting("hipEventElapsedTime"); code != 0) return code;
+  const WaitingEntry entry("hipEventElapsedTime");
+  if (entry.code != 0) return entry.code;
   auto* first = static_cast<fake::Event*>(begin);
   auto* last = static_cast<fake::Event*>(end);
   if (!device().events.contains(first) || !device().events.contains(last)) return fake::kInvalidHandle;
@@ -318,26 +399,29 @@ KPT_FAKE_EXPORT int hipEventElapsedTime(float* milliseconds, void* begin, void* 
 }
 
 KPT_FAKE_EXPORT int hipModuleLoadData(void** module, const void* image) {
-  if (const int code = enter("hipModuleLoadData"); code != 0) return code;
+  const Entry entry("hipModuleLoadData");
+  if (entry.code != 0) return entry.code;
   const std::string target = spec().device(current).value("gfx", "");
   return device().load(reinterpret_cast<fake::Module**>(module), image, target.substr(0, target.find(':')));
 }
 
 KPT_FAKE_EXPORT int hipModuleUnload(void* module) {
-  const int code = enter("hipModuleUnload");
+  const Entry entry("hipModuleUnload");
   const int taken = take(device().modules, module);
-  return code != 0 ? code : taken;
+  return entry.code != 0 ? entry.code : taken;
 }
 
 KPT_FAKE_EXPORT int hipModuleGetFunction(void** function, void* module, const char* kernel) {
-  if (const int code = enter("hipModuleGetFunction"); code != 0) return code;
+  const Entry entry("hipModuleGetFunction");
+  if (entry.code != 0) return entry.code;
   return device().find(reinterpret_cast<fake::Function**>(function), static_cast<fake::Module*>(module), kernel);
 }
 
 KPT_FAKE_EXPORT int hipModuleLaunchKernel(void* function, unsigned blocks, unsigned blocks_y, unsigned blocks_z,
                                           unsigned threads, unsigned threads_y, unsigned threads_z, unsigned,
                                           void* stream, void** parameters, void** extra) {
-  if (const int code = enter("hipModuleLaunchKernel"); code != 0) return code;
+  const Entry entry("hipModuleLaunchKernel");
+  if (entry.code != 0) return entry.code;
   const auto mark = [&](int index) { return reinterpret_cast<std::uintptr_t>(extra[index]); };
   if (blocks_y * blocks_z * threads_y * threads_z != 1 || parameters != nullptr || extra == nullptr || mark(0) != 1 ||
       mark(2) != 2 || mark(4) != 3 || !is_stream(stream)) {

@@ -15,9 +15,10 @@
 #include "backends/amd/hip_machine.h"
 #include "backends/amd/target_traits.h"
 #include "base/log.h"
+#include "base/own_memory.h"
 #include "base/text.h"
+#include "engines/native/guarded_executable.h"
 #include "engines/native/kept_memory.h"
-#include "engines/native/native_executable.h"
 #include "kernels/gpu/matrix.h"
 
 namespace kpt {
@@ -128,21 +129,22 @@ class AmdTarget final : public Target {
 class AmdDevice final : public Device {
  public:
   AmdDevice(const AmdTarget& target, DeviceInfo info, HipDevice device, int compute_units, const KernelSource& kernels,
-            std::shared_ptr<MemoryPool> pool)
+            GpuShare share)
       : target_(target),
         info_(std::move(info)),
         rates_(find_amd_rates(info_.description)),
+        calls_(std::move(share.calls)),
         machine_(std::make_shared<HipMachine>(info_.name, std::move(device), target.traits(compute_units), kernels,
-                                              std::move(pool))) {}
+                                              std::move(share.pool))) {}
   AmdDevice(const AmdDevice&) = delete;
   AmdDevice& operator=(const AmdDevice&) = delete;
-  // What its models leave behind may suit nobody else.
-  ~AmdDevice() override { machine_->pool().release_kept(); }
+  ~AmdDevice() override { calls_->let_go(Leaving(std::move(machine_))); }
 
   const DeviceInfo& info() const override { return info_; }
   const Target& target() const override { return target_; }
   std::string_view gfx_target() const { return target_.gfx_target(); }
   const std::shared_ptr<HipMachine>& machine() const { return machine_; }
+  const std::shared_ptr<native::DeviceCalls>& calls() const { return calls_; }
 
   Result<Tensor> allocate(DType dtype, std::span<const std::int64_t> dims) override {
     if (dims.size() > kMaxRank) {
@@ -154,21 +156,24 @@ class AmdDevice final : public Device {
     if (__builtin_mul_overflow(static_cast<std::size_t>(*count), element_bytes(dtype), &bytes)) {
       return Status(StatusCode::kInvalidArgument, "a tensor has more bytes than can be counted");
     }
-    KPT_ASSIGN_OR_RETURN(auto buffer, machine_->allocate(std::max<std::size_t>(bytes, 1)));
+    KPT_ASSIGN_OR_RETURN(auto buffer, calls_->ask([machine = machine_, bytes] {
+      return machine->allocate(std::max<std::size_t>(bytes, 1));
+    }));
     return Tensor::unchecked(std::move(buffer), dtype, dims, contiguous_strides(dims), 0);
   }
 
   Result<Tensor> upload(const Tensor& host) override {
-    Tensor dense = host;
-    if (!host.is_contiguous()) {
+    KPT_ASSIGN_OR_RETURN(Tensor dense, own_memory(host));
+    if (!dense.is_contiguous()) {
       KPT_ASSIGN_OR_RETURN(dense, host.contiguous_copy());
     }
     KPT_ASSIGN_OR_RETURN(Tensor tensor, allocate(host.dtype(), host.dims()));
-    KPT_ASSIGN_OR_RETURN(auto stream, machine_->make_stream());
-    const Status queued = stream->copy_to_device(tensor.data(), dense.data(), dense.bytes());
-    const Status ended = native::finish(std::move(stream), kCopyLimit, {tensor.buffer(), dense.buffer()});
-    KPT_RETURN_IF_ERROR(queued);
-    KPT_RETURN_IF_ERROR(ended);
+    KPT_RETURN_IF_ERROR(calls_->ask([machine = machine_, tensor, dense]() -> Status {
+      KPT_ASSIGN_OR_RETURN(auto stream, machine->make_stream());
+      const Status queued = stream->copy_to_device(tensor.data(), dense.data(), dense.bytes());
+      const Status ended = native::finish(std::move(stream), kCopyLimit, {tensor.buffer(), dense.buffer()});
+      return queued.ok() ? ended : queued;
+    }));
     return tensor;
   }
 
@@ -179,36 +184,55 @@ class AmdDevice final : public Device {
                     fmt::format("{} is not a tensor without gaps on {}", tensor.to_string(), info_.name));
     }
     KPT_ASSIGN_OR_RETURN(Tensor host, Tensor::empty(tensor.dtype(), tensor.dims()));
-    KPT_ASSIGN_OR_RETURN(auto stream, machine_->make_stream());
-    const Status queued = stream->copy_to_host(host.data(), tensor.data(), host.bytes());
-    const Status ended = native::finish(std::move(stream), kCopyLimit, {tensor.buffer(), host.buffer()});
-    KPT_RETURN_IF_ERROR(queued);
-    KPT_RETURN_IF_ERROR(ended);
+    KPT_RETURN_IF_ERROR(calls_->ask([machine = machine_, tensor, host]() -> Status {
+      KPT_ASSIGN_OR_RETURN(auto stream, machine->make_stream());
+      const Status queued = stream->copy_to_host(host.data(), tensor.data(), host.bytes());
+      const Status ended = native::finish(std::move(stream), kCopyLimit, {tensor.buffer(), host.buffer()});
+      return queued.ok() ? ended : queued;
+    }));
     return host;
   }
 
   Result<std::vector<Activity>> record(const std::function<Status()>& work) override {
-    KPT_RETURN_IF_ERROR(machine_->recorder().start());
+    KPT_RETURN_IF_ERROR(calls_->ask([machine = machine_] { return machine->recorder().start(); }));
     const Status status = work();
-    if (status.ok()) return machine_->recorder().finish();
-    machine_->recorder().drop();
+    if (status.ok()) return calls_->ask([machine = machine_] { return machine->recorder().finish(); });
+    static_cast<void>(calls_->run([machine = machine_] { machine->recorder().drop(); }));  // it has failed anyway
     return status;
   }
-  Result<MemoryStatistics> memory() override { return machine_->pool().statistics(); }
+  Result<MemoryStatistics> memory() override {
+    return calls_->ask([machine = machine_]() -> Result<MemoryStatistics> { return machine->pool().statistics(); });
+  }
   Status reset_peak_memory() override {
     machine_->pool().reset_peak();
     return {};
   }
   Status empty_cache() override {
-    machine_->pool().release_kept();
-    return {};
+    return calls_->run([machine = machine_] { machine->pool().release_kept(); });
   }
   const HardwareRates* rates() const override { return rates_; }
 
  private:
+  // What its models leave behind may suit nobody else.
+  class Leaving {
+   public:
+    explicit Leaving(std::shared_ptr<HipMachine> machine) : machine_(std::move(machine)) {}
+    Leaving(Leaving&&) = default;
+    Leaving& operator=(Leaving&&) = delete;
+    Leaving(const Leaving&) = delete;
+    Leaving& operator=(const Leaving&) = delete;
+    ~Leaving() {
+      if (machine_ != nullptr) machine_->pool().release_kept();
+    }
+
+   private:
+    std::shared_ptr<HipMachine> machine_;
+  };
+
   const AmdTarget& target_;
   DeviceInfo info_;
   const HardwareRates* rates_;
+  std::shared_ptr<native::DeviceCalls> calls_;
   std::shared_ptr<HipMachine> machine_;
 };
 
@@ -272,7 +296,7 @@ class AmdBackend final : public Backend {
     std::shared_ptr<native::Machine> machine = device->machine();
     if (own->is_stored() && own->has_options(supply_.options))
       machine = std::make_shared<ProgramMachine>(device->machine(), own);
-    return native::NativeExecutable::load(own->shared_graph(), weights, std::move(machine));
+    return native::GuardedExecutable::load(own->shared_graph(), weights, std::move(machine), device->calls());
   }
 
  private:
@@ -288,34 +312,41 @@ class AmdBackend final : public Backend {
   Status find_devices() {
     const AmdReport report = parts_.detect(detection_);
     if (report.finding.presence != Presence::kPresent) return {};
-    KPT_ASSIGN_OR_RETURN(const auto runtime, HipRuntime::open(parts_.libraries));
+    KPT_ASSIGN_OR_RETURN(auto opened, parts_.pools->opening()->ask(
+                                          [libraries = parts_.libraries, gpus = report.gpus,
+                                           percent = memory_percent_] { return open_gpus(libraries, gpus, percent); }));
     Status refused;
-    for (const AmdGpu& gpu : report.gpus) {
-      auto device = HipRuntime::open_device(runtime, gpu.index);
-      const auto limits = device.ok() ? find_limits(gpu, *device) : Result<MemoryLimits>(device.status());
-      if (!limits.ok()) {
-        refused = limits.status();
-        // Others may still be of use.
-        log::warn("an AMD GPU is left out", {{"gpu", std::to_string(gpu.index)}, {"reason", refused.message()}});
-        continue;
-      }
-      const std::string name = fmt::format("amd:{}", gpu.index);
-      auto pool = parts_.pools->get(name, *device, *limits);
-      const auto target = std::ranges::find(targets_, device->architecture().gfx_target,
-                                            [](const AmdTarget& t) { return t.gfx_target(); });
-      devices_.emplace_back(
-          *target,
-          DeviceInfo{name, gpu.name, gpu.gfx_target + " " + gpu.architecture, gpu.memory_total_bytes, true, ""},
-          std::move(device).value(), gpu.compute_units, supply_.kernels, std::move(pool));
+    for (OpenedGpu& gpu : opened) {
+      const Status added = add_device(gpu);
+      if (added.ok()) continue;
+      refused = added;
+      // Others may still be of use.
+      log::warn("an AMD GPU is left out", {{"gpu", std::to_string(gpu.gpu.index)}, {"reason", refused.message()}});
     }
     return devices_.empty() ? refused : Status();
   }
 
-  Result<MemoryLimits> find_limits(const AmdGpu& gpu, const HipDevice& device) const {
-    MemoryLimits limits;
-    limits.margin_bytes = margin_bytes_;
-    limits.kept_bytes = kept_bytes_;
-    if (memory_percent_ >= 100) return limits;
+  struct OpenedGpu {
+    AmdGpu gpu;
+    Result<HipDevice> device;
+    Result<std::uint64_t> most_bytes;  // that this process may take
+  };
+
+  // What it takes of HIP to open the GPUs.
+  static Result<std::vector<OpenedGpu>> open_gpus(const std::vector<std::string>& libraries,
+                                                  const std::vector<AmdGpu>& gpus, int memory_percent) {
+    KPT_ASSIGN_OR_RETURN(const auto runtime, HipRuntime::open(libraries));
+    std::vector<OpenedGpu> opened;
+    for (const AmdGpu& gpu : gpus) {
+      auto device = HipRuntime::open_device(runtime, gpu.index);
+      auto most = device.ok() ? find_most_bytes(gpu, *device, memory_percent) : device.status();
+      opened.push_back({gpu, std::move(device), std::move(most)});
+    }
+    return opened;
+  }
+
+  static Result<std::uint64_t> find_most_bytes(const AmdGpu& gpu, const HipDevice& device, int memory_percent) {
+    if (memory_percent >= 100) return MemoryLimits().most_bytes;
     std::uint64_t total = gpu.memory_total_bytes;
     if (total == 0) {  // detection may not have learned it
       KPT_ASSIGN_OR_RETURN(const HipMemoryInfo info, device.memory_info());
@@ -323,12 +354,27 @@ class AmdBackend final : public Backend {
     }
     if (total == 0) {
       return Status(StatusCode::kDevice,
-                    fmt::format("amd.memory_percent is {}, and nobody says how much memory GPU {} has", memory_percent_,
+                    fmt::format("amd.memory_percent is {}, and nobody says how much memory GPU {} has", memory_percent,
                                 gpu.index),
                     Vendor::kAmd);
     }
-    limits.most_bytes = total / 100 * static_cast<std::uint64_t>(memory_percent_);
-    return limits;
+    return total / 100 * static_cast<std::uint64_t>(memory_percent);
+  }
+
+  Status add_device(const OpenedGpu& opened) {
+    KPT_RETURN_IF_ERROR(opened.device.status());
+    KPT_RETURN_IF_ERROR(opened.most_bytes.status());
+    const AmdGpu& gpu = opened.gpu;
+    const HipDevice& device = *opened.device;
+    const std::string name = fmt::format("amd:{}", gpu.index);
+    KPT_ASSIGN_OR_RETURN(GpuShare share,
+                         parts_.pools->get(name, device, {*opened.most_bytes, margin_bytes_, kept_bytes_}));
+    const auto target = std::ranges::find(targets_, device.architecture().gfx_target,
+                                          [](const AmdTarget& t) { return t.gfx_target(); });
+    devices_.emplace_back(
+        *target, DeviceInfo{name, gpu.name, gpu.gfx_target + " " + gpu.architecture, gpu.memory_total_bytes, true, ""},
+        device, gpu.compute_units, supply_.kernels, std::move(share));
+    return {};
   }
 
   DetectionContext detection_;

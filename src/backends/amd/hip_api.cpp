@@ -23,9 +23,9 @@ std::optional<std::string> parse_target(std::string_view text) {
   return std::string(text.substr(0, end));
 }
 
-template <typename Function>
-void find(const DynamicLibrary& library, const char* name, Function& function) {
-  function = library.find<Function>(name);
+template <typename Pointer>
+void find(const DynamicLibrary& library, const char* name, HipFunction<Pointer>& function) {
+  function = {library.find<Pointer>(name), name};
 }
 
 }  // namespace
@@ -33,6 +33,7 @@ void find(const DynamicLibrary& library, const char* name, Function& function) {
 std::vector<std::string> hip_library_names() { return {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"}; }
 
 Result<DynamicLibrary> open_hip_library(const std::vector<std::string>& libraries) {
+  const CallInProgress call("dlopen");
   for (const std::string& name : libraries) {
     auto library = DynamicLibrary::open(name);
     if (library.ok() || library.status().code() != StatusCode::kNotFound) return library;

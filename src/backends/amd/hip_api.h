@@ -7,9 +7,9 @@
 #include <cstddef>
 #include <optional>
 #include <string>
-#include <type_traits>
 #include <vector>
 
+#include "base/call_threads.h"
 #include "base/dynamic_library.h"
 #include "kpt/status.h"
 
@@ -73,6 +73,22 @@ Result<DynamicLibrary> open_hip_library(const std::vector<std::string>& librarie
 // Newest first.
 std::vector<std::string> hip_library_names();
 
+// A function of the library, or null. Whoever waits for the thread that calls it learns its name (base/call_threads.h):
+// it may never return.
+template <typename Pointer>
+struct HipFunction;
+template <typename Answer, typename... Arguments>
+struct HipFunction<Answer (*)(Arguments...)> {
+  Answer (*pointer)(Arguments...) = nullptr;
+  const char* name = nullptr;
+
+  Answer operator()(Arguments... arguments) const {
+    const CallInProgress call(name);
+    return pointer(arguments...);
+  }
+  bool operator==(std::nullptr_t) const { return pointer == nullptr; }
+};
+
 // A function that the library lacks is nullptr.
 struct HipApi {
   static HipApi load(const DynamicLibrary& library);
@@ -85,16 +101,16 @@ struct HipApi {
   // The name of the first function of KPT_HIP_FUNCTIONS that is missing; null when all are there.
   const char* missing() const;
 
-#define KPT_DECLARE_FUNCTION(name, member, ...) std::type_identity_t<__VA_ARGS__> member = nullptr;
+#define KPT_DECLARE_FUNCTION(name, member, ...) HipFunction<__VA_ARGS__> member;
   KPT_HIP_FUNCTIONS(KPT_DECLARE_FUNCTION)
 #undef KPT_DECLARE_FUNCTION
   // What a program can do without.
-  int (*runtime_get_version)(int*) = nullptr;
-  int (*device_get_name)(char*, int, int) = nullptr;
-  int (*device_total_mem)(std::size_t*, int) = nullptr;
-  int (*device_get_pci_bus_id)(char*, int, int) = nullptr;
-  int (*get_device_properties)(void*, int) = nullptr;
-  const char* (*get_error_string)(int) = nullptr;
+  HipFunction<int (*)(int*)> runtime_get_version;
+  HipFunction<int (*)(char*, int, int)> device_get_name;
+  HipFunction<int (*)(std::size_t*, int)> device_total_mem;
+  HipFunction<int (*)(char*, int, int)> device_get_pci_bus_id;
+  HipFunction<int (*)(void*, int)> get_device_properties;
+  HipFunction<const char* (*)(int)> get_error_string;
 };
 
 }  // namespace kpt

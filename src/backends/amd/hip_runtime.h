@@ -69,7 +69,7 @@ class HipRuntime {
 // Something of HIP's that is given back when it goes. A failure to give back is logged: there is no one left to tell.
 class HipHandle {
  public:
-  using Release = int (*HipApi::*)(void*);
+  using Release = HipFunction<int (*)(void*)> HipApi::*;
   HipHandle(std::shared_ptr<const HipRuntime> runtime, int device, void* handle, Release release, std::string_view call)
       : runtime_(std::move(runtime)), device_(device), handle_(handle), release_(release), call_(call) {}
   HipHandle(HipHandle&& other) noexcept;

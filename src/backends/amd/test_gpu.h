@@ -1,6 +1,7 @@
 // A machine with one AMD GPU of the test libamdhip64 (tests/fakes), for tests of whole models without hardware.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
@@ -15,6 +16,7 @@
 #include "backends/amd/amd_backend.h"
 #include "backends/amd/architecture.h"
 #include "backends/amd/code_object_forge.h"
+#include "base/call_threads.h"
 #include "kernels/gpu/launch.h"
 #include "support/hardware_fixture.h"
 #include "support/tree_paths.h"
@@ -37,7 +39,11 @@ inline Result<std::string> forge_family(std::string_view family, std::string_vie
 
 class TestGpu {
  public:
-  explicit TestGpu(std::string gfx_target) : gfx_target_(std::move(gfx_target)) { order(); }
+  // `longest_call`: of HIP's.
+  explicit TestGpu(std::string gfx_target, std::chrono::milliseconds longest_call = kLongestCall)
+      : gfx_target_(std::move(gfx_target)), pools_(std::make_shared<DevicePools>(longest_call)) {
+    order();
+  }
 
   // What the runtime shall do from now on (tests/fakes/fake_hip.cpp); its objects stay.
   void order(const std::string& orders = "", std::size_t memory = 64U << 20U) {
@@ -73,7 +79,7 @@ class TestGpu {
 
  private:
   std::string gfx_target_;
-  std::shared_ptr<DevicePools> pools_ = std::make_shared<DevicePools>();
+  std::shared_ptr<DevicePools> pools_;
   TemporaryFolder folder_;
   int specs_ = 0;
 };

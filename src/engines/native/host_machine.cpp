@@ -53,6 +53,7 @@ class HostStream final : public Stream {
     return {};
   }
   Status launch(gpu::Launcher& launcher, const gpu::Launch& launch) override {
+    if (machine_.before_launch) machine_.before_launch();
     if (++machine_.launches == machine_.fail_launch) return {StatusCode::kKernelLaunch, "told to fail"};
     return launcher.launch(launch, nullptr);
   }

@@ -38,6 +38,7 @@ class HostMachine final : public Machine {
   std::size_t fail_launch = 0;        // the launch of this number fails; 0: none
   bool hangs = false;                 // synchronize() meets its limit
   std::function<void()> before_load;  // called when a family is asked for
+  std::function<void()> before_launch;
   std::vector<std::string> families;  // that were asked for, in order
 
  private:

@@ -124,8 +124,9 @@ NativeExecutable::~NativeExecutable() {
   }
 }
 
-Result<std::unique_ptr<Executable>> NativeExecutable::load(std::shared_ptr<const ir::Graph> graph,
-                                                           const Weights& weights, std::shared_ptr<Machine> machine) {
+Result<std::unique_ptr<NativeExecutable>> NativeExecutable::load(std::shared_ptr<const ir::Graph> graph,
+                                                                 const Weights& weights,
+                                                                 std::shared_ptr<Machine> machine) {
   std::unique_ptr<NativeExecutable> made(new NativeExecutable(std::move(graph), std::move(machine)));
   const MemoryFacts facts(*made->graph_, {});
   KPT_RETURN_IF_ERROR(check_graph(*made->graph_, facts));
@@ -136,7 +137,7 @@ Result<std::unique_ptr<Executable>> NativeExecutable::load(std::shared_ptr<const
     made->shapes_.emplace(Key(), std::move(shape));
   }
   KPT_RETURN_IF_ERROR(made->upload_weights(weights));
-  return std::unique_ptr<Executable>(std::move(made));
+  return made;
 }
 
 Status NativeExecutable::upload_weights(const Weights& weights) {
@@ -449,15 +450,13 @@ Status NativeExecutable::run_in(const Shape& shape, Frame& frame, RunContext& co
                       Status(StatusCode::kInvalidArgument, "an index is outside the axis that it chooses from"));
 }
 
-Status NativeExecutable::run(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
-                             Event* event) {
+Status NativeExecutable::execute(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs) {
   KPT_RETURN_IF_ERROR(check_limits(context));
   KPT_ASSIGN_OR_RETURN(NativeState* const state, find_state(context));
   if (state != nullptr) KPT_RETURN_IF_ERROR(state->prepare_next());
   KPT_ASSIGN_OR_RETURN(const std::shared_ptr<Shape> shape, find_shape(inputs));
   KPT_ASSIGN_OR_RETURN(std::unique_ptr<Frame> frame, take_frame(*shape));
   Status status = run_in(*shape, *frame, context, inputs, state, outputs);
-  if (status.ok() && state != nullptr) state->advance();
   if (!status.ok()) {  // copies may still be on their way
     frame->kept.insert(frame->kept.end(), inputs.begin(), inputs.end());
     std::ranges::move(outputs, std::back_inserter(frame->kept));
@@ -468,8 +467,15 @@ Status NativeExecutable::run(RunContext& context, std::span<const Tensor> inputs
   }
   const bool rests = give_back(*shape, std::move(frame), !status.ok());
   if (!rests && state != nullptr) state->drop_next();
-  if (event != nullptr) *event = Event();
   return status;
+}
+
+Status NativeExecutable::run(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
+                             Event* event) {
+  if (event != nullptr) *event = Event();
+  KPT_RETURN_IF_ERROR(execute(context, inputs, outputs));
+  if (is_stateful()) static_cast<NativeState*>(context.state)->advance();
+  return {};
 }
 
 }  // namespace kpt::native

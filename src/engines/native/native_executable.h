@@ -25,12 +25,15 @@ namespace kpt::native {
 // When the machine's memory ends, whoever asked for it, frames that nobody uses are given back. After a run that
 // failed, its frame is used again only when its stream has come to rest; one that never does is kept until the process
 // ends, since the device may still write there.
+//
+// A call of the machine's that never returns holds up whoever made it: GuardedExecutable is for machines that have
+// such.
 class NativeExecutable final : public Executable {
  public:
   // Fails as plan_graph() does, with kModelPreparation for a written buffer that shares memory with another weight,
   // with kInvalidArgument for weights that are missing or do not fit, and as the machine does.
-  static Result<std::unique_ptr<Executable>> load(std::shared_ptr<const ir::Graph> graph, const Weights& weights,
-                                                  std::shared_ptr<Machine> machine);
+  static Result<std::unique_ptr<NativeExecutable>> load(std::shared_ptr<const ir::Graph> graph, const Weights& weights,
+                                                        std::shared_ptr<Machine> machine);
   NativeExecutable(const NativeExecutable&) = delete;
   NativeExecutable& operator=(const NativeExecutable&) = delete;
   ~NativeExecutable() override;
@@ -41,6 +44,8 @@ class NativeExecutable final : public Executable {
   std::vector<NodePlan> plan() const override;
   std::string describe_runs() const override;
   Status run(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs, Event* event) override;
+  // A run but for its last step: what the model wrote counts when the state has advanced (NativeState::advance()).
+  Status execute(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs);
 
   static constexpr std::size_t kMostShapes = 16;
 

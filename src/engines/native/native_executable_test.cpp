@@ -36,7 +36,7 @@ class NativeExecutableTest : public ::testing::TestWithParam<int> {
   static Tensor integers(const Dims& dims, const std::vector<std::int64_t>& values) {
     return Tensor::from_bytes(DType::kInt64, dims, std::as_bytes(std::span(values))).value();
   }
-  Result<std::unique_ptr<Executable>> load(const std::string& text, const Weights& weights = {}) {
+  Result<std::unique_ptr<NativeExecutable>> load(const std::string& text, const Weights& weights = {}) {
     // The machine is the fixture's.
     const std::shared_ptr<Machine> machine(std::shared_ptr<void>(), &machine_);
     return NativeExecutable::load(std::make_shared<const ir::Graph>(ir::read_graph(text).value()), weights, machine);

@@ -14,11 +14,6 @@ Result<Tensor> part_of(const Tensor& host, std::size_t axis, std::size_t index, 
 
 }  // namespace
 
-Result<Tensor> own_memory(const Tensor& host) {
-  if (!host.defined() || host.buffer()->owns_memory()) return host;
-  return host.contiguous_copy();
-}
-
 Result<DeviceParts> upload_parts(const pjrt::Client& client, const Tensor& host, pjrt::HostMemory memory, Cut cut,
                                  DeviceRange devices) {
   DeviceParts parts;

@@ -19,10 +19,6 @@ struct DeviceRange {
 
 using DeviceParts = std::vector<std::shared_ptr<pjrt::DeviceBuffer>>;  // one per device, in their order
 
-// For a plugin that may come back when the caller has freed what it gave: the tensor itself, or a copy of one whose
-// shares do not keep its memory alive.
-Result<Tensor> own_memory(const Tensor& host);
-
 // The number of devices must divide the extent that is cut. Parts along the first axis of a contiguous tensor are taken
 // from where they lie; others are copied together first.
 Result<DeviceParts> upload_parts(const pjrt::Client& client, const Tensor& host, pjrt::HostMemory memory, Cut cut,

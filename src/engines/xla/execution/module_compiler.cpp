@@ -121,7 +121,7 @@ Result<T> ModuleCompiler::ask_within(std::chrono::milliseconds limit, const Late
                                      std::function<Result<T>()> work) const {
   if (limit.count() == 0) return work();
   KPT_RETURN_IF_ERROR(check_answers());
-  return pjrt::call_within<T>(threads_, limit, late, std::move(work));
+  return call_within<T>(threads_, limit, late, std::move(work));
 }
 
 template <typename T>

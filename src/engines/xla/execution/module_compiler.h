@@ -12,12 +12,13 @@
 #include <string_view>
 #include <vector>
 
+#include "base/call_threads.h"
 #include "base/environment.h"
 #include "base/files.h"
 #include "compile_cache/compile_cache.h"
-#include "engines/xla/pjrt/call_threads.h"
 #include "engines/xla/pjrt/client.h"
 #include "engines/xla/pjrt/compile_options.h"
+#include "engines/xla/pjrt/plugin_calls.h"
 #include "kpt/status.h"
 
 namespace kpt {
@@ -109,7 +110,7 @@ class ModuleCompiler {
   std::string compile_options_;  // encoded
   std::string host_features_;
   mutable std::optional<CompileCache> cache_;  // itself thread safe
-  mutable pjrt::CallThreads threads_;
+  mutable CallThreads threads_;
 };
 
 }  // namespace kpt

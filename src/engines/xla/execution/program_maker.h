@@ -7,12 +7,12 @@
 #include <memory>
 #include <string>
 
+#include "base/call_threads.h"
 #include "engines/xla/execution/matrix_precision.h"
 #include "engines/xla/execution/module_compiler.h"
 #include "engines/xla/execution/shape_programs.h"
 #include "engines/xla/execution/sharding.h"
 #include "engines/xla/execution/xla_run.h"
-#include "engines/xla/pjrt/call_threads.h"
 #include "engines/xla/pjrt/client.h"
 #include "ir/symbolic.h"
 #include "kpt/status.h"
@@ -34,8 +34,8 @@ struct ProgramMaker {
   std::string matrix_precision{kHighestPrecision};
   // Refuses a program by the memory that it needs; empty: none is. Not asked where the plugin does not tell.
   std::function<Status(const pjrt::ProgramMemory& memory)> check_memory;
-  std::shared_ptr<pjrt::CallThreads> threads;  // that let go what is refused, within `call_limit`
-  std::chrono::milliseconds call_limit = pjrt::kLongestCall;
+  std::shared_ptr<CallThreads> threads;  // that let go what is refused, within `call_limit`
+  std::chrono::milliseconds call_limit = kLongestCall;
 
   // `stored`: bytes that may spare the compiler, left aside, with a line in the log, where they were made of another
   // module; null: none. Fails as ModuleCompiler::compile(), ShardPlan::cut() and check_memory do.

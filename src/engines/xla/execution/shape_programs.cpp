@@ -59,20 +59,19 @@ Result<ShapePrograms::Program> ShapePrograms::get(const Key& key, const Make& ma
 }
 
 Result<ShapePrograms::Program> ShapePrograms::get_within(const std::shared_ptr<ShapePrograms>& self, const Key& key,
-                                                         const Make& make, pjrt::CallThreads& threads,
-                                                         const pjrt::CallLimit& limit,
-                                                         const std::function<Status(pjrt::CallEnd end)>& left) {
+                                                         const Make& make, CallThreads& threads, const CallLimit& limit,
+                                                         const std::function<Status(CallEnd end)>& left) {
   const Claim claimed = self->claim(key);
   if (claimed.promise != nullptr) {
     const auto work = [self, key, make, promise = claimed.promise] { self->fulfil(key, make, *promise); };
-    pjrt::CallEnd end = pjrt::CallEnd::kDone;
+    CallEnd end = CallEnd::kDone;
     try {
       end = threads.run(work, limit);
     } catch (...) {  // it was not even begun
       self->forget(key);
       claimed.promise->set_exception(std::current_exception());
     }
-    return end == pjrt::CallEnd::kDone ? claimed.program.get() : left(end);
+    return end == CallEnd::kDone ? claimed.program.get() : left(end);
   }
   constexpr std::chrono::seconds kNow{0};
   while (claimed.program.wait_for(kNow) != std::future_status::ready) {

@@ -10,8 +10,8 @@
 #include <mutex>
 #include <vector>
 
+#include "base/call_threads.h"
 #include "engines/xla/execution/sharding.h"
-#include "engines/xla/pjrt/call_threads.h"
 #include "engines/xla/pjrt/client.h"
 #include "engines/xla/stablehlo/lower.h"
 #include "kpt/status.h"
@@ -42,8 +42,8 @@ class ShapePrograms {
   // The same for a caller that waits only so long, and is then told what `left` says: `make`, which owns what it uses,
   // runs on one of `threads` and goes on there for whoever asks next.
   static Result<Program> get_within(const std::shared_ptr<ShapePrograms>& self, const Key& key, const Make& make,
-                                    pjrt::CallThreads& threads, const pjrt::CallLimit& limit,
-                                    const std::function<Status(pjrt::CallEnd end)>& left);
+                                    CallThreads& threads, const CallLimit& limit,
+                                    const std::function<Status(CallEnd end)>& left);
   std::size_t count() const;
 
  private:

@@ -75,7 +75,7 @@ struct Gate {
 
 TEST(ShapePrograms, WhoMayNotWaitLeavesAndTheProgramIsMadeOnce) {
   using namespace std::chrono_literals;
-  pjrt::CallThreads threads;
+  CallThreads threads;
   const auto programs = std::make_shared<ShapePrograms>(4);
   Gate gate;
   const auto made = std::make_shared<std::atomic<int>>(0);
@@ -84,28 +84,28 @@ TEST(ShapePrograms, WhoMayNotWaitLeavesAndTheProgramIsMadeOnce) {
     ++*made;
     return std::make_shared<const ShapeProgram>();
   };
-  const auto left = [](pjrt::CallEnd end) {
-    return Status(end == pjrt::CallEnd::kLate ? StatusCode::kDeadlineExceeded : StatusCode::kCancelled, "left");
+  const auto left = [](CallEnd end) {
+    return Status(end == CallEnd::kLate ? StatusCode::kDeadlineExceeded : StatusCode::kCancelled, "left");
   };
   const std::atomic<bool> cancelled{true};
-  const auto get = [&](const pjrt::CallLimit& limit) {
+  const auto get = [&](const CallLimit& limit) {
     return ShapePrograms::get_within(programs, {7}, make, threads, limit, left);
   };
-  EXPECT_EQ(get(pjrt::CallLimit::from_now(50ms)).status().code(), StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(get(CallLimit::from_now(50ms)).status().code(), StatusCode::kDeadlineExceeded);
   for (int i = 0; i < 20; ++i) {
-    EXPECT_EQ(get(pjrt::CallLimit::from_now(1ms)).status().code(), StatusCode::kDeadlineExceeded);
+    EXPECT_EQ(get(CallLimit::from_now(1ms)).status().code(), StatusCode::kDeadlineExceeded);
   }
-  EXPECT_EQ(get({pjrt::CallLimit::kNever, &cancelled}).status().code(), StatusCode::kCancelled);
+  EXPECT_EQ(get({CallLimit::kNever, &cancelled}).status().code(), StatusCode::kCancelled);
   EXPECT_EQ(threads.given_up(), 1U) << "one thread compiles, whoever asks";
   std::thread opener([&gate] {
     std::this_thread::sleep_for(30ms);
     gate.open.set_value();
   });
-  EXPECT_TRUE(get({pjrt::CallLimit::kNever}).ok());
+  EXPECT_TRUE(get({CallLimit::kNever}).ok());
   opener.join();
   EXPECT_EQ(*made, 1);
   const auto fail = []() -> Result<ShapePrograms::Program> { return Status(StatusCode::kCompilation, "no"); };
-  const auto failed = ShapePrograms::get_within(programs, {8}, fail, threads, pjrt::CallLimit::from_now(60s), left);
+  const auto failed = ShapePrograms::get_within(programs, {8}, fail, threads, CallLimit::from_now(60s), left);
   EXPECT_EQ(failed.status().code(), StatusCode::kCompilation);
   EXPECT_EQ(programs->count(), 1U);
 }

@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "base/log.h"
+#include "base/own_memory.h"
 #include "engines/xla/execution/module_compiler.h"
 #include "engines/xla/execution/sharding.h"
 #include "engines/xla/execution/xla_tensor.h"

@@ -10,13 +10,14 @@
 #include <string_view>
 #include <vector>
 
+#include "base/call_threads.h"
 #include "device/backend_context.h"
 #include "device/execution.h"
 #include "device/hardware.h"
 #include "engines/xla/execution/xla_executable.h"
 #include "engines/xla/execution/xla_program.h"
-#include "engines/xla/pjrt/call_threads.h"
 #include "engines/xla/pjrt/client.h"
+#include "engines/xla/pjrt/plugin_calls.h"
 
 namespace kpt {
 
@@ -30,7 +31,7 @@ struct XlaDeviceSetup {
   DeviceRange devices;   // of the client: where it begins, and how many models are spread over
   bool is_host = false;  // the plugin compiles for this machine's processor
   // For one answer of the plugin: to open its devices, to move a tensor, to do a run that has no deadline.
-  std::chrono::milliseconds call_limit = pjrt::kLongestCall;
+  std::chrono::milliseconds call_limit = kLongestCall;
   bool limits_runs = true;  // false: a run that has no deadline has no limit
   // To compile a program in this process, which is where pjrt.compile_timeout_ms is 0; 0: as long as it likes.
   std::chrono::milliseconds compile_limit = pjrt::kLongestCompile;
@@ -41,7 +42,7 @@ struct XlaDeviceSetup {
 class XlaDevice final : public Device {
  public:
   XlaDevice(const Target& target, XlaDeviceSetup setup)
-      : target_(target), setup_(std::move(setup)), threads_(std::make_shared<pjrt::CallThreads>()) {}
+      : target_(target), setup_(std::move(setup)), threads_(std::make_shared<CallThreads>()) {}
   XlaDevice(const XlaDevice&) = delete;
   XlaDevice& operator=(const XlaDevice&) = delete;
   ~XlaDevice() override { let_go(std::move(client_)); }
@@ -75,7 +76,7 @@ class XlaDevice final : public Device {
 
   const Target& target_;
   XlaDeviceSetup setup_;
-  std::shared_ptr<pjrt::CallThreads> threads_;
+  std::shared_ptr<CallThreads> threads_;
   std::mutex mutex_;
   std::shared_ptr<const pjrt::Client> client_;
 };

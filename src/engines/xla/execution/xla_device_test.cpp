@@ -41,7 +41,7 @@ TEST_F(XlaDeviceTest, ARunThatHangsEndsAtItsDeadlineInWhateverCall) {
        {"PJRT_Client_BufferFromHostBuffer", "PJRT_LoadedExecutable_Execute", "PJRT_Buffer_ElementType",
         "PJRT_Event_Await", "PJRT_Buffer_ToHostBuffer", "PJRT_Buffer_Destroy", "PJRT_Event_Destroy"}) {
     SCOPED_TRACE(call);
-    XlaDevice device(target_, setup(pjrt::kLongestCall));
+    XlaDevice device(target_, setup(kLongestCall));
     const auto executable = load(device, kGraph);
     ASSERT_TRUE(executable.ok()) << executable.status().message();
     ASSERT_TRUE(run(**executable).ok());
@@ -57,7 +57,7 @@ TEST_F(XlaDeviceTest, ARunThatHangsEndsAtItsDeadlineInWhateverCall) {
 
 TEST_F(XlaDeviceTest, WhatThePluginHasLivesUntilItComesBack) {
   {
-    XlaDevice device(target_, setup(pjrt::kLongestCall));
+    XlaDevice device(target_, setup(kLongestCall));
     auto executable = load(device, kGraph).value();
     order(stall("PJRT_LoadedExecutable_Execute"));
     EXPECT_EQ(run(*executable, nullptr, kShort).code(), StatusCode::kDeadlineExceeded);
@@ -122,7 +122,7 @@ TEST_F(XlaDeviceTest, BuffersOfAStateAreLetGoWithinTheLimit) {
     EXPECT_TRUE(state->reset().ok());
   }
   EXPECT_LT(Clock::now() - start, kMuchLonger);
-  EXPECT_THAT(lines, AllOf(HasSubstr("keeps what it was asked to let go"), HasSubstr("plugin=fake")));
+  EXPECT_THAT(lines, AllOf(HasSubstr("keeps what it was asked to let go"), HasSubstr("owner=fake")));
   open_gate();
   EXPECT_TRUE(run_when_free(*executable, state.get()).ok());
   order("hang PJRT_Buffer_ToHostBuffer");
@@ -169,7 +169,7 @@ TEST_F(XlaDeviceTest, ADeviceMayLeaveRunsWithoutADeadlineAllTheirTime) {
 }
 
 TEST_F(XlaDeviceTest, ACancelledRunIsNotWaitedForAndTheNextOneComesAfterIt) {
-  XlaDevice device(target_, setup(pjrt::kLongestCall));
+  XlaDevice device(target_, setup(kLongestCall));
   const auto executable = load(device, kGraph).value();
   order(stall("PJRT_LoadedExecutable_Execute"));
   std::atomic<bool> cancelled{false};
@@ -189,7 +189,7 @@ TEST_F(XlaDeviceTest, ACancelledRunIsNotWaitedForAndTheNextOneComesAfterIt) {
 }
 
 TEST_F(XlaDeviceTest, BuffersThatALateRunMayOverwriteAreLostAndOthersAreNot) {
-  XlaDevice device(target_, setup(pjrt::kLongestCall));
+  XlaDevice device(target_, setup(kLongestCall));
   const auto executable = load(device, kCounter).value();
   const auto state = executable->make_state().value();
   // The first run reads what all states share.
@@ -223,7 +223,7 @@ TEST_F(XlaDeviceTest, APluginThatNeverOpensItsDevicesIsASentence) {
 }
 
 TEST_F(XlaDeviceTest, APluginThatNeverCompilesIsASentence) {
-  XlaDeviceSetup made = setup(pjrt::kLongestCall);
+  XlaDeviceSetup made = setup(kLongestCall);
   made.compile_limit = kShort;
   XlaDevice device(target_, made);
   order("hang PJRT_Client_Compile");

@@ -6,8 +6,10 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "base/own_memory.h"
 #include "device/graph_arguments.h"
 #include "device/run_limits.h"
+#include "engines/xla/pjrt/plugin_calls.h"
 #include "passes/memory_facts.h"
 
 namespace kpt {
@@ -94,7 +96,7 @@ XlaExecutable::XlaExecutable(std::shared_ptr<const XlaProgram> program, std::sha
       limits_runs_(options.limits_runs),
       shards_(options.shards),
       model_(std::make_shared<XlaModel>()),
-      threads_(std::make_shared<pjrt::CallThreads>()) {
+      threads_(std::make_shared<CallThreads>()) {
   model_->program = std::move(program);
   model_->client = std::move(client);
   model_->device = options.device;
@@ -202,14 +204,14 @@ Result<ShapePrograms::Program> XlaExecutable::find_program(const RunContext& con
     return programs_->get(key, [this, &sizes] { return maker_->make(sizes, nullptr); });
   }
   const auto make = [maker = maker_, sizes] { return maker->make(sizes, nullptr); };
-  const auto left = [this](pjrt::CallEnd end) {
-    if (end == pjrt::CallEnd::kCancelled) return Status(StatusCode::kCancelled, "the run was cancelled");
+  const auto left = [this](CallEnd end) {
+    if (end == CallEnd::kCancelled) return Status(StatusCode::kCancelled, "the run was cancelled");
     return Status(StatusCode::kDeadlineExceeded,
                   "the run passed its time limit while its program was compiled; compiling goes on for later runs with "
                   "these sizes",
                   vendor());
   };
-  const pjrt::CallLimit limit = {context.deadline.value_or(pjrt::CallLimit::kNever), context.cancelled};
+  const CallLimit limit = {context.deadline.value_or(CallLimit::kNever), context.cancelled};
   return ShapePrograms::get_within(programs_, key, make, compiling_, limit, left);
 }
 
@@ -242,9 +244,9 @@ bool XlaExecutable::may_be_left(const RunContext& context) const {
   return limits_runs_ || context.deadline || context.cancelled != nullptr;
 }
 
-pjrt::CallLimit XlaExecutable::limit_of(const RunContext& context) const {
+CallLimit XlaExecutable::limit_of(const RunContext& context) const {
   if (context.deadline) return {*context.deadline, context.cancelled};
-  return {limits_runs_ ? std::chrono::steady_clock::now() + call_limit_ : pjrt::CallLimit::kNever, context.cancelled};
+  return {limits_runs_ ? std::chrono::steady_clock::now() + call_limit_ : CallLimit::kNever, context.cancelled};
 }
 
 // A plugin that keeps a run for itself would keep every further one, too.
@@ -253,9 +255,9 @@ Status XlaExecutable::wait_for_given_up(const RunContext& context) {
     stuck_ = false;
     return {};
   }
-  const pjrt::CallEnd end = stuck_ ? pjrt::CallEnd::kLate : threads_->wait_for_given_up(limit_of(context));
-  if (end == pjrt::CallEnd::kDone) return {};
-  if (end == pjrt::CallEnd::kCancelled) return {StatusCode::kCancelled, "the run was cancelled"};
+  const CallEnd end = stuck_ ? CallEnd::kLate : threads_->wait_for_given_up(limit_of(context));
+  if (end == CallEnd::kDone) return {};
+  if (end == CallEnd::kCancelled) return {StatusCode::kCancelled, "the run was cancelled"};
   if (!context.deadline) stuck_ = true;
   if (!stuck_) {
     return {StatusCode::kDeadlineExceeded, "the run passed its time limit while an earlier one was still in the plugin",
@@ -285,11 +287,11 @@ Status XlaExecutable::run(RunContext& context, std::span<const Tensor> inputs, s
     started->execute();
     return started->finish(state, outputs);
   }
-  const pjrt::CallEnd end = threads_->run([started] { started->execute(); }, limit_of(context));
-  if (end == pjrt::CallEnd::kDone) return started->finish(state, outputs);
+  const CallEnd end = threads_->run([started] { started->execute(); }, limit_of(context));
+  if (end == CallEnd::kDone) return started->finish(state, outputs);
   started->give_up();
   if (started->takes_buffers()) state->mark_lost();
-  if (end == pjrt::CallEnd::kCancelled) return {StatusCode::kCancelled, "the run was cancelled"};
+  if (end == CallEnd::kCancelled) return {StatusCode::kCancelled, "the run was cancelled"};
   if (!context.deadline) stuck_ = true;
   return {
       StatusCode::kDeadlineExceeded,

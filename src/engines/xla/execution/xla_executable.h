@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/call_threads.h"
 #include "device/execution.h"
 #include "engines/xla/execution/device_parts.h"
 #include "engines/xla/execution/matrix_precision.h"
@@ -21,7 +22,6 @@
 #include "engines/xla/execution/xla_program.h"
 #include "engines/xla/execution/xla_run.h"
 #include "engines/xla/execution/xla_state.h"
-#include "engines/xla/pjrt/call_threads.h"
 
 namespace kpt {
 
@@ -34,7 +34,7 @@ struct XlaLoadOptions {
   // Taken for its sizes instead of compiling; one that the plugin refuses is a line in the log, and compiled anew.
   std::optional<StoredExecutable> stored;
   // What the plugin may take to take a weight and to let them go, and for a run that has no deadline.
-  std::chrono::milliseconds call_limit = pjrt::kLongestCall;
+  std::chrono::milliseconds call_limit = kLongestCall;
   bool limits_runs = true;  // false: such a run has no limit, and is done on the thread of its caller
 };
 
@@ -79,7 +79,7 @@ class XlaExecutable final : public Executable {
   ShapePrograms::Key make_key(const ir::Bindings& sizes) const;
   Result<XlaState*> find_state(const RunContext& context) const;
   bool may_be_left(const RunContext& context) const;
-  pjrt::CallLimit limit_of(const RunContext& context) const;
+  CallLimit limit_of(const RunContext& context) const;
   Status wait_for_given_up(const RunContext& context);
 
   std::chrono::milliseconds call_limit_;
@@ -87,11 +87,11 @@ class XlaExecutable final : public Executable {
   ShardPlan shards_;
   std::shared_ptr<XlaModel> model_;                          // not changed once it is loaded
   std::map<std::string, std::size_t, std::less<>> written_;  // name of a written weight → graph input
-  std::shared_ptr<pjrt::CallThreads> threads_;
+  std::shared_ptr<CallThreads> threads_;
   std::atomic<bool> stuck_{false};  // a run passed call_limit_ and has not come back
   std::shared_ptr<ShapePrograms> programs_;
   std::shared_ptr<const ProgramMaker> maker_;
-  pjrt::CallThreads compiling_;  // for runs that may leave; runs of other sizes do not wait for what they leave here
+  CallThreads compiling_;  // for runs that may leave; runs of other sizes do not wait for what they leave here
 };
 
 }  // namespace kpt

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "base/own_memory.h"
+
 namespace kpt {
 namespace {
 

@@ -77,7 +77,7 @@ TEST_F(XlaRunTest, MemoryThatACallerFreesWhenItHasLeftIsNotReadAnyMore) {
     page = std::make_unique<Page>();
   };
   {
-    XlaDevice device(target_, setup(pjrt::kLongestCall));
+    XlaDevice device(target_, setup(kLongestCall));
     const auto executable = load(device, kGraph).value();
     leave([&](const Tensor& x) { return run_on(*executable, {x}, nullptr, kShort); });
     EXPECT_TRUE(run_when_free(*executable).ok());
@@ -108,7 +108,7 @@ TEST_F(XlaRunTest, MemoryThatACallerFreesWhenItHasLeftIsNotReadAnyMore) {
 }
 
 TEST_F(XlaRunTest, ARunThatWasLeftKeepsWhatItsTensorHeldThen) {
-  XlaDevice device(target_, setup(pjrt::kLongestCall));
+  XlaDevice device(target_, setup(kLongestCall));
   const auto executable = load(device, kTwoInputs).value();
   const Tensor there = device.upload(host_).value();
   const Tensor other = device.upload(host_).value();
@@ -125,7 +125,7 @@ TEST_F(XlaRunTest, ARunThatWasLeftKeepsWhatItsTensorHeldThen) {
 
 // An input that could not be brought back must not leave the buffers one run further.
 TEST_F(XlaRunTest, WhatAModelWritesIsHandedBackWholeOrNotAtAll) {
-  XlaDevice device(target_, setup(pjrt::kLongestCall));
+  XlaDevice device(target_, setup(kLongestCall));
   const auto executable = load(device, kWritesBoth).value();
   const auto state = executable->make_state().value();
   const Tensor x = filled({3}, 5);
@@ -146,7 +146,7 @@ TEST_F(XlaRunTest, WhatAModelWritesIsHandedBackWholeOrNotAtAll) {
 }
 
 TEST_F(XlaRunTest, ABufferOfAnotherShapeIsNotTaken) {
-  XlaDevice device(target_, setup(pjrt::kLongestCall));
+  XlaDevice device(target_, setup(kLongestCall));
   const auto executable = load(device, R"(kpt_graph 1
 buffer c: float32[3] "count"
 input x: float32[1]
@@ -164,7 +164,7 @@ output %sum "y"
 
 TEST_F(XlaRunTest, ARunIsOverAtItsDeadlineWhileItsProgramIsCompiled) {
   {
-    XlaDevice device(target_, setup(pjrt::kLongestCall));
+    XlaDevice device(target_, setup(kLongestCall));
     auto executable = load(device, kAnySize).value();
     ASSERT_TRUE(run_on(*executable, {filled({4}, 1)}).ok());
     order(stall("PJRT_Client_Compile"));

@@ -4,6 +4,9 @@
 
 #include <fmt/format.h>
 
+#include "base/own_memory.h"
+#include "engines/xla/pjrt/plugin_calls.h"
+
 namespace kpt {
 namespace {
 
@@ -15,7 +18,7 @@ Status unknown(std::string_view name) {
 
 XlaState::XlaState(const void* owner, std::shared_ptr<const pjrt::Client> client, DeviceRange devices,
                    const std::map<std::string, DeviceParts, std::less<>>& originals,
-                   std::shared_ptr<pjrt::CallThreads> threads, std::chrono::milliseconds limit)
+                   std::shared_ptr<CallThreads> threads, std::chrono::milliseconds limit)
     : owner_(owner), client_(std::move(client)), devices_(devices), threads_(std::move(threads)), limit_(limit) {
   for (const auto& [name, parts] : originals) entries_.emplace(name, Entry{parts, parts});
 }

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/call_threads.h"
 #include "device/execution.h"
 #include "engines/xla/execution/device_parts.h"
-#include "engines/xla/pjrt/call_threads.h"
 #include "engines/xla/pjrt/client.h"
 
 namespace kpt {
@@ -21,7 +21,7 @@ class XlaState final : public State {
   // `owner` tells states of different executables apart. `originals`: what the file holds, whole on each device, shared
   // with all states; `devices`: where they are. Reading, writing and letting go go through `threads`, `limit` long.
   XlaState(const void* owner, std::shared_ptr<const pjrt::Client> client, DeviceRange devices,
-           const std::map<std::string, DeviceParts, std::less<>>& originals, std::shared_ptr<pjrt::CallThreads> threads,
+           const std::map<std::string, DeviceParts, std::less<>>& originals, std::shared_ptr<CallThreads> threads,
            std::chrono::milliseconds limit);
 
   XlaState(const XlaState&) = delete;
@@ -57,7 +57,7 @@ class XlaState final : public State {
   DeviceRange devices_;
   std::map<std::string, Entry, std::less<>> entries_;
   std::vector<DeviceParts> replaced_;
-  std::shared_ptr<pjrt::CallThreads> threads_;
+  std::shared_ptr<CallThreads> threads_;
   std::chrono::milliseconds limit_;
   bool lost_ = false;
 };

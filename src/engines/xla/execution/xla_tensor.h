@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "engines/xla/pjrt/call_threads.h"
+#include "base/call_threads.h"
 #include "engines/xla/pjrt/client.h"
 #include "kpt/status.h"
 #include "kpt/tensor.h"
@@ -16,7 +16,7 @@ namespace kpt {
 
 // How memory in the plugin is let go.
 struct XlaRelease {
-  std::shared_ptr<pjrt::CallThreads> threads;
+  std::shared_ptr<CallThreads> threads;
   std::chrono::milliseconds limit;
 };
 

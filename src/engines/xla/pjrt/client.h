@@ -1,6 +1,6 @@
 // A PJRT client and what belongs to it: devices, buffers, compiled programs. Each object keeps what it needs alive, so
 // they may go in any order. Thread safe except where a class says otherwise; the interface itself has no cancel, so a
-// call that a plugin never answers blocks for ever (under a limit: compile_process.h for compilations, call_threads.h).
+// call that a plugin never answers blocks for ever (under a limit: compile_process.h for compilations, plugin_calls.h).
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-#include "engines/xla/pjrt/call_threads.h"
+#include "base/call_threads.h"
 
 #include <atomic>
 #include <future>
@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/stray_threads.h"
 
-namespace kpt::pjrt {
+namespace kpt {
 namespace {
 
 using ::testing::AllOf;
@@ -162,7 +162,7 @@ TEST(CallThreads, ThingsThatStayAreReportedAndFurtherOnesWaitForThem) {
     const auto capture = log::capture(&lines);
     threads.let_go(std::make_shared<Slow>(gate, gone), kShort, "fake");
   }
-  EXPECT_THAT(lines, AllOf(HasSubstr("keeps what it was asked to let go"), HasSubstr("plugin=fake")));
+  EXPECT_THAT(lines, AllOf(HasSubstr("keeps what it was asked to let go"), HasSubstr("owner=fake")));
   EXPECT_EQ(threads.given_up(), 1U);
   const auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < 3; ++i) threads.let_go(std::make_shared<Slow>(gate, gone), kLong, "fake");
@@ -171,6 +171,68 @@ TEST(CallThreads, ThingsThatStayAreReportedAndFurtherOnesWaitForThem) {
   gate.open.set_value();
   EXPECT_EQ(threads.wait_for_given_up(CallLimit::from_now(kLong)), CallEnd::kDone);
   EXPECT_EQ(gone, 4);
+}
+
+TEST(CallThreads, ThingsOfTheirOwnThreadsAreLetGoThere) {
+  CallThreads threads;
+  Gate gate;
+  gate.open.set_value();
+  std::atomic<int> gone{0};
+  EXPECT_FALSE(threads.is_own_thread());
+  const auto work = [&] {
+    EXPECT_TRUE(threads.is_own_thread());
+    EXPECT_FALSE(CallThreads().is_own_thread());
+    threads.let_go(std::make_shared<Slow>(gate, gone), kLong, "fake");
+  };
+  EXPECT_EQ(threads.run(work, CallLimit::from_now(kLong)), CallEnd::kDone);
+  EXPECT_EQ(gone, 0) << "no other thread had a part in it";
+}
+
+// The first hangs in a call, the second in what the first holds; a third that calls often is neither.
+TEST(CallThreads, ACallThatLastsTooLongIsToldToAllWhoWait) {
+  const std::size_t before = count_stray_threads();
+  CallThreads threads;
+  const CallLimit limit{CallLimit::kNever, nullptr, 4 * kShort};
+  const auto often = [] {
+    for (const auto end = std::chrono::steady_clock::now() + 6 * kShort; std::chrono::steady_clock::now() < end;) {
+      const CallInProgress call("short");
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  };
+  EXPECT_EQ(threads.run(often, limit), CallEnd::kDone);
+  EXPECT_FALSE(threads.find_oldest_call().has_value());
+  Gate gate;
+  const auto begin = std::chrono::steady_clock::now();
+  std::thread other([&] { EXPECT_EQ(threads.run([opened = gate.opened] { opened.wait(); }, limit), CallEnd::kStuck); });
+  const auto hang = [opened = gate.opened] {
+    const CallInProgress call("long");
+    opened.wait();
+  };
+  EXPECT_EQ(threads.run(hang, limit), CallEnd::kStuck);
+  other.join();
+  const auto oldest = threads.find_oldest_call();
+  ASSERT_TRUE(oldest.has_value());
+  EXPECT_EQ(oldest->name, "long") << "also when nobody waits for it";
+  EXPECT_GE(oldest->begin, begin);
+  EXPECT_EQ(count_stray_threads(), before + 2);
+  gate.open.set_value();
+  EXPECT_EQ(threads.wait_for_given_up(CallLimit::from_now(kLong)), CallEnd::kDone);
+  EXPECT_FALSE(threads.find_oldest_call().has_value());
+}
+
+TEST(CallThreads, WorkThatIsAskedToEndMayTakeTheTimeItIsGiven) {
+  CallThreads threads;
+  for (const auto& [time, expected] : {std::pair{kLong, CallEnd::kDone}, std::pair{kShort, CallEnd::kLate}}) {
+    Gate gate;
+    const auto rest = [&gate, time = time](CallEnd end) {
+      EXPECT_EQ(end, CallEnd::kLate);
+      if (time == kLong) gate.open.set_value();
+      return CallLimit::from_now(time);
+    };
+    EXPECT_EQ(threads.run([opened = gate.opened] { opened.wait(); }, CallLimit::from_now(kShort), rest), expected);
+    if (time == kShort) gate.open.set_value();
+  }
+  EXPECT_EQ(threads.wait_for_given_up(CallLimit::from_now(kLong)), CallEnd::kDone);
 }
 
 TEST(CallThreads, ManyAtOnce) {
@@ -194,28 +256,5 @@ TEST(CallThreads, WhatIsThrownReachesTheCaller) {
   EXPECT_EQ(threads.run([] {}, CallLimit::from_now(kLong)), CallEnd::kDone);
 }
 
-TEST(CallThreads, AnAnswerOrASentence) {
-  CallThreads threads;
-  const auto answer = call_within<std::string>(threads, kLong, "fake", "answer", Vendor::kNone,
-                                               []() -> Result<std::string> { return std::string("yes"); });
-  EXPECT_EQ(answer.value(), "yes");
-  const auto failure =
-      call_within<std::string>(threads, kLong, "fake", "answer", Vendor::kNone,
-                               []() -> Result<std::string> { return Status(StatusCode::kOutOfMemory, "full"); });
-  EXPECT_EQ(failure.status().code(), StatusCode::kOutOfMemory);
-  Gate gate;
-  const auto late = call_within<std::string>(threads, kShort, "fake", "answer", Vendor::kTpu,
-                                             [opened = gate.opened]() -> Result<std::string> {
-                                               opened.wait();
-                                               return std::string("too late");
-                                             });
-  EXPECT_EQ(late.status().code(), StatusCode::kDeadlineExceeded);
-  EXPECT_EQ(late.status().vendor(), Vendor::kTpu);
-  EXPECT_THAT(
-      late.status().message(),
-      AllOf(HasSubstr("PJRT plugin fake has not answered within 0.1 s when asked to answer"), HasSubstr("kpt doctor")));
-  gate.open.set_value();
-}
-
 }  // namespace
-}  // namespace kpt::pjrt
+}  // namespace kpt

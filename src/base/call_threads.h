@@ -1,5 +1,6 @@
-// Work inside a plugin that may never come back: PJRT has no cancel. It runs on a thread of its own; who asked for it
-// waits only so long, and the work then goes on alone until the plugin lets it end.
+// Work inside a library of others that may never come back and cannot be stopped: a PJRT plugin, a GPU's runtime. It
+// runs on a thread of its own; who asked for it waits only so long, and the work then goes on alone until the library
+// lets it end.
 #pragma once
 
 #include <atomic>
@@ -8,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <optional>
 #include <string_view>
@@ -15,14 +17,13 @@
 
 #include "kpt/status.h"
 
-namespace kpt::pjrt {
+namespace kpt {
 
-// What a plugin may take for one answer where the caller sets no limit.
+// What a library may take for one answer where the caller sets no limit.
 inline constexpr std::chrono::milliseconds kLongestCall{600000};
-// The same to compile a program, or to load a compiled one.
-inline constexpr std::chrono::milliseconds kLongestCompile{1800000};
 
-enum class CallEnd : std::uint8_t { kDone, kLate, kCancelled };
+// kStuck: one call of the library lasts too long.
+enum class CallEnd : std::uint8_t { kDone, kLate, kCancelled, kStuck };
 
 // How long a caller waits.
 struct CallLimit {
@@ -30,12 +31,35 @@ struct CallLimit {
 
   std::chrono::steady_clock::time_point end;     // kNever: as long as it takes
   const std::atomic<bool>* cancelled = nullptr;  // looked at fifty times a second
+  // What one call of the library may last (CallInProgress), of this work or of any other of the same threads: who waits
+  // for a lock of theirs is held up, too. 0: as long as it likes.
+  std::chrono::milliseconds longest_call{0};
 
   static CallLimit from_now(std::chrono::milliseconds time) { return {std::chrono::steady_clock::now() + time}; }
   // Why the caller waits no longer; nothing while it may.
   std::optional<CallEnd> find_end() const;
   // When to look again at the latest; nothing: only when the work is done.
   std::optional<std::chrono::steady_clock::time_point> next_look() const;
+};
+
+// One call of a library, while this object lives: tells those who wait for the work of this thread what it does.
+// Without effect on threads of others. `name` must live for ever. Such calls do not nest.
+class CallInProgress {
+ public:
+  explicit CallInProgress(const char* name) noexcept;
+  CallInProgress(const CallInProgress&) = delete;
+  CallInProgress& operator=(const CallInProgress&) = delete;
+  ~CallInProgress();
+
+  struct Place;
+
+ private:
+  Place* place_;  // null: nobody waits for this thread
+};
+
+struct CallAge {
+  std::string_view name;
+  std::chrono::steady_clock::time_point begin;
 };
 
 // Thread safe. Threads are kept for later work and end with this object; one whose work was given up ends when that
@@ -49,18 +73,25 @@ class CallThreads {
 
   // kDone: `work` has ended and is destroyed. Otherwise it may still run: it must own all that it uses. Throws what
   // `work` throws. Where there is no thread to be had, the caller does the work, without a limit, and the log says so.
-  CallEnd run(std::function<void()> work, const CallLimit& limit);
+  // `rest` is called when the limit is passed: it may ask the work to end, and says how long the caller waits for that.
+  CallEnd run(std::function<void()> work, const CallLimit& limit,
+              const std::function<CallLimit(CallEnd end)>& rest = {});
 
-  // Destroys `things`, which the plugin has a part in, on such a thread, and waits for it so long; the log tells of
-  // what stays. While work that was given up has not come back they wait for that, and nobody for them. For
-  // destructors.
+  // Destroys `things`, which the library of `owner` has a part in, on such a thread, and waits for it so long; the log
+  // tells of what stays. While work that was given up has not come back they wait for that, and nobody for them. On one
+  // of these threads they are destroyed at once. For destructors.
   template <typename T>
-  void let_go(T things, std::chrono::milliseconds limit, std::string_view plugin) noexcept {
+  void let_go(T things, std::chrono::milliseconds limit, std::string_view owner) noexcept {
     try {
-      destroy(std::make_shared<T>(std::move(things)), limit, plugin);
+      destroy(std::make_shared<T>(std::move(things)), limit, owner);
     } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): then they are destroyed here
     }
   }
+
+  // Whether the calling thread is one of these.
+  bool is_own_thread() const;
+  // The call of the library that was begun first and goes on, of work that is waited for or was given up.
+  std::optional<CallAge> find_oldest_call() const;
 
   // Work that was given up and has not come back.
   std::size_t given_up() const;
@@ -72,13 +103,11 @@ class CallThreads {
   struct Shared;
   static void serve(const std::shared_ptr<Worker>& worker, const std::shared_ptr<Shared>& shared);
   std::shared_ptr<Worker> take_worker();
-  void destroy(std::shared_ptr<void> things, std::chrono::milliseconds limit, std::string_view plugin);
+  CallEnd wait(Worker& worker, std::unique_lock<std::mutex>& lock, const CallLimit& limit) const;
+  void destroy(std::shared_ptr<void> things, std::chrono::milliseconds limit, std::string_view owner);
 
   std::shared_ptr<Shared> shared_;
 };
-
-// kDeadlineExceeded: "PJRT plugin tpu has not answered within 600.0 s when asked to …".
-Status no_answer(std::string_view plugin, std::string_view asked, std::chrono::milliseconds limit, Vendor vendor);
 
 // What `work` gives, or what `late` says. The same rules hold for `work`.
 template <typename T, typename Late>
@@ -91,11 +120,4 @@ Result<T> call_within(CallThreads& threads, std::chrono::milliseconds limit, con
   return late();
 }
 
-// The same with no_answer().
-template <typename T>
-Result<T> call_within(CallThreads& threads, std::chrono::milliseconds limit, std::string_view plugin,
-                      std::string_view asked, Vendor vendor, std::function<Result<T>()> work) {
-  return call_within<T>(threads, limit, [&] { return no_answer(plugin, asked, limit, vendor); }, std::move(work));
-}
-
-}  // namespace kpt::pjrt
+}  // namespace kpt
