@@ -21,6 +21,7 @@ from source_files import ROOT, list_files, make_chooser, sources_of, usable_core
 EXPECTED = {
     "src/kernels/cpu": ["-DKPT_SIMD=header_check"],  # the namespace of one instruction set
     "src/engines/aten": ['-DKPT_ATEN_FAKES=""', '-DKPT_ATEN_DRIVER=""'],  # paths that its tests are told
+    "src/engines/xla/testing": [f"-I{ROOT}/tests"],  # what tests alone include
 }
 INSTRUCTION_SETS = ("avx", "neon")  # headers of one compile only with its flags, as the sources that include them do
 TORCH_HEADER = "include/kpt/torch.h"  # the one public header that needs libtorch's
@@ -51,13 +52,10 @@ def flags_by_folder(build):
     """For each source folder the command of the file that sees most include folders."""
     folders = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
-        sources = sources_of(entry["file"])
-        if not sources:
-            continue
-        folder = str(Path(sources[0]).parent)
         command = compile_command(entry)
-        if folder not in folders or count_includes(command) > count_includes(folders[folder]):
-            folders[folder] = command
+        for folder in {str(Path(source).parent) for source in sources_of(entry["file"])}:
+            if folder not in folders or count_includes(command) > count_includes(folders[folder]):
+                folders[folder] = command
     for folder, flags in EXPECTED.items():
         folders[folder] = folders[folder] + flags
     return folders
