@@ -16,6 +16,8 @@ VENDOR_FOLDERS = (
     "src/kernels/", "src/engines/aten/cuda/", "src/engines/xla/pjrt/",
     "src/backends/nvidia/", "src/backends/amd/", "src/backends/tpu/",
 )
+# Everybody else knows devices by their interface (src/device). The doctor and a benchmark's key say what hardware is here.
+BACKEND_USERS = ("src/backends/", "src/api/", "src/doctor/", "src/benchmark/model_benchmark.cpp", "src/cli/probe_main.cpp")
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]', re.MULTILINE)
 
 # What may be called only in the places given (prefixes of paths).
@@ -57,6 +59,8 @@ def check_includes(name, text, layers, torch_folders):
             yield f"{name}: includes {header}; libtorch headers are only for {', '.join(torch_folders)}"
         if CUDA_HEADER.match(header) and not name.startswith(VENDOR_FOLDERS):
             yield f"{name}: includes {header}; vendor headers are only for {', '.join(VENDOR_FOLDERS)}"
+        if header.startswith("backends/") and name.startswith("src/") and not name.startswith(BACKEND_USERS) and not is_test:
+            yield f"{name}: includes {header}; backends are known only to {', '.join(BACKEND_USERS)}"
         other = module_of(header, layers)
         if own is None or other is None or other == own or is_test:
             continue
