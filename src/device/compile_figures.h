@@ -48,6 +48,9 @@ struct CompileFigures {
 
   // Arguments, outputs, temporaries and code, what is shared once; nothing when the compiler does not tell them.
   std::optional<std::uint64_t> total_bytes() const;
+  // The most that the program takes of a device: the larger of that sum and the compiler's own peak; nothing when it
+  // tells neither.
+  std::optional<std::uint64_t> needed_bytes() const;
 };
 
 // What compiling took since a target was made.

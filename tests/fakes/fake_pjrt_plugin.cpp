@@ -16,6 +16,7 @@
 //   "print TEXT"               a line on standard output while PJRT_Compile runs
 //   "allocate BYTES"           PJRT_Compile takes and fills that much memory
 //   "temporaries BYTES"        that a compiled program needs, instead of 4096
+//   "peak BYTES"               of its memory, instead of 5000
 //   "bare"                     serialized executables without bytes, cost analysis without entries
 // A topology is a name of the form KIND:AxB or KIND:AxBxC; its compiler counts 2 operations for each byte of the text.
 // A program has as many results as its text shows behind "->"; result i is a copy of argument i (counted round). What
@@ -266,7 +267,7 @@ Fault* compiled_memory(char* args) {
   at<std::int64_t>(args, 40) = 200;
   at<std::int64_t>(args, 48) = 8;
   at<std::int64_t>(args, 56) = std::stoll(rest_of_order("temporaries").value_or("4096"));
-  at<std::int64_t>(args, 104) = 5000;
+  at<std::int64_t>(args, 104) = std::stoll(rest_of_order("peak").value_or("5000"));
   return nullptr;
 }
 

@@ -251,6 +251,14 @@ TEST_F(TpuBackendTest, TemporariesCountToo) {
   EXPECT_THAT(status.message(), AllOf(HasSubstr("temporaries 18.6 GiB"), HasSubstr("16.0 GiB")));
 }
 
+TEST_F(TpuBackendTest, ThePeakCountsWhereItIsMoreThanTheSum) {
+  order("peak 20000000000");
+  const Status status = compile().status();
+  EXPECT_EQ(status.code(), StatusCode::kOutOfMemory);
+  EXPECT_THAT(status.message(),
+              AllOf(HasSubstr("temporaries 4.0 KiB, all at the peak 18.6 GiB;"), HasSubstr("16.0 GiB")));
+}
+
 TEST_F(TpuBackendTest, ACompilerThatSeesOtherDevicesIsRefused) {
   order("devices 8");
   const Status status = compile().status();
