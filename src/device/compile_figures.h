@@ -80,6 +80,7 @@ struct HardwareRates {
   double float32_flops_per_second = 0;  // without matrix units; 0 where it is not published
   double narrow_flops_per_second = 0;   // dense products of eight bits, where they are faster than bfloat16's
   double wide_flops_per_second = 0;     // products of float32, where they take passes of bfloat16; 0: unknown
+  int devices_per_chip = 1;             // prices are of chips
 };
 
 // The least time that the rates allow for this work: the slower of arithmetic and memory traffic. Nothing without
