@@ -17,6 +17,7 @@
 //   "devices NUMBER"           of every topology, instead of one for each chip
 //   "print TEXT"               a line on standard output while PJRT_Compile runs
 //   "allocate BYTES"           PJRT_Compile takes and fills that much memory
+//   "insist TEXT…"             modules without that text are refused
 //   "temporaries BYTES"        that a compiled program needs, instead of 4096
 //   "peak BYTES"               of its memory, instead of 5000
 //   "bare"                     serialized executables without bytes, cost analysis without entries
@@ -209,6 +210,7 @@ Fault* make_executable(char* args, Executable*& result) {
     return fault(3, "the program is not in the format mlir");
   }
   if (at<std::size_t>(args, 40) == 0) return fault(3, "there are no compile options");
+  if (text.find(rest_of_order("insist").value_or("")) == std::string::npos) return fault(3, "the text is not there");
   if (text.find("refuse") != std::string::npos) return fault(3, "the module is refused\nat line 1");
   auto* made = new Executable();
   if (const auto arrow = text.find("->"); arrow != std::string::npos) {

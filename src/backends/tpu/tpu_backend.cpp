@@ -17,6 +17,7 @@
 #include "backends/tpu/tpu_memory.h"
 #include "base/text.h"
 #include "engines/xla/execution/ahead_program.h"
+#include "engines/xla/execution/donation.h"
 #include "engines/xla/execution/matrix_precision.h"
 #include "engines/xla/execution/xla_device.h"
 #include "engines/xla/pjrt/client.h"
@@ -72,8 +73,10 @@ class TpuTarget final : public Target, public ModelExaminer {
     KPT_RETURN_IF_ERROR(check_sizes(graph, sizes, "a TPU"));
     KPT_ASSIGN_OR_RETURN(const xla::LoweredModule module, xla::lower(graph, sizes));
     KPT_RETURN_IF_ERROR(check_tensors(module));
-    KPT_ASSIGN_OR_RETURN(pjrt::TopologyProgram compiled,
-                         compiler_.compile(topology_, set_matrix_precision(module.text, precision_)));
+    MainAttributes attributes;
+    mark_donated_buffers(graph, module, attributes);
+    const std::string text = set_matrix_precision(add_attributes(module.text, attributes), precision_);
+    KPT_ASSIGN_OR_RETURN(pjrt::TopologyProgram compiled, compiler_.compile(topology_, text));
     KPT_RETURN_IF_ERROR(memory_.check(compiled.figures));
     AheadFacts facts{write_sizes(sizes), hash_module(module), precision_};
     return std::unique_ptr<Program>(
