@@ -13,6 +13,10 @@ std::optional<std::uint64_t> CompileFigures::total_bytes() const {
   return total - std::min({total, *output_bytes, alias_bytes.value_or(0)});
 }
 
+std::optional<std::uint64_t> CompileFigures::needed_bytes() const {
+  return std::max(total_bytes(), peak_bytes);  // nothing is less than any number
+}
+
 std::optional<double> estimate_seconds(const CompileFigures& figures, const HardwareRates& rates) {
   if (!figures.flops || !figures.bytes_accessed) return std::nullopt;
   // Without matrix units products are arithmetic as all else.

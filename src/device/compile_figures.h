@@ -48,6 +48,9 @@ struct CompileFigures {
 
   // Arguments, outputs, temporaries and code, what is shared once; nothing when the compiler does not tell them.
   std::optional<std::uint64_t> total_bytes() const;
+  // The most that the program takes of a device: the larger of that sum and the compiler's own peak; nothing when it
+  // tells neither.
+  std::optional<std::uint64_t> needed_bytes() const;
 };
 
 // What compiling took since a target was made.
@@ -77,6 +80,7 @@ struct HardwareRates {
   double float32_flops_per_second = 0;  // without matrix units; 0 where it is not published
   double narrow_flops_per_second = 0;   // dense products of eight bits, where they are faster than bfloat16's
   double wide_flops_per_second = 0;     // products of float32, where they take passes of bfloat16; 0: unknown
+  int devices_per_chip = 1;             // prices are of chips
 };
 
 // The least time that the rates allow for this work: the slower of arithmetic and memory traffic. Nothing without

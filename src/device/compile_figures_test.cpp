@@ -36,6 +36,18 @@ TEST(CompileFigures, WhatIsNotToldIsNotCounted) {
   EXPECT_EQ(figures_of(std::numeric_limits<std::uint64_t>::max(), 1, 0).total_bytes(), std::nullopt);
 }
 
+TEST(CompileFigures, ThePeakIsNeededWhereItIsMoreThanTheSum) {
+  EXPECT_EQ(CompileFigures().needed_bytes(), std::nullopt);
+  CompileFigures figures = figures_of(1000, 300, 50);
+  EXPECT_EQ(figures.needed_bytes(), 1350U);
+  figures.peak_bytes = 1349;
+  EXPECT_EQ(figures.needed_bytes(), 1350U);
+  figures.peak_bytes = 1400;
+  EXPECT_EQ(figures.needed_bytes(), 1400U);
+  figures.temporary_bytes.reset();
+  EXPECT_EQ(figures.needed_bytes(), 1400U) << "there is no sum";
+}
+
 TEST(CompileFigures, TheSlowerOfArithmeticAndMemoryDecides) {
   CompileFigures figures;
   EXPECT_EQ(estimate_seconds(figures, {1, 1, 1}), std::nullopt);

@@ -136,6 +136,20 @@ TEST_F(CompileCommand, PricesComeFromTheTableUnlessOneIsGiven) {
   EXPECT_TRUE(price("tpu:v5p", {}).is_null());
 }
 
+// The compiler says 250 ms. A chip of v7 is two devices, and the program is for one.
+TEST_F(CompileCommand, APriceIsThatOfTheDevicesShareOfItsChip) {
+  const std::vector<std::string> v7 = {golden("conv_norm"), "--target", "tpu:v7", "--price", "14.40"};
+  const auto dollars = [&](std::vector<std::string> arguments) {
+    arguments.emplace_back("--json");
+    return compile(arguments).json().at("targets")[0].at("estimates").at("dollars_per_million_runs");
+  };
+  EXPECT_NEAR(dollars(v7).get<double>(), 500, 1e-6);
+  EXPECT_NEAR(dollars({golden("conv_norm"), "--target", "tpu:v5e", "--price", "14.40"}).get<double>(), 1000, 1e-6);
+  EXPECT_TRUE(dollars({golden("conv_norm"), "--target", "tpu:v5e"}).is_null());
+  EXPECT_THAT(compile(v7).out, AllOf(HasSubstr("14.40 $ per chip and hour, as given; a chip is 2 devices"),
+                                     HasSubstr("500 $ by the compiler's time")));
+}
+
 // What is detected does not change what the user chose.
 TEST_F(CompileCommand, TheSliceIsAnOption) {
   const auto check = [&](const std::string& setting, const std::vector<std::string>& machine) {

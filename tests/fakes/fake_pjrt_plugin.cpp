@@ -10,12 +10,16 @@
 //                              beside another process
 //   "lack NAME"                the table has no entry of that name
 //   "fail NAME CODE TEXT…"     that call gives this error
+//   "break TEXT…"              programs start and then fail: waiting for one gives that text, and waiting for what is
+//                              copied from its results "there is no result"
 //   "say NAME TEXT…"           a line on standard output from that call
 //   "platform_version TEXT"    instead of "fake 1"
 //   "devices NUMBER"           of every topology, instead of one for each chip
 //   "print TEXT"               a line on standard output while PJRT_Compile runs
 //   "allocate BYTES"           PJRT_Compile takes and fills that much memory
+//   "insist TEXT…"             modules without that text are refused
 //   "temporaries BYTES"        that a compiled program needs, instead of 4096
+//   "peak BYTES"               of its memory, instead of 5000
 //   "bare"                     serialized executables without bytes, cost analysis without entries
 // A topology is a name of the form KIND:AxB or KIND:AxBxC; its compiler counts 2 operations for each byte of the text.
 // A program has as many results as its text shows behind "->"; result i is a copy of argument i (counted round). What
@@ -72,7 +76,9 @@ struct Fault : Counted {
   int code = 0;
   std::string message;
 };
-struct Event : Counted {};
+struct Event : Counted {
+  std::string error;  // that waiting gives; empty: none
+};
 struct Client : Counted {
   std::array<int, 4> devices = {0, 1, 2, 3};
   std::array<int*, 4> list = {&devices[0], &devices[1], &devices[2], &devices[3]};
@@ -93,6 +99,7 @@ struct Buffer : Counted {
   int type = 0;
   std::vector<std::int64_t> dims;
   std::string bytes;
+  bool is_broken = false;
 };
 
 Fault* fault(int code, std::string message) {
@@ -120,6 +127,11 @@ Fault* initialize(char*) {
   if (may_share || !find_order("locked", "")) return nullptr;
   return fault(10,
                "The TPU is already in use by process with pid 1. Not attempting to load libtpu.so in this process.");
+}
+
+Fault* await_event(char* args) {
+  const std::string& error = at<Event*>(args, 16)->error;
+  return error.empty() ? nullptr : fault(13, error);
 }
 
 Fault* error_message(char* args) {
@@ -198,6 +210,7 @@ Fault* make_executable(char* args, Executable*& result) {
     return fault(3, "the program is not in the format mlir");
   }
   if (at<std::size_t>(args, 40) == 0) return fault(3, "there are no compile options");
+  if (text.find(rest_of_order("insist").value_or("")) == std::string::npos) return fault(3, "the text is not there");
   if (text.find("refuse") != std::string::npos) return fault(3, "the module is refused\nat line 1");
   auto* made = new Executable();
   if (const auto arrow = text.find("->"); arrow != std::string::npos) {
@@ -266,7 +279,7 @@ Fault* compiled_memory(char* args) {
   at<std::int64_t>(args, 40) = 200;
   at<std::int64_t>(args, 48) = 8;
   at<std::int64_t>(args, 56) = std::stoll(rest_of_order("temporaries").value_or("4096"));
-  at<std::int64_t>(args, 104) = 5000;
+  at<std::int64_t>(args, 104) = std::stoll(rest_of_order("peak").value_or("5000"));
   return nullptr;
 }
 
@@ -339,6 +352,7 @@ Fault* execute(char* args) {
   Buffer* const* const* arguments = at<Buffer* const* const*>(args, 32);
   Buffer** const* outputs = at<Buffer** const*>(args, 56);
   if (argument_count == 0) return fault(3, "a fake program needs an argument");
+  const auto error = rest_of_order("break");
   for (std::size_t device = 0; device < at<std::size_t>(args, 40); ++device) {
     for (std::size_t i = 0; i < executable->outputs; ++i) {
       const Buffer* source = arguments[device][i % argument_count];
@@ -346,9 +360,13 @@ Fault* execute(char* args) {
       made->type = source->type;
       made->dims = source->dims;
       made->bytes = source->bytes;
+      made->is_broken = error.has_value();
       outputs[device][i] = made;
     }
-    if (Event** events = at<Event**>(args, 64)) events[device] = new Event();
+    if (Event** events = at<Event**>(args, 64)) {
+      events[device] = new Event();
+      events[device]->error = error.value_or("");
+    }
   }
   return nullptr;
 }
@@ -370,7 +388,9 @@ Fault* to_host(char* args) {
   if (at<char*>(args, 24) == nullptr) return fault(3, "the layout is missing");
   if (at<std::size_t>(args, 40) < buffer->bytes.size()) return fault(3, "the memory is too small");
   std::memcpy(at<char*>(args, 32), buffer->bytes.data(), buffer->bytes.size());
-  at<Event*>(args, 48) = new Event();
+  auto* done = new Event();
+  if (buffer->is_broken) done->error = "there is no result";
+  at<Event*>(args, 48) = done;
   return nullptr;
 }
 
@@ -395,7 +415,7 @@ constexpr Row kRows[] = {
     {3, "PJRT_Plugin_Initialize", 16, &initialize},
     {4, "PJRT_Plugin_Attributes", 32, &nothing},
     {5, "PJRT_Event_Destroy", 24, &destroy<Event>},
-    {8, "PJRT_Event_Await", 24, &nothing},
+    {8, "PJRT_Event_Await", 24, &await_event},
     {10, "PJRT_Client_Create", 88, &client_create},
     {11, "PJRT_Client_Destroy", 24, &destroy<Client>},
     {12, "PJRT_Client_PlatformName", 40, &platform_name},

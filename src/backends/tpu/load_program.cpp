@@ -64,11 +64,8 @@ Status check_program(const pjrt::ProgramMemory& program, const TpuMemory& memory
   figures.output_bytes = bytes(program.output_bytes);
   figures.alias_bytes = bytes(program.alias_bytes);
   figures.temporary_bytes = bytes(program.temporary_bytes);
-  const auto total = figures.total_bytes();
-  if (!total || *total <= memory.usable_bytes) return {};
-  return memory.too_large(fmt::format("arguments take {}, outputs {}, temporaries {}",
-                                      format_bytes(*figures.argument_bytes), format_bytes(*figures.output_bytes),
-                                      format_bytes(*figures.temporary_bytes)));
+  figures.peak_bytes = bytes(program.peak_bytes);
+  return memory.check(figures);
 }
 
 }  // namespace

@@ -78,6 +78,7 @@ HardwareRates rates_of(const TpuGeneration& generation) {
   rates.bytes_per_second = generation.hbm_bytes_per_second / devices;
   rates.matrix_flops_per_second = generation.bf16_flops_per_second / devices;
   rates.narrow_flops_per_second = generation.narrow_flops_per_second / devices;
+  rates.devices_per_chip = generation.devices_per_chip;
   return rates;
 }
 

@@ -72,6 +72,8 @@ TEST(TpuTopology, RatesAreThoseOfOneDevice) {
   EXPECT_EQ(v5e.matrix_flops_per_second, 197e12);
   const HardwareRates v7 = rates_of(*find_tpu_generation("v7"));
   EXPECT_EQ(v7.memory_bytes, std::uint64_t{96} << 30U);
+  EXPECT_EQ(v5e.devices_per_chip, 1);
+  EXPECT_EQ(v7.devices_per_chip, 2);
   EXPECT_EQ(v7.bytes_per_second, 3690e9);
   EXPECT_EQ(v7.narrow_flops_per_second, 2307e12);
   for (const TpuGeneration& row : tpu_generations()) {

@@ -17,6 +17,7 @@
 #include "backends/tpu/tpu_memory.h"
 #include "base/text.h"
 #include "engines/xla/execution/ahead_program.h"
+#include "engines/xla/execution/donation.h"
 #include "engines/xla/execution/matrix_precision.h"
 #include "engines/xla/execution/xla_device.h"
 #include "engines/xla/pjrt/client.h"
@@ -72,9 +73,11 @@ class TpuTarget final : public Target, public ModelExaminer {
     KPT_RETURN_IF_ERROR(check_sizes(graph, sizes, "a TPU"));
     KPT_ASSIGN_OR_RETURN(const xla::LoweredModule module, xla::lower(graph, sizes));
     KPT_RETURN_IF_ERROR(check_tensors(module));
-    KPT_ASSIGN_OR_RETURN(pjrt::TopologyProgram compiled,
-                         compiler_.compile(topology_, set_matrix_precision(module.text, precision_)));
-    KPT_RETURN_IF_ERROR(check_figures(compiled.figures));
+    MainAttributes attributes;
+    mark_donated_buffers(graph, module, attributes);
+    const std::string text = set_matrix_precision(add_attributes(module.text, attributes), precision_);
+    KPT_ASSIGN_OR_RETURN(pjrt::TopologyProgram compiled, compiler_.compile(topology_, text));
+    KPT_RETURN_IF_ERROR(memory_.check(compiled.figures));
     AheadFacts facts{write_sizes(sizes), hash_module(module), precision_};
     return std::unique_ptr<Program>(
         std::make_unique<AheadProgram>(kTpuForm, name_, std::move(graph), std::move(facts), std::move(compiled)));
@@ -98,14 +101,6 @@ class TpuTarget final : public Target, public ModelExaminer {
     return memory_.too_large(fmt::format("weights and inputs take {}, outputs {}",
                                          arguments ? format_bytes(*arguments) : "more than can be counted",
                                          outputs ? format_bytes(*outputs) : "more than can be counted"));
-  }
-
-  Status check_figures(const CompileFigures& figures) const {
-    const auto total = figures.total_bytes();
-    if (!total || *total <= memory_.usable_bytes) return {};
-    return memory_.too_large(fmt::format("arguments take {}, outputs {}, temporaries {}",
-                                         format_bytes(*figures.argument_bytes), format_bytes(*figures.output_bytes),
-                                         format_bytes(*figures.temporary_bytes)));
   }
 
   TpuTopology topology_;

@@ -233,6 +233,20 @@ output %y "y"
   EXPECT_FALSE(compile(kProduct).ok());
 }
 
+// As for a device that is here, so that a decoder's cache is not there twice.
+TEST_F(TpuBackendTest, BuffersThatAModelWritesMayBeOverwritten) {
+  order("insist tf.aliasing_output = 1 : i32");
+  const auto program = compile(R"(kpt_graph 1
+buffer c: float32[3] "count"
+input x: float32[3]
+sum: float32[3] = aten.add.Tensor(self=%c, other=%x)
+buffer_mutation %sum "count"
+output %sum "y"
+)");
+  EXPECT_TRUE(program.ok()) << program.status().message();
+  EXPECT_FALSE(compile().ok()) << "it writes nothing";
+}
+
 TEST_F(TpuBackendTest, PassesOfTheMatrixUnitAreInTheRates) {
   for (const auto& [precision, passes] : {std::pair("HIGHEST", 6), std::pair("HIGH", 3), std::pair("DEFAULT", 1)}) {
     context_.tpu_precision = precision;
@@ -249,6 +263,14 @@ TEST_F(TpuBackendTest, TemporariesCountToo) {
   const Status status = compile().status();
   EXPECT_EQ(status.code(), StatusCode::kOutOfMemory);
   EXPECT_THAT(status.message(), AllOf(HasSubstr("temporaries 18.6 GiB"), HasSubstr("16.0 GiB")));
+}
+
+TEST_F(TpuBackendTest, ThePeakCountsWhereItIsMoreThanTheSum) {
+  order("peak 20000000000");
+  const Status status = compile().status();
+  EXPECT_EQ(status.code(), StatusCode::kOutOfMemory);
+  EXPECT_THAT(status.message(),
+              AllOf(HasSubstr("temporaries 4.0 KiB, all at the peak 18.6 GiB;"), HasSubstr("16.0 GiB")));
 }
 
 TEST_F(TpuBackendTest, ACompilerThatSeesOtherDevicesIsRefused) {

@@ -326,6 +326,14 @@ TEST_F(TpuDevicesTest, AProgramMayTakeAPartOfTheMemory) {
   EXPECT_EQ(large.vendor(), Vendor::kTpu);
   EXPECT_THAT(large.message(),
               AllOf(HasSubstr("5.5 KiB (2.3 KiB by tpu.memory_percent)"), HasSubstr("arguments take 1000 B")));
+  // The sum is 2704 bytes.
+  context_.tpu_memory_percent = 60;
+  order("temporaries 1000;peak 3000");
+  EXPECT_TRUE(load(kGraph).ok());
+  order("temporaries 1000;peak 4000");
+  const Status peak = load(kGraph).status();
+  EXPECT_EQ(peak.code(), StatusCode::kOutOfMemory);
+  EXPECT_THAT(peak.message(), HasSubstr("all at the peak 3.9 KiB"));
   // Weights alone are too many: nothing is uploaded.
   context_.tpu_memory_percent = 1;
   order("temporaries 1000;fail PJRT_Client_BufferFromHostBuffer 13 uploaded");

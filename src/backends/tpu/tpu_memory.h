@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "device/compile_figures.h"
 #include "kpt/status.h"
 
 namespace kpt {
@@ -18,6 +19,8 @@ struct TpuMemory {
         device_bytes(bytes),
         usable_bytes(bytes - bytes / 100 * static_cast<std::uint64_t>(100 - percent)) {}
 
+  // Of a compiled program; fine where the compiler does not tell its memory.
+  Status check(const CompileFigures& figures) const;
   // kOutOfMemory with the figures: "weights and inputs take 36.5 GiB, outputs 18.3 GiB".
   Status too_large(const std::string& figures) const;
 };

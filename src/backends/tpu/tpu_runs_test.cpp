@@ -10,6 +10,7 @@
 #include "backends/tpu/tpu_device_target.h"
 #include "base/log.h"
 #include "engines/xla/execution/ahead_program.h"
+#include "engines/xla/execution/donation.h"
 #include "engines/xla/pjrt/compile_options.h"
 #include "engines/xla/stablehlo/lower.h"
 #include "engines/xla/testing/run_stablehlo.h"
@@ -136,6 +137,43 @@ class TpuStandIn : public ::testing::Test {
     for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_NEAR(given[i], wanted[i], bound) << i;
   }
 
+  // kCounter, whose buffer begins as 1, 2, 3.
+  static void expect_counts(Executable& executable) {
+    const auto state = executable.make_state().value();
+    const Tensor inputs[] = {make({3}, {10, 10, 10})};
+    const auto run = [&] {
+      RunContext context;
+      context.state = state.get();
+      std::vector<Tensor> outputs;
+      const Status status = executable.run(context, inputs, outputs);
+      EXPECT_TRUE(status.ok()) << status.message();
+      return status.ok() ? values_of(outputs.at(0)) : std::vector<float>();
+    };
+    EXPECT_THAT(run(), ElementsAre(22, 24, 26));
+    EXPECT_THAT(run(), ElementsAre(42, 44, 46));
+    ASSERT_TRUE(state->write("count", make({3}, {0, 0, 1})).ok());
+    EXPECT_THAT(run(), ElementsAre(20, 20, 22));
+    EXPECT_THAT(values_of(state->read("count").value()), ElementsAre(10, 10, 11));
+  }
+  // As `kpt compile` would store it: an executable that another client made, on its first device.
+  static std::shared_ptr<const Program> make_elsewhere(const char* text, const ir::Bindings& sizes, bool overwrites) {
+    const auto client = testing::cpu_client().value();
+    const ir::Graph graph = ir::read_graph(text).value();
+    const xla::LoweredModule module = xla::lower(graph, sizes).value();
+    MainAttributes attributes;
+    if (overwrites) mark_donated_buffers(graph, module, attributes);
+    const auto compiled =
+        client->compile(add_attributes(module.text, attributes), pjrt::encode_compile_options({})).value();
+    pjrt::TopologyProgram made;
+    made.executable = compiled->serialize().value();
+    made.figures.compiler = pjrt::describe_compiler(
+        std::to_string(client->plugin().api_major()) + "." + std::to_string(client->plugin().api_minor()),
+        client->platform_version());
+    made.figures.device_kind = client->devices()[0].kind;
+    const AheadFacts facts{write_sizes(sizes), hash_module(module), "HIGHEST"};
+    return std::make_shared<const AheadProgram>(kTpuForm, "tpu:v5e:2x2", graph, facts, std::move(made));
+  }
+
   unsigned seed_ = std::random_device()();
   std::mt19937 random_{seed_};
   ::testing::ScopedTrace trace_{__FILE__, __LINE__, ::testing::Message() << "seed " << seed_};
@@ -162,21 +200,7 @@ TEST_F(TpuStandIn, BuffersThatAModelWritesStayOnTheirDevice) {
   KPT_NEEDS_CPU_PLUGIN();
   const auto loaded = load(kCounter, {{"count", make({3}, {1, 2, 3})}}, 1);
   ASSERT_TRUE(loaded.ok()) << loaded.status().message();
-  const auto state = (*loaded)->make_state().value();
-  const Tensor inputs[] = {make({3}, {10, 10, 10})};
-  const auto run = [&] {
-    RunContext context;
-    context.state = state.get();
-    std::vector<Tensor> outputs;
-    const Status status = (*loaded)->run(context, inputs, outputs);
-    EXPECT_TRUE(status.ok()) << status.message();
-    return values_of(outputs.at(0));
-  };
-  EXPECT_THAT(run(), ElementsAre(22, 24, 26));
-  EXPECT_THAT(run(), ElementsAre(42, 44, 46));
-  ASSERT_TRUE(state->write("count", make({3}, {0, 0, 1})).ok());
-  EXPECT_THAT(run(), ElementsAre(20, 20, 22));
-  EXPECT_THAT(values_of(state->read("count").value()), ElementsAre(10, 10, 11));
+  expect_counts(**loaded);
 }
 
 TEST_F(TpuStandIn, SeveralDevicesShareAModelFromTheNamedOneOn) {
@@ -190,23 +214,11 @@ TEST_F(TpuStandIn, SeveralDevicesShareAModelFromTheNamedOneOn) {
   expect_right(**executable, weights, random_floats({4, kIn}));
 }
 
-// As `kpt compile` would store it: an executable that another client made, on its first device.
 TEST_F(TpuStandIn, AnExecutableMadeElsewhereRunsOnAnyDevice) {
   KPT_NEEDS_CPU_PLUGIN();
-  const auto client = testing::cpu_client().value();
-  const ir::Graph graph = ir::read_graph(kLayers).value();
   ir::Bindings sizes;
   sizes.set("s0", 3);
-  const xla::LoweredModule module = xla::lower(graph, sizes).value();
-  const auto compiled = client->compile(module.text, pjrt::encode_compile_options({})).value();
-  pjrt::TopologyProgram made;
-  made.executable = compiled->serialize().value();
-  made.figures.compiler = pjrt::describe_compiler(
-      std::to_string(client->plugin().api_major()) + "." + std::to_string(client->plugin().api_minor()),
-      client->platform_version());
-  made.figures.device_kind = client->devices()[0].kind;
-  const AheadFacts facts{"s0=3", hash_module(module), "HIGHEST"};
-  const auto program = std::make_shared<const AheadProgram>(kTpuForm, "tpu:v5e:2x2", graph, facts, std::move(made));
+  const auto program = make_elsewhere(kLayers, sizes, true);
   const Weights weights = random_weights();
   for (const std::size_t place : {0U, 2U}) {
     std::string lines;
@@ -217,6 +229,21 @@ TEST_F(TpuStandIn, AnExecutableMadeElsewhereRunsOnAnyDevice) {
     EXPECT_THAT(lines, AllOf(HasSubstr("stored=true"), HasSubstr("device=tpu:" + std::to_string(place))));
     expect_right(**executable, weights, random_floats({3, kIn}));
     expect_right(**executable, weights, random_floats({7, kIn}));
+  }
+}
+
+// One that was stored before programs were told so holds its buffers twice, and counts alike.
+TEST_F(TpuStandIn, AnExecutableMadeElsewhereMayOverwriteWhatItsModelWrites) {
+  KPT_NEEDS_CPU_PLUGIN();
+  for (const bool overwrites : {true, false}) {
+    std::string lines;
+    const auto capture = log::capture(&lines);
+    log::configure(log::Level::kInfo, log::Format::kText);
+    const auto executable =
+        load(make_elsewhere(kCounter, {}, overwrites), {{"count", make({3}, {1, 2, 3})}}, overwrites ? 1 : 0);
+    ASSERT_TRUE(executable.ok()) << executable.status().message();
+    EXPECT_THAT(lines, HasSubstr("stored=true"));
+    expect_counts(**executable);
   }
 }
 

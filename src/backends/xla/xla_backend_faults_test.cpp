@@ -98,10 +98,14 @@ TEST_F(XlaBackendFaults, AnErrorOfEachCallComesThrough) {
                            "PJRT_LoadedExecutable_GetExecutable", "PJRT_Executable_NumOutputs",
                            "PJRT_Client_BufferFromHostBuffer", "PJRT_LoadedExecutable_Execute", "PJRT_Event_Await",
                            "PJRT_Buffer_ElementType", "PJRT_Buffer_Dimensions", "PJRT_Buffer_ToHostBuffer"}) {
-    order(std::string("fail ") + call + " 13 the board is on fire");
-    const Status status = run_twice();
-    EXPECT_FALSE(status.ok()) << call;
-    EXPECT_THAT(status.message(), AllOf(HasSubstr(call), HasSubstr("the board is on fire")));
+    for (const char* code : {"3", "12", "13"}) {
+      order(std::string("fail ") + call + " " + code + " the board is on fire");
+      const Status status = run_twice();
+      EXPECT_FALSE(status.ok()) << call;
+      EXPECT_THAT(status.message(),
+                  AllOf(HasSubstr(call), HasSubstr("the board is on fire; "), HasSubstr("run on another device")))
+          << code;
+    }
   }
   order("");
   EXPECT_TRUE(run_twice().ok());

@@ -33,6 +33,8 @@ Json describe(const CompiledTarget& compiled) {
       {"compiler_seconds", compiled.figures.compiler_seconds ? Json(*compiled.figures.compiler_seconds) : Json()},
       {"published_rates_seconds", compiled.our_seconds ? Json(*compiled.our_seconds) : Json()},
       {"dollars_per_hour", compiled.dollars_hour ? Json(*compiled.dollars_hour) : Json()}};
+  const auto dollars = compiled.dollars_million_runs();
+  json["estimates"]["dollars_per_million_runs"] = dollars ? Json(*dollars) : Json();
   return json;
 }
 
@@ -106,12 +108,13 @@ std::string time_text(const std::optional<double>& seconds) {
 
 void add_price(const CompiledTarget& compiled, std::vector<std::vector<std::string>>& rows) {
   if (!compiled.dollars_hour) return;
-  rows.push_back({"price", fmt::format("{:.2f} $ per chip and hour, as given", *compiled.dollars_hour)});
-  const bool told = compiled.figures.compiler_seconds.has_value();
-  if (const auto time = told ? compiled.figures.compiler_seconds : compiled.our_seconds) {
-    rows.push_back(
-        {"price of a million runs, estimate", fmt::format("{:.3g} $ by {}", *compiled.dollars_hour * *time / 3600 * 1e6,
-                                                          told ? "the compiler's time" : "published rates")});
+  const int devices = compiled.rates ? compiled.rates->devices_per_chip : 1;
+  rows.push_back({"price", fmt::format("{:.2f} $ per chip and hour, as given{}", *compiled.dollars_hour,
+                                       devices == 1 ? "" : fmt::format("; a chip is {} devices", devices))});
+  if (const auto dollars = compiled.dollars_million_runs()) {
+    const bool told = compiled.figures.compiler_seconds.has_value();
+    rows.push_back({"price of a million runs, estimate",
+                    fmt::format("{:.3g} $ by {}", *dollars, told ? "the compiler's time" : "published rates")});
   }
 }
 
@@ -198,6 +201,12 @@ std::string render_target(const CompiledTarget& compiled, bool color) {
 }
 
 }  // namespace
+
+std::optional<double> CompiledTarget::dollars_million_runs() const {
+  const auto seconds = figures.compiler_seconds ? figures.compiler_seconds : our_seconds;
+  if (!dollars_hour || !seconds) return std::nullopt;
+  return *dollars_hour / (rates ? rates->devices_per_chip : 1) * *seconds / 3600 * 1e6;
+}
 
 Json to_json(const std::vector<ModelFinding>& findings) {
   Json list = Json::array();

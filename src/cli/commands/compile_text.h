@@ -33,6 +33,10 @@ struct CompiledTarget {
   std::string bytes;                   // the program, as it is stored
   double compile_seconds = 0;          // or what it took to find it in the cache
   std::vector<double> repeated;        // with --repeat: seconds of every compilation, the first one too
+
+  // The device's share of its chip for a million runs, by the compiler's estimate of the time, else by ours; nothing
+  // without a price or a time.
+  std::optional<double> dollars_million_runs() const;
 };
 
 struct CompileOutcome {

@@ -81,6 +81,19 @@ TEST(CompileText, RepeatedCompilationsHaveThePredecessorsNames) {
   EXPECT_EQ(times.at("runs"), 4);
 }
 
+TEST(CompileText, ARunCostsTheDevicesShareOfItsChip) {
+  CompiledTarget compiled;
+  EXPECT_EQ(compiled.dollars_million_runs(), std::nullopt);
+  compiled.dollars_hour = 7.2;
+  EXPECT_EQ(compiled.dollars_million_runs(), std::nullopt) << "no time";
+  compiled.our_seconds = 1e-3;
+  EXPECT_DOUBLE_EQ(compiled.dollars_million_runs().value(), 2);
+  compiled.figures.compiler_seconds = 2e-3;
+  EXPECT_DOUBLE_EQ(compiled.dollars_million_runs().value(), 4) << "the compiler's time comes first";
+  compiled.rates.emplace().devices_per_chip = 2;
+  EXPECT_DOUBLE_EQ(compiled.dollars_million_runs().value(), 2);
+}
+
 TEST(CompileText, WhatALevelMadeForAnotherGpuIsNotTaken) {
   CompiledTarget compiled;
   compiled.name = "amd:gfx942";

@@ -209,7 +209,7 @@ Result<CompiledModule> ModuleCompiler::compile_serialized(const std::string& mod
   const pjrt::Plugin& plugin = client_->plugin();
   return Status(bytes.ok() ? StatusCode::kVendorLibrary : bytes.status().code(),
                 fmt::format("PJRT plugin {} compiled the program and cannot serialize it: {}", plugin.name(),
-                            bytes.ok() ? "it gives no bytes" : bytes.status().message()),
+                            bytes.ok() ? "it gives no bytes; update the plugin" : bytes.status().message()),
                 plugin.vendor());
 }
 

@@ -154,10 +154,9 @@ Status XlaRun::fetch_written(const pjrt::Execution& execution) {
   return {};
 }
 
-Status XlaRun::fetch_outputs(const pjrt::Execution& execution) {
+Status XlaRun::start_outputs(const pjrt::Execution& execution, std::vector<pjrt::Completion>& pending) {
   const xla::LoweredModule& module = program_->module;
   outputs_.resize(module.output_count);
-  std::vector<pjrt::Completion> pending;
   for (std::size_t i = 0; i < module.output_count; ++i) {
     const xla::ModulePlace& place = module.results[i];
     if (!can_reuse(outputs_[i], place.dtype, place.dims)) {
@@ -167,12 +166,7 @@ Status XlaRun::fetch_outputs(const pjrt::Execution& execution) {
     for (const auto& results : execution.outputs) parts.push_back(results[i]);
     KPT_RETURN_IF_ERROR(start_download(parts, program_->cuts.results[i], outputs_[i], pending));
   }
-  Status first;
-  for (pjrt::Completion& done : pending) {
-    Status status = done.wait();
-    if (first.ok()) first = std::move(status);
-  }
-  return first;
+  return {};
 }
 
 Status XlaRun::run_program() {
@@ -180,10 +174,20 @@ Status XlaRun::run_program() {
   if (unwanted_) return {StatusCode::kCancelled, "nobody waits for the run any more"};
   queued_ = true;
   KPT_ASSIGN_OR_RETURN(pjrt::Execution execution, program_->executable->execute(arguments.buffers, given_away_));
-  KPT_RETURN_IF_ERROR(execution.wait());
-  if (unwanted_) return {StatusCode::kCancelled, "nobody waits for the run any more"};
-  KPT_RETURN_IF_ERROR(fetch_written(execution));
-  return fetch_outputs(execution);
+  // Before the program is through: the plugin begins to copy by itself when it is.
+  std::vector<pjrt::Completion> pending;
+  const Status started = start_outputs(execution, pending);
+  Status status = execution.wait();
+  if (status.ok() && unwanted_) status = {StatusCode::kCancelled, "nobody waits for the run any more"};
+  if (status.ok()) status = fetch_written(execution);
+  if (status.ok()) status = started;
+  // Whatever happened, the plugin may still write there. Copies of what a failed program left out fail, too, and say
+  // less than the program did.
+  for (pjrt::Completion& done : pending) {
+    Status copied = done.wait();
+    if (status.ok()) status = std::move(copied);
+  }
+  return status;
 }
 
 void XlaRun::execute() {
@@ -217,7 +221,7 @@ void XlaRun::hand_back_written(XlaState* state) {
 }
 
 Status XlaRun::finish(XlaState* state, std::vector<Tensor>& outputs) {
-  outputs = std::move(outputs_);
+  if (status_.ok()) outputs = std::move(outputs_);
   if (has_written_) hand_back_written(state);
   if (!has_written_ && queued_ && takes_buffers()) state->mark_lost();
   if (state != nullptr && !may_be_left_) state->take_replaced();

@@ -88,7 +88,8 @@ class XlaRun {
   Result<DeviceParts> give_input(const Given& given, Cut cut) const;
   Result<Arguments> gather() const;
   Status fetch_written(const pjrt::Execution& execution);
-  Status fetch_outputs(const pjrt::Execution& execution);
+  // Copies of all outputs to the host, which must be waited for whatever this gives.
+  Status start_outputs(const pjrt::Execution& execution, std::vector<pjrt::Completion>& pending);
   void hand_back_written(XlaState* state);
 
   std::shared_ptr<const XlaModel> model_;

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/log.h"
 #include "engines/xla/execution/xla_tensor.h"
 #include "engines/xla/testing/plugin_that_hangs.h"
 
@@ -20,6 +21,7 @@ using testing::kGraph;
 using testing::kLimit;
 using testing::kMuchLonger;
 using testing::kShort;
+using ::testing::Not;
 using testing::order;
 
 class XlaRunTest : public testing::PluginThatHangs {};
@@ -36,6 +38,14 @@ input x: float32[3]
 input y: float32[3]
 sum: float32[3] = aten.add.Tensor(self=%x, other=%y)
 output %sum "z"
+)";
+
+constexpr const char* kTwoOutputs = R"(kpt_graph 1
+input x: float32[3]
+sum: float32[3] = aten.add.Tensor(self=%x, other=%x)
+product: float32[3] = aten.mul.Tensor(self=%x, other=%x)
+output %sum "y"
+output %product "z"
 )";
 
 // The fake gives the input for the buffer, and the buffer for the input.
@@ -121,6 +131,42 @@ TEST_F(XlaRunTest, ARunThatWasLeftKeepsWhatItsTensorHeldThen) {
   open_gate();
   EXPECT_TRUE(run_on(*executable, {host_, there}).ok());
   EXPECT_LT(live_objects(), before);
+}
+
+TEST_F(XlaRunTest, OutputsAreFetchedBeforeTheProgramIsWaitedFor) {
+  XlaDevice device(target_, setup(kLongestCall));
+  const auto executable = load(device, kTwoOutputs).value();
+  order("say PJRT_LoadedExecutable_Execute run;say PJRT_Buffer_ToHostBuffer fetch;say PJRT_Event_Await wait");
+  RunContext context;
+  const Tensor inputs[] = {filled({3}, 5)};
+  std::vector<Tensor> outputs;
+  ::testing::internal::CaptureStdout();
+  const Status status = executable->run(context, inputs, outputs);
+  const std::string calls = ::testing::internal::GetCapturedStdout();
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_THAT(calls, HasSubstr("run\nfetch\nfetch\nwait\n"));
+  ASSERT_EQ(outputs.size(), 2U);
+  EXPECT_EQ(outputs[1].elements<float>()[2], 5);
+}
+
+TEST_F(XlaRunTest, AProgramThatFailsIsTheErrorOfTheRunNotWhatItLeftOut) {
+  {
+    XlaDevice device(target_, setup(kLongestCall));
+    const auto executable = load(device, kWritesBoth).value();
+    const auto state = executable->make_state().value();
+    const Tensor x = filled({3}, 5);
+    std::string lines;
+    const auto capture = log::capture(&lines);
+    order("break the board is on fire");
+    const Status status = run_on(*executable, {x}, state.get());
+    EXPECT_EQ(status.code(), StatusCode::kVendorLibrary);
+    EXPECT_THAT(status.message(), HasSubstr("the board is on fire"));
+    EXPECT_THAT(lines, Not(HasSubstr("nobody waited"))) << "one failure is told once";
+    order("");
+    EXPECT_EQ(state->read("count").value().elements<float>()[0], 3) << "as in the file";
+    EXPECT_TRUE(run_on(*executable, {x}, state.get()).ok());
+  }
+  expect_nothing_left();
 }
 
 // An input that could not be brought back must not leave the buffers one run further.

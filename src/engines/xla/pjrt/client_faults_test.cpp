@@ -1,4 +1,5 @@
 // The client against a plugin that fails as told (tests/fakes/fake_pjrt_plugin.cpp).
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <future>
@@ -18,6 +19,7 @@ namespace kpt::pjrt {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 void order(const std::string& text) {
@@ -83,15 +85,29 @@ TEST_F(PjrtFaults, ASoundPluginRunsAndEverythingIsDestroyed) {
   EXPECT_EQ(live_objects(), 0);
 }
 
+constexpr std::array kCalls = {"PJRT_Client_Create",
+                               "PJRT_Client_PlatformName",
+                               "PJRT_Client_PlatformVersion",
+                               "PJRT_Client_AddressableDevices",
+                               "PJRT_Device_GetDescription",
+                               "PJRT_DeviceDescription_Id",
+                               "PJRT_DeviceDescription_Kind",
+                               "PJRT_Client_Compile",
+                               "PJRT_LoadedExecutable_GetExecutable",
+                               "PJRT_Executable_NumOutputs",
+                               "PJRT_Executable_Serialize",
+                               "PJRT_Executable_DeserializeAndLoad",
+                               "PJRT_Client_BufferFromHostBuffer",
+                               "PJRT_Event_Await",
+                               "PJRT_LoadedExecutable_Execute",
+                               "PJRT_Buffer_ElementType",
+                               "PJRT_Buffer_Dimensions",
+                               "PJRT_Device_MemoryStats",
+                               "PJRT_Buffer_ToHostBuffer"};
+
 TEST_F(PjrtFaults, AnErrorOfEachCallIsTypedKeepsItsMessageAndLeaksNothing) {
   ASSERT_TRUE(open().ok());
-  for (const char* call :
-       {"PJRT_Client_Create", "PJRT_Client_PlatformName", "PJRT_Client_PlatformVersion",
-        "PJRT_Client_AddressableDevices", "PJRT_Device_GetDescription", "PJRT_DeviceDescription_Id",
-        "PJRT_DeviceDescription_Kind", "PJRT_Client_Compile", "PJRT_LoadedExecutable_GetExecutable",
-        "PJRT_Executable_NumOutputs", "PJRT_Executable_Serialize", "PJRT_Executable_DeserializeAndLoad",
-        "PJRT_Client_BufferFromHostBuffer", "PJRT_Event_Await", "PJRT_LoadedExecutable_Execute",
-        "PJRT_Buffer_ElementType", "PJRT_Buffer_Dimensions", "PJRT_Device_MemoryStats", "PJRT_Buffer_ToHostBuffer"}) {
+  for (const char* call : kCalls) {
     SCOPED_TRACE(call);
     order(std::string("fail ") + call + " 8 the device is full");
     const Status status = run_once();
@@ -102,6 +118,36 @@ TEST_F(PjrtFaults, AnErrorOfEachCallIsTypedKeepsItsMessageAndLeaksNothing) {
     EXPECT_EQ(live_objects(), 0);
   }
   EXPECT_TRUE(run_once().ok());
+}
+
+TEST_F(PjrtFaults, AnErrorOfEachCallEndsWithWhatToDo) {
+  ASSERT_TRUE(open().ok());
+  const std::string elsewhere = "run on another device";
+  const std::pair<int, std::string> rows[] = {
+      {1, "try again, and see who else uses the device: kpt doctor"},
+      {2, elsewhere},
+      {3, "update the plugin, or run on another device"},
+      {4, "try again, and see who else uses the device: kpt doctor"},
+      {5, "see whether the plugin is installed with all that it needs: kpt doctor"},
+      {6, elsewhere},
+      {7, "see who may use the device: kpt doctor"},
+      {9, elsewhere},
+      {10, elsewhere},
+      {12, "update the plugin, or run on another device"},
+      {13, elsewhere},
+      {14, "see whether the device is there and free: kpt doctor"},
+      {15, elsewhere},
+      {99, elsewhere},
+  };
+  for (const auto& [code, remedy] : rows) {
+    for (const char* const name : kCalls) {
+      const std::string call = name;
+      order("fail " + call + " " + std::to_string(code) + " odd");
+      const std::string expected =
+          code == 12 && call == "PJRT_Device_MemoryStats" ? "only these figures are missing" : remedy;
+      EXPECT_THAT(run_once().message(), AllOf(HasSubstr(call + " failed: odd; "), EndsWith(expected))) << code;
+    }
+  }
 }
 
 TEST_F(PjrtFaults, InitializeMayFailToo) {

@@ -68,12 +68,26 @@ StatusCode code_of(int code, Slot slot) {
   }
 }
 
-std::string_view remedy_of(StatusCode code) {
+bool only_tells_figures(Slot slot) {
+  return slot == Slot::kDeviceMemoryStats || slot == Slot::kExecutableGetCompiledMemoryStats ||
+         slot == Slot::kExecutableGetCostAnalysis;
+}
+
+// What a user can do about it: the plugin's own words rarely say.
+std::string_view remedy_of(StatusCode code, Slot slot) {
   switch (code) {
-    case StatusCode::kOutOfMemory: return "; free memory on the device or use a smaller batch";
-    case StatusCode::kDeviceNotAvailable: return "; see whether the device is there and free: kpt doctor";
-    case StatusCode::kPermissionDenied: return "; see who may use the device: kpt doctor";
-    default: return "";
+    case StatusCode::kOutOfMemory: return "free memory on the device or use a smaller batch";
+    case StatusCode::kDeviceNotAvailable: return "see whether the device is there and free: kpt doctor";
+    case StatusCode::kPermissionDenied: return "see who may use the device: kpt doctor";
+    case StatusCode::kNotFound: return "see whether the plugin is installed with all that it needs: kpt doctor";
+    case StatusCode::kCancelled:
+    case StatusCode::kDeadlineExceeded: return "try again, and see who else uses the device: kpt doctor";
+    case StatusCode::kUnsupported:
+      if (only_tells_figures(slot)) return "only these figures are missing";
+      [[fallthrough]];
+    case StatusCode::kCompilation:
+    case StatusCode::kInvalidArgument: return "update the plugin, or run on another device";
+    default: return "see whether the plugin fits the device and its driver (kpt doctor), or run on another device";
   }
 }
 
@@ -250,7 +264,8 @@ Status Plugin::convert_error(abi::Error* error, Slot slot) const {
   const PluginError taken = take_error(*head_, error);
   const StatusCode ours = taken.code ? code_of(*taken.code, slot) : StatusCode::kVendorLibrary;
   return {ours,
-          fmt::format("PJRT plugin {}: {} failed: {}{}", name_, name_of(slot), trim(taken.message), remedy_of(ours)),
+          fmt::format("PJRT plugin {}: {} failed: {}; {}", name_, name_of(slot), trim(taken.message),
+                      remedy_of(ours, slot)),
           vendor_};
 }
 

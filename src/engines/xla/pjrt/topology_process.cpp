@@ -114,14 +114,27 @@ StatusCode code_of(std::int64_t code, std::string_view call) {
   }
 }
 
+// Nothing was run, so none of it is about a device that is here.
+std::string_view compiler_remedy_of(StatusCode code) {
+  switch (code) {
+    case StatusCode::kOutOfMemory: return "use smaller sizes, a smaller element type or a generation with more memory";
+    case StatusCode::kPermissionDenied:
+    case StatusCode::kDeviceNotAvailable: return "see what libtpu lacks here: kpt doctor --category tpu";
+    case StatusCode::kInvalidArgument: return "install another release of libtpu, or compile for another slice";
+    case StatusCode::kUnsupported:
+    case StatusCode::kVendorLibrary: return "install another release of libtpu";
+    default: return "try another release of libtpu, or report it with the model";
+  }
+}
+
 Status read_failure(const Json& json) {
   const std::string call = json.at("call").get<std::string>();
   const auto code = json.at("code").get<std::int64_t>();
   const std::string message = printable(json.at("message").get<std::string>(), kMaxMessageBytes);
-  if (call.empty()) {
-    return failure(code_of(code, call), fmt::format("the TPU compiler's library cannot be used: {}", trim(message)));
-  }
-  return failure(code_of(code, call), fmt::format("the TPU compiler refused ({}): {}", call, trim(message)));
+  const StatusCode ours = code_of(code, call);
+  const std::string what =
+      call.empty() ? "the TPU compiler's library cannot be used" : fmt::format("the TPU compiler refused ({})", call);
+  return failure(ours, fmt::format("{}: {}; {}", what, trim(message), compiler_remedy_of(ours)));
 }
 
 std::optional<std::uint64_t> read_count(const Json& json, const char* name) {

@@ -26,6 +26,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::AnyOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using namespace std::chrono_literals;
 
@@ -104,6 +105,21 @@ TEST(TopologyProcess, TheCompilersErrorComesThroughWithItsType) {
   EXPECT_EQ(compile_with_fake("fail PJRT_TopologyDescription_Create 3 x").status().code(),
             StatusCode::kInvalidArgument);
   EXPECT_EQ(compile_with_fake("version 0 12").status().code(), StatusCode::kVendorLibrary);
+}
+
+TEST(TopologyProcess, AFailureEndsWithWhatToDo) {
+  const std::pair<const char*, const char*> rows[] = {
+      {"fail PJRT_Compile 3 odd", "odd; try another release of libtpu, or report it with the model"},
+      {"fail PJRT_Compile 2 odd", "odd; try another release of libtpu, or report it with the model"},
+      {"fail PJRT_Compile 13 odd", "odd; try another release of libtpu, or report it with the model"},
+      {"fail PJRT_Compile 8 odd", "odd; use smaller sizes, a smaller element type or a generation with more memory"},
+      {"fail PJRT_Compile 12 odd", "odd; install another release of libtpu"},
+      {"fail PJRT_Plugin_Initialize 14 odd", "odd; see what libtpu lacks here: kpt doctor --category tpu"},
+      {"fail PJRT_TopologyDescription_Create 3 odd",
+       "odd; install another release of libtpu, or compile for another slice"},
+      {"null", "its GetPjrtApi gives no table; install another release of libtpu"},
+  };
+  for (const auto& [orders, end] : rows) EXPECT_THAT(compile_with_fake(orders).status().message(), EndsWith(end));
 }
 
 TEST(TopologyProcess, TheMemoryLimitHolds) {
