@@ -180,25 +180,54 @@ bool finds_linker(const std::string& compiler, std::chrono::milliseconds limit) 
   return linker.is_absolute() && fs::is_regular_file(linker, error);
 }
 
-// Why no target can be compiled with it; empty when one may.
-std::string find_fault(const HipCompiler& compiler, std::chrono::milliseconds limit) {
-  if (compiler.version.empty()) return "does not answer to --version";
-  return finds_linker(compiler.path, limit) ? "" : "finds no lld";
+struct CompilerCandidate {
+  std::string path;
+  bool any_version;  // neither its name nor its place says how old it is
+};
+
+// "Debian clang version 14.0.6" → 14.
+std::optional<std::uint64_t> find_clang_version(std::string_view line) {
+  constexpr std::string_view kBefore = "clang version ";
+  const std::size_t at = line.find(kBefore);
+  if (at == std::string_view::npos) return std::nullopt;
+  const std::string_view number = line.substr(at + kBefore.size());
+  return parse_uint(number.substr(0, number.find_first_not_of("0123456789")));
 }
 
-std::vector<std::string> compiler_paths(const Environment& environment) {
-  constexpr std::array kSystemNames = {"amdclang++", "clang++-22", "clang++-21", "clang++-20", "clang++-19", "clang++"};
-  std::vector<std::string> paths;
-  if (const auto rocm = environment.find("ROCM_PATH")) paths.push_back(*rocm + "/llvm/bin/clang++");
-  paths.emplace_back("/opt/rocm/llvm/bin/clang++");
+// Older ones know many targets and then fail at our source. ROCm's clang has ROCm's age, whatever LLVM calls it.
+std::string find_age_fault(std::string_view version) {
+  constexpr std::uint64_t kOldest = 19;
+  if (version.starts_with("AMD clang")) return "";
+  const auto number = find_clang_version(version);
+  if (!number) return "does not say which clang it is";
+  return *number < kOldest ? fmt::format("is clang {}, and our kernels need {}", *number, kOldest) : "";
+}
+
+// Why no target can be compiled with it; empty when one may.
+std::string find_fault(const CompilerCandidate& candidate, const std::string& version,
+                       std::chrono::milliseconds limit) {
+  if (version.empty()) return "does not answer to --version";
+  if (candidate.any_version) {
+    if (std::string fault = find_age_fault(version); !fault.empty()) return fault;
+  }
+  return finds_linker(candidate.path, limit) ? "" : "finds no lld";
+}
+
+std::vector<CompilerCandidate> find_compiler_candidates(const Environment& environment) {
+  constexpr std::string_view kPlain = "clang++";
+  constexpr std::array<std::string_view, 6> kSystemNames = {"amdclang++", "clang++-22", "clang++-21",
+                                                            "clang++-20", "clang++-19", kPlain};
+  std::vector<CompilerCandidate> candidates;
+  if (const auto rocm = environment.find("ROCM_PATH")) candidates.push_back({*rocm + "/llvm/bin/clang++", false});
+  candidates.push_back({"/opt/rocm/llvm/bin/clang++", false});
   const std::string searched = environment.find("PATH").value_or("");
   for (const std::string_view name : kSystemNames) {
     for (const std::string_view folder : split(searched, ':')) {
       // A relative entry would run what lies in the current folder.
-      if (folder.starts_with('/')) paths.push_back(fmt::format("{}/{}", folder, name));
+      if (folder.starts_with('/')) candidates.push_back({fmt::format("{}/{}", folder, name), name == kPlain});
     }
   }
-  return paths;
+  return candidates;
 }
 
 // The headers that a text includes, and what they include. Others would change the cache key.
@@ -240,13 +269,14 @@ std::vector<HipCompilerChoice> find_hip_compilers(const Environment& environment
                                                   std::span<const std::string> gfx_targets,
                                                   std::chrono::milliseconds question_limit) {
   std::vector<HipCompilerChoice> choices(gfx_targets.size());
-  for (const std::string& path : compiler_paths(environment)) {
+  for (const CompilerCandidate& candidate : find_compiler_candidates(environment)) {
+    const std::string& path = candidate.path;
     if (std::ranges::all_of(choices, [](const HipCompilerChoice& choice) { return choice.compiler.has_value(); }))
       break;
     std::error_code error;
     if (!fs::is_regular_file(path, error)) continue;
     const HipCompiler compiler{path, version_of(path, question_limit)};
-    const std::string fault = find_fault(compiler, question_limit);
+    const std::string fault = find_fault(candidate, compiler.version, question_limit);
     for (std::size_t i = 0; i < choices.size(); ++i) {
       if (choices[i].compiler) continue;
       if (fault.empty() && accepts_target(path, gfx_targets[i], question_limit)) {

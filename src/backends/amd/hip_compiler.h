@@ -55,7 +55,8 @@ struct HipCompilerChoice {
 inline constexpr std::chrono::milliseconds kHipQuestionLimit{10000};
 
 // For each target the first compiler that accepts it and finds lld: ROCm's (ROCM_PATH, /opt/rocm, PATH), then
-// clang++-22, -21, -20, -19 of the system, then clang++. `question_limit` bounds each question to a compiler.
+// clang++-22, -21, -20, -19 of the system, then a clang++ that says it is 19 or newer, or ROCm's. `question_limit`
+// bounds each question to a compiler.
 std::vector<HipCompilerChoice> find_hip_compilers(const Environment& environment,
                                                   std::span<const std::string> gfx_targets,
                                                   std::chrono::milliseconds question_limit = kHipQuestionLimit);

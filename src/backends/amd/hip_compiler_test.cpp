@@ -126,6 +126,30 @@ TEST_F(HipCompilerTest, ACompilerWithoutALinkerOrAnAnswerIsPassedOver) {
   EXPECT_TRUE(choices[1].reason.empty());
 }
 
+TEST_F(HipCompilerTest, APlainNameMustSayThatItIsNewEnough) {
+  const Environment environment = Environment::from_map({{"PATH", folder_.string()}, {"ROCM_PATH", "/no/such"}});
+  const std::string path = (folder_ / "clang++").string();
+  const auto find = [&](const std::string& version) {
+    fs::rename(
+        script("case \"$*\" in *--version*) echo '" + version + "';; *print-prog-name=lld*) echo /bin/sh;; esac").path,
+        path);
+    return find_hip_compiler(environment, "gfx90a");
+  };
+  EXPECT_EQ(find("Debian clang version 14.0.6").status().message(),
+            "no compiler for gfx90a: " + path +
+                " is clang 14, and our kernels need 19; install clang-22 and lld-22, or ROCm");
+  EXPECT_THAT(find("Ubuntu clang version 18.1.3 (1ubuntu1)").status().message(), HasSubstr("is clang 18, and"));
+  for (const char* version : {"clang 22", "clang version ", "clang version x19.1"}) {
+    EXPECT_THAT(find(version).status().message(), HasSubstr(path + " does not say which clang it is;")) << version;
+  }
+  for (const char* version : {"clang version 19.1.7 (https://github.com/llvm/llvm-project)", "clang version 23",
+                              "AMD clang version 17.0.0 (https://github.com/RadeonOpenCompute/llvm-project)"}) {
+    const auto found = find(version);
+    ASSERT_TRUE(found.ok()) << found.status().to_string();
+    EXPECT_EQ(found->version, version);
+  }
+}
+
 TEST_F(HipCompilerTest, ResultsAreKeptAndDamagedOnesAreMadeAnew) {
   const std::string good = testing::make_code_object(testing::make_metadata({{"kernel", {}}}));
   ASSERT_TRUE(write_file_atomically(folder_ / "good", good).ok());
