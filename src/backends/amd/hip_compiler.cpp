@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <filesystem>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -93,6 +94,12 @@ std::vector<std::string> base_arguments(const std::string& compiler, std::string
           fmt::format("--offload-arch={}", gfx_target)};
 }
 
+// What the source is told of the architecture's row in the table.
+std::vector<std::string> target_macros(const AmdArchitecture& architecture) {
+  return {fmt::format("-DKPT_WAVE={}", architecture.wavefront_size),
+          fmt::format("-DKPT_SIMD_REGISTERS={}", architecture.registers.registers)};
+}
+
 std::vector<std::string> compile_arguments(const HipCompiler& compiler, const HipSource& source,
                                            const AmdArchitecture& architecture, const fs::path& folder) {
   std::vector<std::string> arguments = base_arguments(compiler.path, architecture.gfx_target);
@@ -102,7 +109,7 @@ std::vector<std::string> compile_arguments(const HipCompiler& compiler, const Hi
   }
   // One compute unit for a workgroup: its barrier then needs no invalidation of caches.
   if (architecture.wavefront_size == 32) arguments.emplace_back("-mcumode");
-  arguments.push_back(fmt::format("-DKPT_WAVE={}", architecture.wavefront_size));
+  std::ranges::move(target_macros(architecture), std::back_inserter(arguments));
   arguments.push_back("-I" + (folder / "include").string());
   arguments.insert(arguments.end(), {"-o", (folder / "result").string(), (folder / source.name).string()});
   return arguments;
@@ -365,6 +372,9 @@ std::optional<std::string> HipCompileCache::find_kept(const CacheKey& key, std::
 Result<std::string> HipCompileCache::compile(const HipSource& source, std::string_view gfx_target) {
   CacheKey key("amd-kernel");
   key.add("format", std::uint64_t{1}).add("compiler", compiler_.version).add("target", gfx_target);
+  if (const AmdArchitecture* row = find_amd_architecture(gfx_target)) {
+    for (const std::string& macro : target_macros(*row)) key.add("macro", macro);  // the table may change
+  }
   key.add("name", source.name).add("text", source.text);
   for (const HipFile& file : source.headers) key.add(file.path, file.text);
   for (const std::string& option : options_) key.add("option", option);

@@ -203,6 +203,18 @@ TEST_F(HipCompilerTest, FurtherOptionsFollowItsOwnAndArePartOfTheKey) {
   EXPECT_THAT(calls, ::testing::ContainsRegex("-O3 .*kernel.hip -O2 -ffp-contract=off\n")) << "the last one counts";
 }
 
+TEST_F(HipCompilerTest, TheSourceIsToldTheWaveAndTheRegistersOfItsTarget) {
+  const fs::path calls = folder_ / "calls";
+  const HipCompiler compiler = script("echo \"$*\" >" + calls.string());
+  const auto told = [&](std::string_view target) {
+    (void)compile_hip(compiler, source_, target, kLimit);  // nothing is written
+    return std::move(read_text_file(calls, 100000)).value();
+  };
+  EXPECT_THAT(told("gfx942"), HasSubstr(" -DKPT_WAVE=64 -DKPT_SIMD_REGISTERS=512 "));
+  EXPECT_THAT(told("gfx1100"), HasSubstr(" -DKPT_WAVE=32 -DKPT_SIMD_REGISTERS=1536 "));
+  EXPECT_THAT(told("gfx1102"), HasSubstr(" -DKPT_WAVE=32 -DKPT_SIMD_REGISTERS=1024 "));
+}
+
 TEST_F(HipCompilerTest, ErrorsAreCountedAndNotKept) {
   CompileCache kept = cache();
   HipCompileCache compiler(script("exit 1"), &kept, kLimit);
