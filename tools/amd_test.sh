@@ -13,7 +13,25 @@ import json, sys
 lines = json.load(sys.stdin)["diagnostics"]
 sys.exit(0 if any(line["details"].get("gpus") for line in lines) else "amd-test: this machine has no AMD GPU that can be used")'
 }
-own_tests() { "$build/test_bin/kpt_backends_amd_test" --gtest_filter='HipLibrary*:*AmdKernels*:*AmdMatrixKernels*'; }
+# The gfx targets of the GPUs, with commas between them.
+gpu_targets() {
+  "$build/bin/kpt" doctor --category amd --json | "$python" -c '
+import json, sys
+gpus = [gpu for line in json.load(sys.stdin)["diagnostics"] for gpu in line["details"].get("gpus", [])]
+print(",".join(sorted({gpu["gfx_target"] for gpu in gpus} - {""})))'
+}
+# Kernels are compiled for what they will run on, unless KPT_AMD_TARGETS names other targets.
+own_tests() {
+  local targets=${KPT_AMD_TARGETS:-}
+  [ -n "$targets" ] || targets=$(gpu_targets) || targets=
+  if [ -n "$targets" ]; then
+    echo "amd-test: kernels are compiled for $targets"
+  else
+    echo "amd-test: no GPU tells its gfx target; kernels are compiled for the four targets of CI"
+  fi
+  KPT_AMD_TARGETS=$targets "$build/test_bin/kpt_backends_amd_test" \
+    --gtest_filter='HipLibrary*:*AmdKernels*:*AmdMatrixKernels*'
+}
 export_models() {
   "$python" "$here/../tests/models/export_models.py" --out "$build/amd_test_models" --size small --reuse \
     --only 'bert_*_static' 'gpt2_*_static' 'llama_fp32_static' 'llama_bf16_static' 'vit_*_static' 'minilm_fp32_*'

@@ -43,14 +43,15 @@ run_xla() {
   cmake --build build/cpu-release
   ctest --test-dir build/cpu-release --output-on-failure -R 'models.xla|LoweringNumbers|LoweringIndices|models.export'
 }
-# Every kernel for every AMD target that is supported, where CI has four: no spills, within the target's limits. Half an
-# hour the first time; code objects are kept in the build folder.
+# Every kernel for every AMD target that is supported, where CI has four: no spills, within the target's limits; those for
+# matrix cores have the instruction of the target's unit. Half an hour the first time; code objects are kept in the build
+# folder.
 run_amd() {
   local python
   python=$(tools/setup_python.sh)
   cmake --preset cpu-release -DKPT_PYTHON="$python" -DKPT_TORCH=ON >/dev/null
   cmake --build build/cpu-release --target kpt_backends_amd_test
-  KPT_AMD_TARGETS=all build/cpu-release/test_bin/kpt_backends_amd_test --gtest_filter='*AmdKernels*' |
+  KPT_AMD_TARGETS=all build/cpu-release/test_bin/kpt_backends_amd_test --gtest_filter='*AmdKernels*:AmdMatrix*' |
     tee build/check_full/amd.log
   if grep -q SKIPPED build/check_full/amd.log; then
     echo "check_full: no compiler for some AMD targets (clang-22 and lld-22 know all): see build/check_full/amd.log" >&2

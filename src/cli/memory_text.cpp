@@ -29,6 +29,7 @@ nlohmann::ordered_json to_json(const MemoryStatistics& memory) {
           {"reserved_peak_bytes", value_or_null(memory.reserved_peak_bytes)},
           {"fragmentation", value_or_null(count_fragmentation(memory))},
           {"allocations", value_or_null(memory.allocations)},
+          {"frees", value_or_null(memory.frees)},
           {"out_of_memory_count", value_or_null(memory.out_of_memory_count)},
           {"retries", value_or_null(memory.retries)}};
 }

@@ -23,7 +23,9 @@ TEST(MemoryText, JsonHasNullWhereNobodyCounts) {
   memory.reserved_bytes = 400;
   memory.free_bytes = 50;
   memory.split_bytes = 100;
+  memory.frees = 7;
   const auto json = to_json(memory);
+  EXPECT_EQ(json.at("frees"), 7);
   EXPECT_EQ(json.at("available_bytes"), 350);
   EXPECT_EQ(json.at("fragmentation"), 0.25);
   EXPECT_TRUE(json.at("retries").is_null());

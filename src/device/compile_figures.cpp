@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 namespace kpt {
 
 std::optional<std::uint64_t> CompileFigures::total_bytes() const {
@@ -15,6 +17,13 @@ std::optional<std::uint64_t> CompileFigures::total_bytes() const {
 
 std::optional<std::uint64_t> CompileFigures::needed_bytes() const {
   return std::max(total_bytes(), peak_bytes);  // nothing is less than any number
+}
+
+std::string to_text(const CompileStatistics& statistics) {
+  std::string text = fmt::format("{} compilations, {} hits, {} misses, {} errors", statistics.compilations,
+                                 statistics.hits, statistics.misses, statistics.errors);
+  if (statistics.hits + statistics.misses > 0) text += fmt::format(", hit rate {:.1f} %", statistics.hit_rate() * 100);
+  return text;
 }
 
 std::optional<double> estimate_seconds(const CompileFigures& figures, const HardwareRates& rates) {

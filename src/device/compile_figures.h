@@ -72,6 +72,9 @@ struct CompileStatistics {
   bool operator==(const CompileStatistics&) const = default;
 };
 
+// "1 compilations, 3 hits, 1 misses, 0 errors, hit rate 75.0 %"; without a rate while nothing was asked for.
+std::string to_text(const CompileStatistics& statistics);
+
 // Published peak rates of one device, as a program sees it.
 struct HardwareRates {
   std::uint64_t memory_bytes = 0;

@@ -60,6 +60,12 @@ TEST(CompileFigures, TheSlowerOfArithmeticAndMemoryDecides) {
   EXPECT_EQ(estimate_seconds(figures, {1, 100, 0, 0}), std::nullopt);
 }
 
+TEST(CompileFigures, StatisticsAreALineWithTheRateOfHits) {
+  EXPECT_EQ(to_text({1, 3, 1, 0}), "1 compilations, 3 hits, 1 misses, 0 errors, hit rate 75.0 %");
+  EXPECT_EQ(to_text({2, 0, 2, 1}), "2 compilations, 0 hits, 2 misses, 1 errors, hit rate 0.0 %");
+  EXPECT_EQ(to_text({}), "0 compilations, 0 hits, 0 misses, 0 errors");
+}
+
 TEST(CompileFigures, JsonGoesRoundTripAlsoWithHoles) {
   CompileFigures figures = figures_of(1, 0, std::numeric_limits<std::uint64_t>::max());
   figures.compiler = "PJRT 0.116";

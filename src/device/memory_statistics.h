@@ -22,6 +22,7 @@ struct MemoryStatistics {
 
   // Since the start.
   std::optional<std::uint64_t> allocations;          // blocks that were asked for
+  std::optional<std::uint64_t> frees;                // blocks whose users let them go
   std::optional<std::uint64_t> out_of_memory_count;  // runs and requests that failed because there was too little
   std::optional<std::uint64_t> retries;              // runs and requests begun again after memory was given back
 };

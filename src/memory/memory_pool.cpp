@@ -165,6 +165,7 @@ void MemoryPool::put_back(std::unique_ptr<Buffer> memory, std::size_t asked) {
   const std::size_t bytes = memory->bytes();
   {
     const std::lock_guard lock(mutex_);
+    ++frees_;
     used_bytes_ -= asked;
     spare_bytes_ -= bytes - asked;
     if (bytes <= limits_.kept_bytes && kept_bytes_ <= limits_.kept_bytes - bytes) {
@@ -250,6 +251,7 @@ MemoryStatistics MemoryPool::statistics() const {
   statistics.reserved_peak_bytes = reserved_peak_bytes_;
   statistics.split_bytes = spare_bytes_;
   statistics.allocations = allocations_;
+  statistics.frees = frees_;
   statistics.out_of_memory_count = shortages_;
   statistics.retries = retries_;
   return statistics;

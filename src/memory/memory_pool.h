@@ -98,6 +98,7 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   std::uint64_t reserved_peak_bytes_ = 0;
   std::uint64_t returns_ = 0;  // how often memory came back, to the pool or the device
   std::uint64_t allocations_ = 0;
+  std::uint64_t frees_ = 0;
   std::uint64_t shortages_ = 0;
   std::uint64_t retries_ = 0;
 

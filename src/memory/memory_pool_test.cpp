@@ -95,10 +95,12 @@ TEST_F(MemoryPoolTest, CountsWhatItDoes) {
     EXPECT_EQ(now.reserved_bytes, device_.used.load());
     EXPECT_EQ(now.split_bytes, device_.used - 4000U);
     EXPECT_EQ(now.allocations, 2U);
+    EXPECT_EQ(now.frees, 0U);
   }
   MemoryStatistics after = pool->statistics();
   EXPECT_EQ(after.allocated_bytes, 0U);
   EXPECT_EQ(after.peak_bytes, 4000U);
+  EXPECT_EQ(after.frees, 2U) << "what the pool keeps has no user either";
   EXPECT_EQ(after.split_bytes, 0U);
   EXPECT_EQ(after.reserved_bytes, device_.used.load());
   EXPECT_EQ(after.reserved_peak_bytes, after.reserved_bytes);
@@ -294,6 +296,7 @@ TEST_F(MemoryPoolTest, ManyThreads) {
   EXPECT_EQ(after.split_bytes, 0U);
   EXPECT_EQ(after.reserved_bytes, device_.used.load());
   EXPECT_EQ(after.allocations, static_cast<std::uint64_t>(served) + 1);
+  EXPECT_EQ(after.frees, after.allocations);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "backends/amd/amd_torch_backend.h"
 
 #include <algorithm>
+#include <atomic>
 #include <deque>
 #include <iterator>
 #include <mutex>
@@ -28,7 +29,27 @@ struct TorchSource {
   std::shared_ptr<LazyAtenEngine> engine;
   std::unique_ptr<TorchKernels> kernels;
   std::vector<std::string> compile_options = {};  // of our kernels
+  bool matrix_cores = true;                       // whether levels may lower products to what they multiply
 };
+
+// Said once in a process, where the option would have kept less than libtorch does.
+void warn_of_kept_bytes() {
+  static std::atomic_flag said;
+  if (said.test_and_set()) return;
+  log::warn(
+      "amd.memory_kept_bytes has no effect where models run through libtorch's ROCm build, whose allocator keeps all "
+      "that it has freed; amd.engine=native heeds it");
+}
+
+// Those that levels lower products to through libtorch.
+std::vector<DType> types_of_matrix_cores(const AmdArchitecture& architecture) {
+  std::vector<DType> types;
+  for (const Precision precision : architecture.matrix_precisions) {
+    if (precision == Precision::kBf16) types.push_back(DType::kBFloat16);
+    if (precision == Precision::kFp16) types.push_back(DType::kFloat16);
+  }
+  return types;
+}
 
 class AmdTorchTarget final : public Target {
  public:
@@ -42,12 +63,10 @@ class AmdTorchTarget final : public Target {
 #define KPT_ADD_DTYPE(enumerator, name, bytes) capabilities_.dtypes.push_back(DType::enumerator);
     KPT_DTYPES(KPT_ADD_DTYPE)
 #undef KPT_ADD_DTYPE
-    for (const Precision precision : architecture.matrix_precisions) {
-      if (precision == Precision::kBf16) capabilities_.matrix_dtypes.push_back(DType::kBFloat16);
-      if (precision == Precision::kFp16) capabilities_.matrix_dtypes.push_back(DType::kFloat16);
-    }
-    // What was optimized for our own kernels does not hold here.
+    if (source.matrix_cores) capabilities_.matrix_dtypes = types_of_matrix_cores(architecture);
+    // What was optimized for our own kernels does not hold here, nor with matrix cores what was without.
     capabilities_.features = {std::string(architecture.gfx_target), to_lower(architecture.name), "libtorch"};
+    if (!capabilities_.matrix_dtypes.empty()) capabilities_.features.emplace_back("matrix-cores");
   }
 
   std::string_view name() const override { return name_; }
@@ -135,6 +154,7 @@ class AmdTorchBackend final : public Backend {
       : detection_(context.detection),
         detect_(parts.detect ? std::move(parts.detect) : detect_amd),
         limits_{0, context.amd_margin_bytes},
+        kept_bytes_(context.amd_kept_bytes),
         memory_percent_(context.amd_memory_percent),
         chosen_target_(context.amd_architecture) {
     source_.engine = std::make_shared<LazyAtenEngine>(
@@ -142,6 +162,7 @@ class AmdTorchBackend final : public Backend {
         context.threads, find_gpu_drivers(context.detection.files));
     source_.kernels = std::make_unique<TorchKernels>(context, std::move(parts.hip_library), std::move(parts.kernels));
     source_.compile_options = context.amd_compile_options;
+    source_.matrix_cores = context.amd_matrix_cores;
     source_.table = std::move(parts.table);
     if (!source_.table) {
       source_.table = [engine = source_.engine]() -> Result<const aten::CudaModuleTable*> {
@@ -176,6 +197,7 @@ class AmdTorchBackend final : public Backend {
       return Status(StatusCode::kInvalidArgument, "the amd backend loads a program on one device of its own");
     }
     KPT_RETURN_IF_ERROR(check_chosen_target(chosen_target_, device->info().name, device->gpu().gfx_target));
+    if (kept_bytes_ < device->gpu().memory_total_bytes) warn_of_kept_bytes();
     KPT_ASSIGN_OR_RETURN(const auto launcher, source_.kernels->make_launcher(device->gpu(), program->graph()));
     return device->load(*program, weights, limits_, {}, launcher);
   }
@@ -220,6 +242,7 @@ class AmdTorchBackend final : public Backend {
   DetectionContext detection_;
   std::function<AmdReport(const DetectionContext&)> detect_;
   aten::CudaMemoryLimits limits_;
+  std::uint64_t kept_bytes_;
   int memory_percent_;
   std::string chosen_target_;  // empty: any
   TorchSource source_;

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 
 #include "backends/amd/test_gpu.h"
+#include "base/log.h"
 #include "engines/aten/graph_engine.h"
 #include "kernels/gpu/norm.h"
 #include "support/tree_paths.h"
@@ -17,6 +18,7 @@ namespace {
 using aten::CallCode;
 using aten::CallOutcome;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 struct FakeGpus {
   std::int32_t count = 1;
@@ -152,6 +154,43 @@ TEST_F(AmdTorchBackend, MemoryLimitsReachTheModuleAndItsFailuresComeBackTyped) {
   EXPECT_EQ(loaded.status().message(), "loading the graph on amd:0 failed: the fake has no memory");
   program = std::make_shared<GraphProgram>("amd:gfx90a", ir::Graph());
   EXPECT_EQ(backend->load(program, {}, std::span(&device, 1)).status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(AmdTorchBackend, WithoutMatrixCoresLevelsLowerNoProducts) {
+  const auto target = [](bool matrix_cores) {
+    BackendContext context;
+    context.amd_matrix_cores = matrix_cores;
+    auto backend = make_backend(context);
+    return backend->devices().value().front()->target().capabilities();
+  };
+  const Capabilities with = target(true);
+  EXPECT_THAT(with.matrix_dtypes, ::testing::UnorderedElementsAre(DType::kBFloat16, DType::kFloat16));
+  EXPECT_THAT(with.features, ::testing::Contains("matrix-cores"));
+  const Capabilities without = target(false);
+  EXPECT_THAT(without.matrix_dtypes, ::testing::IsEmpty());
+  EXPECT_NE(without.features, with.features) << "kpt optimize keeps the results apart by them";
+  EXPECT_EQ(without.dtypes, with.dtypes) << "a model in bfloat16 still runs";
+}
+
+// The only test that sets it: a process says it once.
+TEST_F(AmdTorchBackend, ThatLibtorchKeepsMemoryByItselfIsSaidOnce) {
+  log::LineSink lines;
+  const auto capture = log::capture(&lines);
+  const auto load = [](std::uint64_t kept_bytes) {
+    BackendContext context;
+    context.amd_kept_bytes = kept_bytes;
+    const auto backend = make_backend(context);
+    Device* const device = backend->devices().value().front();
+    (void)backend->load(program_of("aten.relu.default"), {}, std::span(&device, 1));
+  };
+  load(std::uint64_t{1} << 50U);
+  load(1U << 30U);
+  EXPECT_THAT(lines, Not(HasSubstr("amd.memory_kept_bytes"))) << "libtorch keeps no more than that either";
+  load((1U << 30U) - 1);
+  EXPECT_THAT(lines, HasSubstr("amd.memory_kept_bytes has no effect where models run through libtorch's ROCm build"));
+  lines.clear();
+  load(0);
+  EXPECT_THAT(lines, Not(HasSubstr("amd.memory_kept_bytes")));
 }
 
 TEST_F(AmdTorchBackend, AnotherArchitectureThanTheUserChoseIsRefused) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <filesystem>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -93,6 +94,12 @@ std::vector<std::string> base_arguments(const std::string& compiler, std::string
           fmt::format("--offload-arch={}", gfx_target)};
 }
 
+// What the source is told of the architecture's row in the table.
+std::vector<std::string> target_macros(const AmdArchitecture& architecture) {
+  return {fmt::format("-DKPT_WAVE={}", architecture.wavefront_size),
+          fmt::format("-DKPT_SIMD_REGISTERS={}", architecture.registers.registers)};
+}
+
 std::vector<std::string> compile_arguments(const HipCompiler& compiler, const HipSource& source,
                                            const AmdArchitecture& architecture, const fs::path& folder) {
   std::vector<std::string> arguments = base_arguments(compiler.path, architecture.gfx_target);
@@ -102,7 +109,7 @@ std::vector<std::string> compile_arguments(const HipCompiler& compiler, const Hi
   }
   // One compute unit for a workgroup: its barrier then needs no invalidation of caches.
   if (architecture.wavefront_size == 32) arguments.emplace_back("-mcumode");
-  arguments.push_back(fmt::format("-DKPT_WAVE={}", architecture.wavefront_size));
+  std::ranges::move(target_macros(architecture), std::back_inserter(arguments));
   arguments.push_back("-I" + (folder / "include").string());
   arguments.insert(arguments.end(), {"-o", (folder / "result").string(), (folder / source.name).string()});
   return arguments;
@@ -180,25 +187,54 @@ bool finds_linker(const std::string& compiler, std::chrono::milliseconds limit) 
   return linker.is_absolute() && fs::is_regular_file(linker, error);
 }
 
-// Why no target can be compiled with it; empty when one may.
-std::string find_fault(const HipCompiler& compiler, std::chrono::milliseconds limit) {
-  if (compiler.version.empty()) return "does not answer to --version";
-  return finds_linker(compiler.path, limit) ? "" : "finds no lld";
+struct CompilerCandidate {
+  std::string path;
+  bool any_version;  // neither its name nor its place says how old it is
+};
+
+// "Debian clang version 14.0.6" → 14.
+std::optional<std::uint64_t> find_clang_version(std::string_view line) {
+  constexpr std::string_view kBefore = "clang version ";
+  const std::size_t at = line.find(kBefore);
+  if (at == std::string_view::npos) return std::nullopt;
+  const std::string_view number = line.substr(at + kBefore.size());
+  return parse_uint(number.substr(0, number.find_first_not_of("0123456789")));
 }
 
-std::vector<std::string> compiler_paths(const Environment& environment) {
-  constexpr std::array kSystemNames = {"amdclang++", "clang++-22", "clang++-21", "clang++-20", "clang++-19", "clang++"};
-  std::vector<std::string> paths;
-  if (const auto rocm = environment.find("ROCM_PATH")) paths.push_back(*rocm + "/llvm/bin/clang++");
-  paths.emplace_back("/opt/rocm/llvm/bin/clang++");
+// Older ones know many targets and then fail at our source. ROCm's clang has ROCm's age, whatever LLVM calls it.
+std::string find_age_fault(std::string_view version) {
+  constexpr std::uint64_t kOldest = 19;
+  if (version.starts_with("AMD clang")) return "";
+  const auto number = find_clang_version(version);
+  if (!number) return "does not say which clang it is";
+  return *number < kOldest ? fmt::format("is clang {}, and our kernels need {}", *number, kOldest) : "";
+}
+
+// Why no target can be compiled with it; empty when one may.
+std::string find_fault(const CompilerCandidate& candidate, const std::string& version,
+                       std::chrono::milliseconds limit) {
+  if (version.empty()) return "does not answer to --version";
+  if (candidate.any_version) {
+    if (std::string fault = find_age_fault(version); !fault.empty()) return fault;
+  }
+  return finds_linker(candidate.path, limit) ? "" : "finds no lld";
+}
+
+std::vector<CompilerCandidate> find_compiler_candidates(const Environment& environment) {
+  constexpr std::string_view kPlain = "clang++";
+  constexpr std::array<std::string_view, 6> kSystemNames = {"amdclang++", "clang++-22", "clang++-21",
+                                                            "clang++-20", "clang++-19", kPlain};
+  std::vector<CompilerCandidate> candidates;
+  if (const auto rocm = environment.find("ROCM_PATH")) candidates.push_back({*rocm + "/llvm/bin/clang++", false});
+  candidates.push_back({"/opt/rocm/llvm/bin/clang++", false});
   const std::string searched = environment.find("PATH").value_or("");
   for (const std::string_view name : kSystemNames) {
     for (const std::string_view folder : split(searched, ':')) {
       // A relative entry would run what lies in the current folder.
-      if (folder.starts_with('/')) paths.push_back(fmt::format("{}/{}", folder, name));
+      if (folder.starts_with('/')) candidates.push_back({fmt::format("{}/{}", folder, name), name == kPlain});
     }
   }
-  return paths;
+  return candidates;
 }
 
 // The headers that a text includes, and what they include. Others would change the cache key.
@@ -240,13 +276,14 @@ std::vector<HipCompilerChoice> find_hip_compilers(const Environment& environment
                                                   std::span<const std::string> gfx_targets,
                                                   std::chrono::milliseconds question_limit) {
   std::vector<HipCompilerChoice> choices(gfx_targets.size());
-  for (const std::string& path : compiler_paths(environment)) {
+  for (const CompilerCandidate& candidate : find_compiler_candidates(environment)) {
+    const std::string& path = candidate.path;
     if (std::ranges::all_of(choices, [](const HipCompilerChoice& choice) { return choice.compiler.has_value(); }))
       break;
     std::error_code error;
     if (!fs::is_regular_file(path, error)) continue;
     const HipCompiler compiler{path, version_of(path, question_limit)};
-    const std::string fault = find_fault(compiler, question_limit);
+    const std::string fault = find_fault(candidate, compiler.version, question_limit);
     for (std::size_t i = 0; i < choices.size(); ++i) {
       if (choices[i].compiler) continue;
       if (fault.empty() && accepts_target(path, gfx_targets[i], question_limit)) {
@@ -335,6 +372,9 @@ std::optional<std::string> HipCompileCache::find_kept(const CacheKey& key, std::
 Result<std::string> HipCompileCache::compile(const HipSource& source, std::string_view gfx_target) {
   CacheKey key("amd-kernel");
   key.add("format", std::uint64_t{1}).add("compiler", compiler_.version).add("target", gfx_target);
+  if (const AmdArchitecture* row = find_amd_architecture(gfx_target)) {
+    for (const std::string& macro : target_macros(*row)) key.add("macro", macro);  // the table may change
+  }
   key.add("name", source.name).add("text", source.text);
   for (const HipFile& file : source.headers) key.add(file.path, file.text);
   for (const std::string& option : options_) key.add("option", option);

@@ -55,7 +55,8 @@ struct HipCompilerChoice {
 inline constexpr std::chrono::milliseconds kHipQuestionLimit{10000};
 
 // For each target the first compiler that accepts it and finds lld: ROCm's (ROCM_PATH, /opt/rocm, PATH), then
-// clang++-22, -21, -20, -19 of the system, then clang++. `question_limit` bounds each question to a compiler.
+// clang++-22, -21, -20, -19 of the system, then a clang++ that says it is 19 or newer, or ROCm's. `question_limit`
+// bounds each question to a compiler.
 std::vector<HipCompilerChoice> find_hip_compilers(const Environment& environment,
                                                   std::span<const std::string> gfx_targets,
                                                   std::chrono::milliseconds question_limit = kHipQuestionLimit);
@@ -69,8 +70,9 @@ Result<HipCompiler> find_hip_compiler(const Environment& environment, std::strin
 //   kCompilationTimeout: killed at the limit;
 //   kInvalidArchitecture: no such target in the table;
 //   kIo, kNotFound: no place to write, no such compiler.
-// The kernel sees KPT_WAVE, the target's wavefront size. What comes back was read by read_code_object(). `options`: for
-// the compiler, after its own and trusted as they are (amd.compile_options takes known words only).
+// The kernel sees KPT_WAVE, the target's wavefront size, and KPT_SIMD_REGISTERS, the vector registers of a lane over
+// all waves of a SIMD, both from the table. What comes back was read by read_code_object(). `options`: for the
+// compiler, after its own and trusted as they are (amd.compile_options takes known words only).
 Result<std::string> compile_hip(const HipCompiler& compiler, const HipSource& source, std::string_view gfx_target,
                                 std::chrono::milliseconds time_limit, const std::vector<std::string>& options = {});
 

@@ -126,6 +126,30 @@ TEST_F(HipCompilerTest, ACompilerWithoutALinkerOrAnAnswerIsPassedOver) {
   EXPECT_TRUE(choices[1].reason.empty());
 }
 
+TEST_F(HipCompilerTest, APlainNameMustSayThatItIsNewEnough) {
+  const Environment environment = Environment::from_map({{"PATH", folder_.string()}, {"ROCM_PATH", "/no/such"}});
+  const std::string path = (folder_ / "clang++").string();
+  const auto find = [&](const std::string& version) {
+    fs::rename(
+        script("case \"$*\" in *--version*) echo '" + version + "';; *print-prog-name=lld*) echo /bin/sh;; esac").path,
+        path);
+    return find_hip_compiler(environment, "gfx90a");
+  };
+  EXPECT_EQ(find("Debian clang version 14.0.6").status().message(),
+            "no compiler for gfx90a: " + path +
+                " is clang 14, and our kernels need 19; install clang-22 and lld-22, or ROCm");
+  EXPECT_THAT(find("Ubuntu clang version 18.1.3 (1ubuntu1)").status().message(), HasSubstr("is clang 18, and"));
+  for (const char* version : {"clang 22", "clang version ", "clang version x19.1"}) {
+    EXPECT_THAT(find(version).status().message(), HasSubstr(path + " does not say which clang it is;")) << version;
+  }
+  for (const char* version : {"clang version 19.1.7 (https://github.com/llvm/llvm-project)", "clang version 23",
+                              "AMD clang version 17.0.0 (https://github.com/RadeonOpenCompute/llvm-project)"}) {
+    const auto found = find(version);
+    ASSERT_TRUE(found.ok()) << found.status().to_string();
+    EXPECT_EQ(found->version, version);
+  }
+}
+
 TEST_F(HipCompilerTest, ResultsAreKeptAndDamagedOnesAreMadeAnew) {
   const std::string good = testing::make_code_object(testing::make_metadata({{"kernel", {}}}));
   ASSERT_TRUE(write_file_atomically(folder_ / "good", good).ok());
@@ -177,6 +201,18 @@ TEST_F(HipCompilerTest, FurtherOptionsFollowItsOwnAndArePartOfTheKey) {
   const std::string calls = std::move(read_text_file(folder_ / "calls", 100000)).value();
   EXPECT_THAT(calls, ::testing::ContainsRegex("-O3 .*kernel.hip\n"));
   EXPECT_THAT(calls, ::testing::ContainsRegex("-O3 .*kernel.hip -O2 -ffp-contract=off\n")) << "the last one counts";
+}
+
+TEST_F(HipCompilerTest, TheSourceIsToldTheWaveAndTheRegistersOfItsTarget) {
+  const fs::path calls = folder_ / "calls";
+  const HipCompiler compiler = script("echo \"$*\" >" + calls.string());
+  const auto told = [&](std::string_view target) {
+    (void)compile_hip(compiler, source_, target, kLimit);  // nothing is written
+    return std::move(read_text_file(calls, 100000)).value();
+  };
+  EXPECT_THAT(told("gfx942"), HasSubstr(" -DKPT_WAVE=64 -DKPT_SIMD_REGISTERS=512 "));
+  EXPECT_THAT(told("gfx1100"), HasSubstr(" -DKPT_WAVE=32 -DKPT_SIMD_REGISTERS=1536 "));
+  EXPECT_THAT(told("gfx1102"), HasSubstr(" -DKPT_WAVE=32 -DKPT_SIMD_REGISTERS=1024 "));
 }
 
 TEST_F(HipCompilerTest, ErrorsAreCountedAndNotKept) {

@@ -187,11 +187,7 @@ std::string render_target(const CompiledTarget& compiled, bool color) {
   if (compiled.program == nullptr) return render_level(*compiled.level, color);
   const CompileFigures& figures = compiled.figures;
   std::vector<std::vector<std::string>> rows = compiled.has_figures ? figure_rows(compiled) : node_rows(compiled);
-  if (compiled.statistics) {
-    rows.push_back({"compile cache",
-                    fmt::format("{} compilations, {} hits, {} misses, {} errors", compiled.statistics->compilations,
-                                compiled.statistics->hits, compiled.statistics->misses, compiled.statistics->errors)});
-  }
+  if (compiled.statistics) rows.push_back({"compile cache", to_text(*compiled.statistics)});
   for (auto& row : time_rows(compiled)) rows.push_back(std::move(row));
   std::string text = format_table(rows);
   if (compiled.level) text += "\n" + render_level(*compiled.level, color);

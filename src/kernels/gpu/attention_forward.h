@@ -17,7 +17,7 @@ namespace kpt::gpu {
 
 // Operands of values that are read before the first of them is used. RDNA3's with 1024 registers in a SIMD spill with
 // four of head size 128.
-#if defined(__gfx1102__) || defined(__gfx1103__) || defined(__gfx1150__) || defined(__gfx1152__) || defined(__gfx1153__)
+#if defined(KPT_SIMT_HIP) && KPT_WAVE == 32 && KPT_SIMD_REGISTERS < 1536
 inline constexpr int kValuesAhead = 2;
 #else
 inline constexpr int kValuesAhead = 4;

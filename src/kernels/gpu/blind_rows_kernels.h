@@ -1,8 +1,10 @@
 // Rows of attention that may look nowhere become zeros, in place.
 //
-// Intensity: none, memory and its latency are the limit. A wave looks at a row of the mask until it finds a key that
-// takes part, which most rows have among the first, and writes only where it finds none. Heads that share the mask are
-// one wave's; queries and batches that share it are not, so that many waves write where a whole batch is hidden.
+// Intensity: a comparison for each code of 2 bytes, with its wave's vote 1.3 instructions a byte by gfx942's code. An
+// MI300X has 7.7 for each byte that it can move (5.3 TB/s): memory and its latency are the limit. A wave looks at a row
+// of the mask until it finds a key that takes part, which most rows have among the first, and writes only where it
+// finds none. Heads that share the mask are one wave's; queries and batches that share it are not, so that many waves
+// write where a whole batch is hidden.
 #pragma once
 
 #include "kernels/gpu/vectors.h"

@@ -1,7 +1,9 @@
 // Rows of a table, gathered by their numbers.
 //
-// Intensity: a copy; memory is the limit (rows of a kilobyte and more; shorter ones are bound by the latency of reading
-// numbers before rows). Rows are copied as bytes, so one kernel serves all types.
+// Intensity: a copy, 0 FLOP. Addresses take 75 instructions a piece by gfx942's code, 2.3 for each byte that is read or
+// written in pieces of 16. An MI300X has 7.7 for each byte that it can move (5.3 TB/s): memory is the limit (rows of a
+// kilobyte and more; shorter ones are bound by the latency of reading numbers before rows, and pieces of 4 bytes and
+// less by addresses). Rows are copied as bytes, so one kernel serves all types.
 #pragma once
 
 #include "kernels/gpu/vectors.h"

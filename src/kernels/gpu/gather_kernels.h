@@ -1,7 +1,10 @@
 // Elements chosen by tensors of indices: aten.index and aten.gather, and the other way aten.index_put.
 //
-// Intensity: a copy behind up to three reads of indices; memory and its latency are the limit. Elements are moved as
-// bytes, so that one kernel serves all types of a size.
+// Intensity: a copy behind up to three reads of indices, 0 FLOP. Addresses over five axes take some 380 instructions an
+// element by gfx942's code (a division and four long products an axis; those of a quarter of the rate count four): 24
+// for each byte of 32-bit elements and one index. An MI300X has 7.7 for each byte that it can move (5.3 TB/s): this
+// arithmetic is the limit, and latency where elements are few. Elements are moved as bytes, so that one kernel serves
+// all types of a size.
 #pragma once
 
 #include "kernels/gpu/vectors.h"

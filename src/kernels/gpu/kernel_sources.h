@@ -23,7 +23,8 @@ struct KernelFamily {
 // Those that AMD's code objects are made of: list_kernels() has more, for NVIDIA alone.
 std::span<const KernelFamily> kernel_families();
 // A HIP source that defines every kernel of a family by its name; includes files of kernel_sources(). The compiler must
-// be given -DKPT_WAVE=32 or 64. Empty for an unknown family.
+// be given -DKPT_WAVE=32 or 64 and -DKPT_SIMD_REGISTERS=, vector registers of a lane over all waves of a SIMD. Empty
+// for an unknown family.
 std::string hip_source(std::string_view family);
 
 }  // namespace kpt::gpu

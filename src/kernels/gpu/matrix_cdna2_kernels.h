@@ -1,7 +1,7 @@
 // Matrix products on the matrix cores of CDNA2 (gfx90a); matrix_product.h has the kernel.
 //
 // Intensity: a block reads 16 KiB for 2 · 128 · 128 · 32 operations with 16-bit types and twice as many with int8: 64
-// and 128 operations a byte. A die of an MI250X has 191 T operations a second in all three types by 1.6 TB/s, 117 a
+// and 128 operations a byte. A die of an MI250X has 191.5 T operations a second in all three types by 1.6 TB/s, 120 a
 // byte: 16-bit tiles of neighbours must come from L2 (8 MiB), which they do for depths up to 8192. Large products are
 // then bound by the matrix cores; LDS gives 8 KiB to a wave in the time of its 32 instructions, half of what it can.
 #pragma once

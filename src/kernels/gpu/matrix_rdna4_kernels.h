@@ -1,7 +1,7 @@
 // Matrix products on the matrix cores of RDNA4 (gfx12); matrix_product.h has the kernel.
 //
 // Intensity: a block reads 16 KiB for 2 · 128 · 128 · 32 operations with 16-bit types and twice as many with 8-bit
-// ones: 64 and 128 operations a byte. An RX 9070 XT has 195 TFLOP/s (389 in 8 bits) by 0.64 TB/s, 305 (608) a byte:
+// ones: 64 and 128 operations a byte. An RX 9070 XT has 195 TFLOP/s (389 in 8 bits) by 0.64 TB/s, 304 (608) a byte:
 // tiles of neighbours must come from L2 (8 MiB) and the 64 MiB behind it. Large products are then bound by the matrix
 // cores as much as by LDS: a wave reads 6 KiB for 16 instructions of 16 cycles (8 bits: 16 for each 64 bytes of depth).
 #pragma once

@@ -1,7 +1,9 @@
 // Sums, means, extremes and lengths over axes of a tensor with any strides.
 //
-// Intensity: one or two operations an element; memory is the limit where the reduced axes are the fastest. A wave makes
-// one result, and its lanes read neighbouring elements of the reduced axes.
+// Intensity: one or two FLOP an element, 0.25 to 1 a byte. Addresses over four axes take some 170 instructions an
+// element by gfx942's code (those of a quarter of the rate count four), 43 a byte of float32. An MI300X has 7.7 for
+// each byte that it can move (5.3 TB/s): this arithmetic is the limit, at less than a fifth of the bandwidth. A wave
+// makes one result, and its lanes read neighbouring elements of the reduced axes.
 #pragma once
 
 #include "kernels/gpu/device_math.h"

@@ -1,6 +1,8 @@
 // Transposes matrices, converting and scaling on the way.
 //
-// Intensity: under 20 integer operations an element against 2 to 8 bytes: memory is the limit. A block takes a tile of
+// Intensity: 0 FLOP and some 8 instructions an element against 2 to 8 bytes, 1 to 4 a byte; FP8 with its division takes
+// 30 more, 13 a byte from 16 bits and 8 from float32. An MI300X has 7.7 for each byte that it can move (163.4 TFLOP/s
+// are four to an instruction, by 5.3 TB/s): memory is the limit, the vector units that of FP8. A block takes a tile of
 // 64 x 64 through shared memory, two elements a thread on both sides: whole lines of 128 bytes are read and written for
 // 16-bit types. Rows of the tile are padded, so that a column is read with at most two accesses to a bank.
 #pragma once

@@ -1,9 +1,10 @@
 // Products of few rows with weights of 8 or 4 bits: input · (weight · scale)ᵀ. And weights of 4 bits made floats.
 //
-// Intensity: M rows take 2 M operations for each weight, which is 1 or 1/2 byte, and 2 to turn it into a float. Up to
-// some 4 rows (int8) or 1 (int4) memory is the limit: the weight's bytes by the device's bandwidth. Beyond, the vector
-// units are: weights · (M + 2) instructions. With 16 rows sums fill the registers (gfx90a keeps some in memory), and
-// matrix cores win even with weights written out first.
+// Intensity: M rows take 2 M operations for each weight, which is 1 or 1/2 byte, and 2 to turn it into a float: 2 M
+// FLOP a byte of int8, 4 M of int4. By gfx942's code that is some 1.25 M + 3 instructions a weight; an MI300X has 7.7
+// for each byte that it can move (163.4 TFLOP/s are four to an instruction, by 5.3 TB/s). Up to some 4 rows (int8) or 1
+// (int4) memory is the limit: the weight's bytes by the device's bandwidth. Beyond, the vector units are. With 16 rows
+// sums fill the registers (gfx90a keeps some in memory), and matrix cores win even with weights written out first.
 //
 // A wave has four columns of the result and all rows, and goes along the depth; a lane holds 16 bytes of each column's
 // weights, the next 16 on their way while it multiplies where rows are few. Two rows at most: one access of 16 bytes.

@@ -60,6 +60,7 @@ MemoryStatistics read_memory(c10::DeviceIndex device) {
   memory.reserved_peak_bytes = to_count(held.reserved_bytes[kAll].peak);
   memory.split_bytes = to_count(held.inactive_split_bytes[kAll].current);
   memory.allocations = to_count(held.allocation[kAll].allocated);
+  memory.frees = to_count(held.allocation[kAll].freed);
   memory.out_of_memory_count = record.out_of_memory.load();
   memory.retries = record.retries.load() + to_count(held.num_alloc_retries);
   return memory;
