@@ -17,6 +17,7 @@
 #include "base/files.h"
 #include "base/text.h"
 #include "support/hardware_fixture.h"
+#include "support/open_descriptors.h"
 
 namespace kpt {
 namespace {
@@ -272,11 +273,6 @@ TEST(RunChild, ExtremeLimitsAreTaken) {
   EXPECT_TRUE(run(shell("true", std::chrono::milliseconds::max())).succeeded());
   EXPECT_TRUE(run(shell("sleep 60", 0ms)).timed_out);
   EXPECT_TRUE(run(shell("sleep 60", -5s)).timed_out);
-}
-
-std::size_t open_descriptors() {
-  return static_cast<std::size_t>(
-      std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator()));
 }
 
 TEST(RunChild, NoDescriptorAndNoZombieStays) {

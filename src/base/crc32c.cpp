@@ -51,7 +51,7 @@ std::uint32_t add_by_table(std::uint32_t crc, const std::byte* at, std::size_t c
 
 constexpr unsigned long kHasCrc = 1UL << 7U;  // HWCAP_CRC32
 
-bool has_instructions() { return (::getauxval(AT_HWCAP) & kHasCrc) != 0; }
+bool has_crc_instructions() { return (::getauxval(AT_HWCAP) & kHasCrc) != 0; }
 
 // In assembly because compilers differ in how a single function may use an extension.
 std::uint32_t add_by_instructions(std::uint32_t crc, const std::byte* at, std::size_t count) {
@@ -68,7 +68,7 @@ std::uint32_t add_by_instructions(std::uint32_t crc, const std::byte* at, std::s
 
 #elif defined(__x86_64__)
 
-bool has_instructions() { return __builtin_cpu_supports("sse4.2") != 0; }
+bool has_crc_instructions() { return __builtin_cpu_supports("sse4.2") != 0; }
 
 __attribute__((target("sse4.2"))) std::uint32_t add_by_instructions(std::uint32_t crc, const std::byte* at,
                                                                     std::size_t count) {
@@ -85,7 +85,7 @@ __attribute__((target("sse4.2"))) std::uint32_t add_by_instructions(std::uint32_
 
 #else
 
-bool has_instructions() { return false; }
+bool has_crc_instructions() { return false; }
 std::uint32_t add_by_instructions(std::uint32_t crc, const std::byte* at, std::size_t count) {
   return add_by_table(crc, at, count);
 }
@@ -95,7 +95,7 @@ std::uint32_t add_by_instructions(std::uint32_t crc, const std::byte* at, std::s
 }  // namespace
 
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t crc) {
-  static const bool kInstructions = has_instructions();
+  static const bool kInstructions = has_crc_instructions();
   const auto add = kInstructions ? add_by_instructions : add_by_table;
   return ~add(~crc, bytes.data(), bytes.size());
 }

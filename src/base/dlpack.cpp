@@ -102,7 +102,7 @@ class DlpackBuffer final : public Buffer {
   std::string device_;
 };
 
-Status refuse(std::string message) { return {StatusCode::kInvalidArgument, std::move(message)}; }
+Status refuse_dlpack(std::string message) { return {StatusCode::kInvalidArgument, std::move(message)}; }
 
 // The bytes from the first element to the end of the last; nothing on overflow or a negative stride.
 std::optional<std::size_t> measure_bytes(const Dims& dims, const Dims& strides, std::size_t width) {
@@ -131,7 +131,7 @@ std::optional<std::size_t> measure_bytes(const Dims& dims, const Dims& strides, 
 }  // namespace
 
 Result<DLManagedTensor*> export_dlpack(const Tensor& tensor) {
-  if (!tensor.defined()) return refuse("an undefined tensor cannot be given to DLPack");
+  if (!tensor.defined()) return refuse_dlpack("an undefined tensor cannot be given to DLPack");
   const auto type = find_type(tensor.dtype());
   if (!type) {
     return Status(StatusCode::kUnsupported, "DLPack has no element type " + std::string(to_string(tensor.dtype())));
@@ -167,15 +167,15 @@ Result<DLManagedTensor*> export_dlpack(const Tensor& tensor) {
 }
 
 Result<Tensor> import_dlpack(DLManagedTensor* managed) {
-  if (managed == nullptr) return refuse("the DLPack tensor is null");
+  if (managed == nullptr) return refuse_dlpack("the DLPack tensor is null");
   ManagedPointer owned(managed);
   const DLTensor& source = managed->dl_tensor;
   if (source.ndim < 0 || source.ndim > static_cast<std::int32_t>(kMaxRank)) {
-    return refuse("the DLPack tensor has rank " + std::to_string(source.ndim) + "; at most " +
-                  std::to_string(kMaxRank) + " is possible");
+    return refuse_dlpack("the DLPack tensor has rank " + std::to_string(source.ndim) + "; at most " +
+                         std::to_string(kMaxRank) + " is possible");
   }
   const auto rank = static_cast<std::size_t>(source.ndim);
-  if (rank > 0 && source.shape == nullptr) return refuse("the DLPack tensor has no shape");
+  if (rank > 0 && source.shape == nullptr) return refuse_dlpack("the DLPack tensor has no shape");
   const auto dtype = find_type(source.dtype);
   if (!dtype) {
     return Status(StatusCode::kUnsupported, "the DLPack tensor has an element type that is not known here (code " +
@@ -190,14 +190,14 @@ Result<Tensor> import_dlpack(DLManagedTensor* managed) {
   }
   const Dims dims(std::span<const std::int64_t>(source.shape, rank));
   if (!count_elements(dims)) {
-    return refuse("the DLPack tensor's extents " + dims.to_string() + " are negative or too large");
+    return refuse_dlpack("the DLPack tensor's extents " + dims.to_string() + " are negative or too large");
   }
   const Dims strides =
       source.strides == nullptr ? contiguous_strides(dims) : Dims(std::span<const std::int64_t>(source.strides, rank));
   const auto bytes = measure_bytes(dims, strides, element_bytes(*dtype));
-  if (!bytes) return refuse("the DLPack tensor's strides " + strides.to_string() + " are negative or too large");
-  if (*bytes > 0 && source.data == nullptr) return refuse("the DLPack tensor has elements but no address");
-  if (source.byte_offset > PTRDIFF_MAX) return refuse("the DLPack tensor's byte offset is too large");
+  if (!bytes) return refuse_dlpack("the DLPack tensor's strides " + strides.to_string() + " are negative or too large");
+  if (*bytes > 0 && source.data == nullptr) return refuse_dlpack("the DLPack tensor has elements but no address");
+  if (source.byte_offset > PTRDIFF_MAX) return refuse_dlpack("the DLPack tensor's byte offset is too large");
   auto* data = static_cast<std::byte*>(source.data);
   if (data != nullptr) data += source.byte_offset;
   auto buffer = std::make_shared<DlpackBuffer>(std::move(owned), data, *bytes, *std::move(device));

@@ -18,6 +18,7 @@
 
 #include "support/forked_process.h"
 #include "support/hardware_fixture.h"
+#include "support/open_descriptors.h"
 
 namespace kpt {
 namespace {
@@ -51,10 +52,6 @@ int run_unprivileged(Body body) {
     ::_exit(body());
   }));
   return code == 255 ? -1 : code;
-}
-
-std::size_t open_descriptors() {
-  return static_cast<std::size_t>(std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator()));
 }
 
 TEST_F(Files, WhatIsWrittenIsRead) {

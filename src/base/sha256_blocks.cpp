@@ -61,7 +61,7 @@ void process_block(Sha256State& state, const unsigned char* block) {
 
 constexpr unsigned long kHasSha2 = 1UL << 6U;  // HWCAP_SHA2
 
-bool has_instructions() { return (::getauxval(AT_HWCAP) & kHasSha2) != 0; }
+bool has_sha_instructions() { return (::getauxval(AT_HWCAP) & kHasSha2) != 0; }
 
 // In assembly because compilers differ in how a single function may use an extension.
 #define KPT_SHA_ASM(text) ".arch_extension sha2\n\t" text
@@ -95,7 +95,7 @@ void blocks_by_instructions(Sha256State& state, const unsigned char* blocks, std
 
 #elif defined(__x86_64__)
 
-bool has_instructions() {
+bool has_sha_instructions() {
   constexpr unsigned kSha = 1U << 29U;  // leaf 7, EBX
   unsigned a = 0;
   unsigned b = 0;
@@ -144,7 +144,7 @@ __attribute__((target("sha,sse4.1,ssse3"))) void blocks_by_instructions(Sha256St
 
 #else
 
-bool has_instructions() { return false; }
+bool has_sha_instructions() { return false; }
 void blocks_by_instructions(Sha256State& state, const unsigned char* blocks, std::size_t count) {
   sha256_blocks_portable(state, blocks, count);
 }
@@ -158,7 +158,7 @@ void sha256_blocks_portable(Sha256State& state, const unsigned char* blocks, std
 }
 
 void sha256_blocks(Sha256State& state, const unsigned char* blocks, std::size_t count) {
-  static const bool kInstructions = has_instructions();
+  static const bool kInstructions = has_sha_instructions();
   if (kInstructions) return blocks_by_instructions(state, blocks, count);
   sha256_blocks_portable(state, blocks, count);
 }

@@ -25,7 +25,7 @@ std::string format_list(std::span<const std::int64_t> values) {
   return text + "]";
 }
 
-Status refuse(std::string message) { return {StatusCode::kInvalidArgument, std::move(message)}; }
+Status refuse_tensor(std::string message) { return {StatusCode::kInvalidArgument, std::move(message)}; }
 
 class CpuBuffer final : public Buffer {
  public:
@@ -72,13 +72,13 @@ struct Extent {
 // Checks rank and product.
 Result<Extent> measure(DType dtype, std::span<const std::int64_t> dims) {
   if (dims.size() > kMaxRank) {
-    return refuse("a tensor of rank " + std::to_string(dims.size()) + " is not possible; the limit is " +
-                  std::to_string(kMaxRank));
+    return refuse_tensor("a tensor of rank " + std::to_string(dims.size()) + " is not possible; the limit is " +
+                         std::to_string(kMaxRank));
   }
   const auto count = count_elements(dims);
   std::int64_t bytes = 0;
   if (!count || __builtin_mul_overflow(*count, static_cast<std::int64_t>(element_bytes(dtype)), &bytes)) {
-    return refuse("the extents " + format_list(dims) + " are negative or too large");
+    return refuse_tensor("the extents " + format_list(dims) + " are negative or too large");
   }
   return Extent{*count, static_cast<std::size_t>(bytes)};
 }
@@ -86,12 +86,13 @@ Result<Extent> measure(DType dtype, std::span<const std::int64_t> dims) {
 // Whether every element lies inside `bytes`. An empty tensor has none, wherever it starts.
 Status check_inside(std::size_t bytes, DType dtype, std::span<const std::int64_t> dims,
                     std::span<const std::int64_t> strides, std::int64_t offset) {
-  if (offset < 0) return refuse("the offset " + std::to_string(offset) + " of a tensor is negative");
+  if (offset < 0) return refuse_tensor("the offset " + std::to_string(offset) + " of a tensor is negative");
   bool empty = false;
   bool overflow = false;
   std::int64_t end = offset;
   for (std::size_t i = 0; i < dims.size(); ++i) {
-    if (strides[i] < 0) return refuse("the strides " + format_list(strides) + " are negative, which is not possible");
+    if (strides[i] < 0)
+      return refuse_tensor("the strides " + format_list(strides) + " are negative, which is not possible");
     if (dims[i] == 0) {
       empty = true;
       continue;
@@ -105,9 +106,9 @@ Status check_inside(std::size_t bytes, DType dtype, std::span<const std::int64_t
   std::int64_t needed = 0;
   overflow |= __builtin_mul_overflow(end, static_cast<std::int64_t>(element_bytes(dtype)), &needed);
   if (overflow || static_cast<std::uint64_t>(needed) > bytes) {
-    return refuse("a " + std::string(to_string(dtype)) + " tensor of extents " + format_list(dims) + ", strides " +
-                  format_list(strides) + " and offset " + std::to_string(offset) + " does not fit into " +
-                  std::to_string(bytes) + " bytes");
+    return refuse_tensor("a " + std::string(to_string(dtype)) + " tensor of extents " + format_list(dims) +
+                         ", strides " + format_list(strides) + " and offset " + std::to_string(offset) +
+                         " does not fit into " + std::to_string(bytes) + " bytes");
   }
   return {};
 }
@@ -176,8 +177,8 @@ Result<Tensor> Tensor::empty(DType dtype, std::span<const std::int64_t> dims) {
 Result<Tensor> Tensor::from_bytes(DType dtype, std::span<const std::int64_t> dims, std::span<const std::byte> bytes) {
   KPT_ASSIGN_OR_RETURN(const Extent extent, measure(dtype, dims));
   if (extent.bytes != bytes.size()) {
-    return refuse("a " + std::string(kpt::to_string(dtype)) + " tensor of extents " + format_list(dims) + " has " +
-                  std::to_string(extent.bytes) + " bytes, not " + std::to_string(bytes.size()));
+    return refuse_tensor("a " + std::string(kpt::to_string(dtype)) + " tensor of extents " + format_list(dims) +
+                         " has " + std::to_string(extent.bytes) + " bytes, not " + std::to_string(bytes.size()));
   }
   KPT_ASSIGN_OR_RETURN(Tensor tensor, empty(dtype, dims));
   if (!bytes.empty()) std::memcpy(tensor.data(), bytes.data(), bytes.size());
@@ -187,12 +188,12 @@ Result<Tensor> Tensor::from_bytes(DType dtype, std::span<const std::int64_t> dim
 Result<Tensor> Tensor::from_memory(DType dtype, std::span<const std::int64_t> dims, void* data, std::size_t bytes,
                                    std::function<void()> release, std::span<const std::int64_t> strides) {
   KPT_ASSIGN_OR_RETURN(const Extent extent, measure(dtype, dims));
-  if (data == nullptr && extent.elements > 0) return refuse("a tensor with elements needs an address");
+  if (data == nullptr && extent.elements > 0) return refuse_tensor("a tensor with elements needs an address");
   // Without strides the tensor is contiguous; a rank-0 tensor has none either way.
   const bool contiguous = strides.empty();
   if (!contiguous && strides.size() != dims.size()) {
-    return refuse("a tensor of rank " + std::to_string(dims.size()) + " needs as many strides, not " +
-                  std::to_string(strides.size()));
+    return refuse_tensor("a tensor of rank " + std::to_string(dims.size()) + " needs as many strides, not " +
+                         std::to_string(strides.size()));
   }
   const Dims used = contiguous ? contiguous_strides(dims) : Dims(strides);
   // Checked before the buffer exists: on failure the memory stays the caller's and `release` does not run.
@@ -202,11 +203,11 @@ Result<Tensor> Tensor::from_memory(DType dtype, std::span<const std::int64_t> di
 
 Result<Tensor> Tensor::from_buffer(std::shared_ptr<Buffer> buffer, DType dtype, std::span<const std::int64_t> dims,
                                    std::span<const std::int64_t> strides, std::int64_t offset) {
-  if (buffer == nullptr) return refuse("a tensor needs a buffer");
+  if (buffer == nullptr) return refuse_tensor("a tensor needs a buffer");
   KPT_RETURN_IF_ERROR(measure(dtype, dims).status());
   if (strides.size() != dims.size()) {
-    return refuse("a tensor of rank " + std::to_string(dims.size()) + " needs as many strides, not " +
-                  std::to_string(strides.size()));
+    return refuse_tensor("a tensor of rank " + std::to_string(dims.size()) + " needs as many strides, not " +
+                         std::to_string(strides.size()));
   }
   KPT_RETURN_IF_ERROR(check_inside(buffer->bytes(), dtype, dims, strides, offset));
   // PyTorch writes empty slices that start behind their storage; no address is computed from that.
@@ -250,10 +251,10 @@ void* Tensor::data() const {
 }
 
 Result<Tensor> Tensor::contiguous_copy() const {
-  if (!defined()) return refuse("an undefined tensor cannot be copied");
+  if (!defined()) return refuse_tensor("an undefined tensor cannot be copied");
   const std::int64_t count = element_count();
   if (device() != "cpu" || (count > 0 && data() == nullptr)) {
-    return refuse("a tensor on " + std::string(device()) + " has no address that the CPU could copy from");
+    return refuse_tensor("a tensor on " + std::string(device()) + " has no address that the CPU could copy from");
   }
   KPT_ASSIGN_OR_RETURN(Tensor copy, empty(dtype_, dims_));
   if (count > 0) {

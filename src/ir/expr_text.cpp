@@ -189,9 +189,9 @@ void write(const Expr& expr, Level at_least, std::string& out) {
 
 // --- reading
 
-class Parser {
+class InfixParser {
  public:
-  explicit Parser(Scanner& scanner) : scanner_(scanner) {}
+  explicit InfixParser(Scanner& scanner) : scanner_(scanner) {}
 
   // Everything that holds together at least as tightly as `at_least`.
   bool parse(Level at_least, Expr& result);
@@ -223,7 +223,7 @@ class Parser {
   std::string failure_;
 };
 
-const Infix* Parser::peek_infix() {
+const Infix* InfixParser::peek_infix() {
   if (scanner_.starts_with("**")) return nullptr;  // only behind a primary expression, which has taken it
   const std::string_view word = scanner_.peek_word();
   for (const Infix& infix : kInfixes) {
@@ -232,7 +232,7 @@ const Infix* Parser::peek_infix() {
   return nullptr;
 }
 
-bool Parser::parse(Level at_least, Expr& result) {
+bool InfixParser::parse(Level at_least, Expr& result) {
   if (!parse_prefix(result)) return false;
   while (const Infix* infix = peek_infix()) {
     if (infix->level < at_least) break;
@@ -243,7 +243,7 @@ bool Parser::parse(Level at_least, Expr& result) {
 
 // `left`, then one operator and its right side; of a sum, product, "and" or "or" as many as follow one another, because
 // their operands are one list.
-bool Parser::parse_run(const Infix& infix, Expr& left) {
+bool InfixParser::parse_run(const Infix& infix, Expr& left) {
   const bool list =
       infix.op == ExprOp::kAdd || infix.op == ExprOp::kMul || infix.op == ExprOp::kAnd || infix.op == ExprOp::kOr;
   std::vector<Expr> operands = {left};
@@ -262,7 +262,7 @@ bool Parser::parse_run(const Infix& infix, Expr& left) {
   return make(infix.op, std::move(operands), left);
 }
 
-bool Parser::parse_prefix(Expr& result) {
+bool InfixParser::parse_prefix(Expr& result) {
   // A level of an expression can take two here: its parentheses, and its sign or exponent.
   if (++depth_ > 2 * Expr::kMaxDepth + 2) return fail("it is nested too deeply");
   bool good = false;
@@ -288,7 +288,7 @@ bool Parser::parse_prefix(Expr& result) {
   return good;
 }
 
-bool Parser::parse_primary(Expr& result) {
+bool InfixParser::parse_primary(Expr& result) {
   if (scanner_.accept("(")) {
     return parse(kOr, result) && (scanner_.accept(")") || fail("')' is missing"));
   }
@@ -311,7 +311,7 @@ bool Parser::parse_primary(Expr& result) {
   return true;
 }
 
-bool Parser::parse_call(const Function& function, Expr& result) {
+bool InfixParser::parse_call(const Function& function, Expr& result) {
   scanner_.accept_word(function.name);
   if (!scanner_.accept("(")) return fail("'(' is missing");
   std::vector<Expr> operands;
@@ -341,7 +341,7 @@ std::string scan_symbol(Scanner& scanner) {
 }
 
 Result<Expr> scan_expr(Scanner& scanner) {
-  Parser parser(scanner);
+  InfixParser parser(scanner);
   Expr result;
   if (!parser.parse(kOr, result)) return parser.failure();
   return result;

@@ -77,9 +77,9 @@ Expr divided(const Fraction& fraction) {
   return Expr::make(ExprOp::kTrueDiv, {fraction.numerator, fraction.denominator});
 }
 
-class Parser {
+class SreprParser {
  public:
-  explicit Parser(std::string_view text) : scanner_(text) {}
+  explicit SreprParser(std::string_view text) : scanner_(text) {}
 
   Result<Expr> run() {
     Fraction fraction;
@@ -128,7 +128,7 @@ class Parser {
   std::string failure_;
 };
 
-bool Parser::parse(Fraction& result) {
+bool SreprParser::parse(Fraction& result) {
   if (depth_ == kMaxDepth) return fail("it is nested more than 64 deep");
   ++depth_;
   scanner_.skip_space();
@@ -149,7 +149,7 @@ bool Parser::parse(Fraction& result) {
   return good;
 }
 
-bool Parser::parse_call(std::string_view head, std::size_t start, Fraction& result) {
+bool SreprParser::parse_call(std::string_view head, std::size_t start, Fraction& result) {
   if (head == "Integer" || head == "Rational" || head == "Float") return parse_number(head, start, result);
   if (head == "Symbol") return parse_symbol(result);
   constexpr std::array<std::string_view, 8> kOwn = {"Add",      "Mul",          "Pow",   "CeilDiv",
@@ -166,7 +166,7 @@ bool Parser::parse_call(std::string_view head, std::size_t start, Fraction& resu
   return parse_operands(operands) && combine(head, start, std::move(operands), result);
 }
 
-bool Parser::parse_operands(Operands& operands) {
+bool SreprParser::parse_operands(Operands& operands) {
   if (!scanner_.accept("(")) return fail("'(' is missing");
   if (scanner_.accept(")")) return true;
   do {
@@ -176,7 +176,7 @@ bool Parser::parse_operands(Operands& operands) {
 }
 
 // An integer of any length; nothing in `value` when it does not fit into 64 bits.
-bool Parser::parse_integer(std::optional<std::int64_t>& value) {
+bool SreprParser::parse_integer(std::optional<std::int64_t>& value) {
   scanner_.skip_space();
   const std::string_view rest = scanner_.text().substr(scanner_.position());
   std::size_t end = rest.starts_with("-") ? 1 : 0;
@@ -188,7 +188,7 @@ bool Parser::parse_integer(std::optional<std::int64_t>& value) {
   return true;
 }
 
-bool Parser::parse_number(std::string_view head, std::size_t start, Fraction& result) {
+bool SreprParser::parse_number(std::string_view head, std::size_t start, Fraction& result) {
   scanner_.accept("(");
   if (head == "Float") {
     std::string text;
@@ -215,7 +215,7 @@ bool Parser::parse_number(std::string_view head, std::size_t start, Fraction& re
   return true;
 }
 
-bool Parser::parse_symbol(Fraction& result) {
+bool SreprParser::parse_symbol(Fraction& result) {
   scanner_.accept("(");
   std::string name;
   if (!parse_text(name) || !skip_options()) return false;
@@ -225,7 +225,7 @@ bool Parser::parse_symbol(Fraction& result) {
 }
 
 // Python's repr of a text. Names and numbers need no escapes but those of quotes and backslashes.
-bool Parser::parse_text(std::string& text) {
+bool SreprParser::parse_text(std::string& text) {
   const char mark = scanner_.peek();
   if (mark != '\'' && mark != '"') return fail("a text in quotes is missing");
   const std::string_view all = scanner_.text();
@@ -243,7 +243,7 @@ bool Parser::parse_text(std::string& text) {
 }
 
 // ", positive=True, precision=53)": what sympy knows beside the name.
-bool Parser::skip_options() {
+bool SreprParser::skip_options() {
   while (scanner_.accept(",")) {
     if (scanner_.word().empty() || !scanner_.accept("=")) return fail("an option is missing");
     std::optional<std::int64_t> number;
@@ -253,7 +253,7 @@ bool Parser::skip_options() {
 }
 
 // Passes what stands in parentheses, whatever it is, as long as brackets and quotes match.
-bool Parser::skip_call() {
+bool SreprParser::skip_call() {
   const std::string_view all = scanner_.text();
   std::string open;  // the closing brackets still to come
   for (std::size_t at = scanner_.position(); at < all.size(); ++at) {
@@ -277,7 +277,7 @@ bool Parser::skip_call() {
   return fail("')' is missing");
 }
 
-bool Parser::make(ExprOp op, const Operands& operands, Fraction& result) {
+bool SreprParser::make(ExprOp op, const Operands& operands, Fraction& result) {
   std::vector<Expr> whole;
   for (const Fraction& operand : operands) whole.push_back(divided(operand));
   if (!Expr::fits(op, whole)) return fail("the operands do not fit the operation");
@@ -285,7 +285,7 @@ bool Parser::make(ExprOp op, const Operands& operands, Fraction& result) {
   return true;
 }
 
-bool Parser::combine(std::string_view head, std::size_t start, Operands operands, Fraction& result) {
+bool SreprParser::combine(std::string_view head, std::size_t start, Operands operands, Fraction& result) {
   for (const Head& row : kHeads) {
     if (row.name == head) return make(row.op, operands, result);
   }
@@ -309,7 +309,7 @@ bool Parser::combine(std::string_view head, std::size_t start, Operands operands
 }
 
 // Over a shared denominator where all are integers, so that ceiling(s/2 + 1/2) is exact.
-bool Parser::combine_sum(const Operands& operands, Fraction& result) {
+bool SreprParser::combine_sum(const Operands& operands, Fraction& result) {
   std::int64_t shared = 1;
   bool exact = true;
   for (const Fraction& operand : operands) {
@@ -326,7 +326,7 @@ bool Parser::combine_sum(const Operands& operands, Fraction& result) {
   return true;
 }
 
-bool Parser::combine_product(const Operands& operands, Fraction& result) {
+bool SreprParser::combine_product(const Operands& operands, Fraction& result) {
   std::vector<Expr> numerators;
   std::vector<Expr> denominators;
   for (const Fraction& operand : operands) {
@@ -339,7 +339,7 @@ bool Parser::combine_product(const Operands& operands, Fraction& result) {
   return true;
 }
 
-bool Parser::combine_power(const Operands& operands, std::size_t start, Fraction& result) {
+bool SreprParser::combine_power(const Operands& operands, std::size_t start, Fraction& result) {
   if (operands.size() != 2) return fail("the operands do not fit the operation");
   const Fraction& exponent = operands[1];
   if (!is_whole(exponent) || exponent.numerator.op() == ExprOp::kFloat) {  // a root
@@ -357,7 +357,7 @@ bool Parser::combine_power(const Operands& operands, std::size_t start, Fraction
 }
 
 // The quotient of two integers is rounded exactly, not by way of a float.
-bool Parser::combine_rounded(bool down, const Operands& operands, Fraction& result) {
+bool SreprParser::combine_rounded(bool down, const Operands& operands, Fraction& result) {
   if (!make(down ? ExprOp::kFloorToInt : ExprOp::kCeilToInt, operands, result)) return false;
   const Fraction& operand = operands[0];
   if (is_whole(operand)) return true;
@@ -375,7 +375,7 @@ Result<Expr> parse_srepr(std::string_view text) {
   if (text.size() > kMaxTextBytes) {
     return Status(StatusCode::kCorruptData, "a symbolic size is longer than 64 KiB");
   }
-  return Parser(text).run();
+  return SreprParser(text).run();
 }
 
 }  // namespace kpt::ir

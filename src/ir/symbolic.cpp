@@ -45,7 +45,7 @@ bool all_may_be(std::span<const Expr> operands, Sort wanted) {
   return std::all_of(operands.begin(), operands.end(), [&](const Expr& operand) { return may_be(operand, wanted); });
 }
 
-bool same_real(double a, double b) {
+bool same_bits(double a, double b) {
   return (std::isnan(a) && std::isnan(b)) || std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
 }
 
@@ -243,7 +243,7 @@ bool Expr::operator==(const Expr& other) const {
   if (node_ == nullptr || other.node_ == nullptr) return false;
   const Node& a = *node_;
   const Node& b = *other.node_;
-  return a.op == b.op && a.truth == b.truth && same_real(a.real, b.real) && a.text == b.text &&
+  return a.op == b.op && a.truth == b.truth && same_bits(a.real, b.real) && a.text == b.text &&
          std::equal(a.operands.begin(), a.operands.end(), b.operands.begin(), b.operands.end());
 }
 

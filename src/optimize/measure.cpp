@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cmath>
 
+#include "base/timing.h"
+
 namespace kpt {
 namespace {
 
@@ -24,7 +26,7 @@ struct Bench {
     context.outputs_on_device = resident;
     const auto start = Clock::now();
     KPT_RETURN_IF_ERROR(run->loaded().executable().run(context, inputs, outputs));
-    return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+    return milliseconds_since(start);
   }
 };
 

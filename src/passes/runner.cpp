@@ -7,6 +7,7 @@
 
 #include "base/reword.h"
 #include "base/text.h"
+#include "base/timing.h"
 #include "ir/verifier.h"
 #include "passes/graph_edit.h"
 #include "passes/pipeline.h"
@@ -63,7 +64,7 @@ class Run {
     } else {
       KPT_RETURN_IF_ERROR(tidy(pass));
     }
-    record.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    record.milliseconds = milliseconds_since(start);
     if (stats.changes == 0) return {};
     if (options_.check_each) {
       Status checked = options_.check_each(pass, before, weights_before, graph_, context_.weights);

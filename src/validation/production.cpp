@@ -14,6 +14,7 @@
 #include "base/files.h"
 #include "base/scratch_folder.h"
 #include "base/text.h"
+#include "base/timing.h"
 #include "passes/promote_to_fp64.h"
 #include "validation/determinism.h"
 #include "validation/model_run.h"
@@ -83,7 +84,7 @@ class Production {
       add("load", "error", loaded.status().message(), {});
       return std::move(report_);
     }
-    const double load_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+    const double load_ms = milliseconds_since(start);
     add("load", "ok", fmt::format("loaded on {} in {:.1f} ms", loaded->loaded().executable().device(), load_ms),
         load_ms);
     const Draw& draw = check_forward(*loaded, draws);
@@ -133,7 +134,7 @@ class Production {
       if (!run.reset().ok()) return std::nullopt;
       const auto start = Clock::now();
       if (!run.run(inputs).ok()) return std::nullopt;
-      if (round >= 3) times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+      if (round >= 3) times.push_back(milliseconds_since(start));
     }
     std::ranges::sort(times);
     return std::pair(times[times.size() / 2], times[times.size() * 95 / 100]);

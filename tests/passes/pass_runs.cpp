@@ -13,7 +13,8 @@
 namespace kpt::pass_runs {
 namespace {
 constexpr std::size_t kFewElements = 10;  // so few that one error may be small by luck
-}
+constexpr double kCoarsest = 0.9;         // the cosine that is asked of 8-bit products
+}  // namespace
 
 Cpu::Cpu(const std::string& device) {
   const Environment environment = Environment::from_process();
@@ -82,6 +83,7 @@ void expect_same_answers(Cpu& cpu, Cpu& oracle, const ImportedModel& before, con
     std::string reason;
   };
   std::map<std::string, Errors> few;
+  bool has_larger = false;
   for (const std::vector<NamedTensor>& given : inputs) {
     const auto baseline = plain->run(copy_of(given));
     const auto candidate = optimized->run(copy_of(given));
@@ -109,9 +111,13 @@ void expect_same_answers(Cpu& cpu, Cpu& oracle, const ImportedModel& before, con
         if (!verdict->passed && !near) errors.reason = verdict->reason;
         continue;
       }
+      has_larger = has_larger || is_floating(dtype);
       EXPECT_TRUE(verdict->passed || near) << output.name << ": " << verdict->reason << ", cosine " << verdict->cosine;
     }
   }
+  // Coarse rounding may change a product of two vectors that stand nearly at right angles by any factor. Larger outputs
+  // show a wrong scale.
+  if (has_larger && least_cosine <= kCoarsest) return;
   for (const auto& [name, errors] : few) {
     EXPECT_TRUE(errors.reason.empty() || errors.candidate <= 3 * errors.baseline)
         << name << ": " << errors.reason << "; over all inputs " << errors.candidate << " against " << errors.baseline;

@@ -12,6 +12,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "backends/amd/fake_hip.h"
 #include "backends/amd/test_gpu.h"
 #include "base/dynamic_library.h"
 #include "ir/text.h"
@@ -30,8 +31,6 @@ using ::testing::IsSupersetOf;
 using ::testing::Not;
 
 constexpr std::size_t kModules = 6;  // families of kernels that the transformer launches
-
-const std::string kFake = build_dir() + "/fakes/amd/libamdhip64.so.6";
 
 constexpr const char* kTransformer = R"(kpt_graph 1
 parameter table: float32[11, 8] "table"
@@ -75,7 +74,7 @@ output %out "output"
 class AmdBackendTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    const auto library = DynamicLibrary::open(kFake);
+    const auto library = DynamicLibrary::open(kFakeHip);
     ASSERT_TRUE(library.ok()) << library.status().to_string();
     live_ = library->find<std::size_t (*)()>("fake_hip_live");
     calls_ = library->find<const char* (*)()>("fake_hip_calls");

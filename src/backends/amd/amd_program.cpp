@@ -18,8 +18,8 @@ namespace kpt {
 namespace {
 
 constexpr std::string_view kWord = "kpt-amd-program";
-constexpr int kPlain = 1;                 // version of the form
-constexpr int kWithOptions = 2;           // a line of compile options follows the compiler
+constexpr int kPlainForm = 1;             // version of the form
+constexpr int kFormWithOptions = 2;       // a line of compile options follows the compiler
 constexpr std::size_t kMostObjects = 64;  // far more families than there are
 
 Status corrupt_program(std::string_view what) {
@@ -166,7 +166,7 @@ void AmdProgram::set_compiler(std::string compiler, std::vector<std::string> opt
 // the graph; their code.
 Result<std::string> AmdProgram::serialize() const {
   const std::string graph = ir::print_graph(*graph_);
-  std::string bytes = fmt::format("{} {}\n{}\n{}\n", kWord, options_.empty() ? kPlain : kWithOptions, target_,
+  std::string bytes = fmt::format("{} {}\n{}\n{}\n", kWord, options_.empty() ? kPlainForm : kFormWithOptions, target_,
                                   printable(figures_.compiler, 200));
   if (!options_.empty()) bytes += join(options_, " ") + "\n";
   bytes += fmt::format("{}\n{}\n", graph.size(), objects_.size());
@@ -184,8 +184,8 @@ Result<std::unique_ptr<Program>> AmdProgram::deserialize(const AmdArchitecture& 
   if (!head.starts_with(fmt::format("{} ", kWord))) return corrupt_program("it is no AMD program");
   KPT_ASSIGN_OR_RETURN(const std::string_view made_for, take_program_line(bytes));
   const std::string target = fmt::format("amd:{}", architecture.gfx_target);
-  const bool with_options = head == fmt::format("{} {}", kWord, kWithOptions);
-  if ((!with_options && head != fmt::format("{} {}", kWord, kPlain)) || made_for != target) {
+  const bool with_options = head == fmt::format("{} {}", kWord, kFormWithOptions);
+  if ((!with_options && head != fmt::format("{} {}", kWord, kPlainForm)) || made_for != target) {
     return Status(StatusCode::kVersionMismatch,
                   fmt::format("the stored program is of another version or for another target than {}", target));
   }

@@ -119,7 +119,7 @@ constexpr AmdArchitecture rdna4(std::string_view target) {
   return {target, "RDNA4", 32, AmdMatrixUnit::kWmma, kRdna4, k64KiB, kGranule, Fp8Flavour::kOcp, kLargeRdna3, kWmma12};
 }
 
-constexpr std::array kTable = {
+constexpr std::array kArchitectures = {
     without_matrix_cores("gfx900", "GCN5", 64, kGcn),
     without_matrix_cores("gfx906", "GCN5", 64, kGcn),
     cdna("gfx908", "CDNA1", kCdna1, k64KiB, Fp8Flavour::kNone, kGcn, kMfma908),
@@ -195,7 +195,7 @@ bool is_product(std::string_view name, std::string_view product) {
 
 }  // namespace
 
-std::span<const AmdArchitecture> amd_architectures() { return kTable; }
+std::span<const AmdArchitecture> amd_architectures() { return kArchitectures; }
 
 const HardwareRates* find_amd_rates(std::string_view name) {
   const auto* row =
@@ -209,8 +209,8 @@ const HardwareRates* find_amd_target_rates(std::string_view gfx_target) {
 }
 
 const AmdArchitecture* find_amd_architecture(std::string_view gfx_target) {
-  const auto* row = std::ranges::find(kTable, gfx_target, &AmdArchitecture::gfx_target);
-  return row == kTable.end() ? nullptr : row;
+  const auto* row = std::ranges::find(kArchitectures, gfx_target, &AmdArchitecture::gfx_target);
+  return row == kArchitectures.end() ? nullptr : row;
 }
 
 std::optional<std::string> gfx_target_from_kfd(std::uint64_t gfx_target_version) {

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "backends/amd/fake_hip.h"
 #include "support/hardware_fixture.h"
 #include "support/tree_paths.h"
 
@@ -16,9 +17,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
-const std::string kFake = build_dir() + "/fakes/amd/libamdhip64.so.6";
-
-AmdReport probe_with(const std::string& spec, const std::string& library = kFake) {
+AmdReport probe_with(const std::string& spec, const std::string& library = kFakeHip) {
   const testing::TemporaryFolder folder;
   const std::string path = (folder.path() / "spec.json").string();
   std::ofstream(path) << spec;
@@ -36,7 +35,7 @@ TEST(HipProbe, LibraryThatCannotBeLoadedIsBroken) {
   const testing::TemporaryFolder folder;
   const std::string path = (folder.path() / "libamdhip64.so.7").string();
   std::ofstream(path) << "text";
-  EXPECT_EQ(probe_hip_runtime({path, kFake}).finding.presence, Presence::kBroken);
+  EXPECT_EQ(probe_hip_runtime({path, kFakeHip}).finding.presence, Presence::kBroken);
 }
 
 TEST(HipProbe, ReadsVersionAndDevices) {

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "backends/amd/fake_hip.h"
 #include "backends/amd/hip_launcher.h"
 #include "backends/amd/test_gpu.h"
 #include "kernels/gpu/softmax.h"
@@ -20,18 +21,17 @@ using ::testing::Not;
 using ::testing::SizeIs;
 
 constexpr std::chrono::milliseconds kShort{80};
-const std::string kFake = build_dir() + "/fakes/amd/libamdhip64.so.6";
 
 class HipRecorderTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    const auto library = DynamicLibrary::open(kFake);
+    const auto library = DynamicLibrary::open(kFakeHip);
     ASSERT_TRUE(library.ok()) << library.status().to_string();
     library->find<void (*)()>("fake_hip_reset")();
     live_ = library->find<std::size_t (*)()>("fake_hip_live");
     calls_ = library->find<const char* (*)()>("fake_hip_calls");
     gpu_.order();
-    const auto runtime = HipRuntime::open({kFake});
+    const auto runtime = HipRuntime::open({kFakeHip});
     ASSERT_TRUE(runtime.ok()) << runtime.status().to_string();
     auto device = HipRuntime::open_device(*runtime, 0);
     ASSERT_TRUE(device.ok()) << device.status().to_string();

@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/amd/code_object_forge.h"
+#include "backends/amd/fake_hip.h"
 #include "backends/amd/hip_compiler.h"
 #include "backends/amd/hip_launcher.h"
 #include "base/log.h"
@@ -32,7 +33,6 @@ using ::testing::HasSubstr;
 
 constexpr std::chrono::milliseconds kLimit{20000};
 constexpr int kComputeUnits = 4;
-const std::string kFake = build_dir() + "/fakes/amd/libamdhip64.so.6";
 
 // A code object that names the kernels of three families, for the test library to find.
 std::string forge(std::string_view target) {
@@ -54,7 +54,7 @@ class HipRuntimeTest : public ::testing::Test {
     seed_ = std::random_device{}();
     trace_ = std::make_unique<::testing::ScopedTrace>(__FILE__, __LINE__, "seed " + std::to_string(seed_));
     random_.seed(seed_);
-    const auto library = DynamicLibrary::open(kFake);
+    const auto library = DynamicLibrary::open(kFakeHip);
     ASSERT_TRUE(library.ok()) << library.status().to_string();
     live_ = library->find<std::size_t (*)()>("fake_hip_live");
     calls_ = library->find<const char* (*)()>("fake_hip_calls");
@@ -78,7 +78,7 @@ class HipRuntimeTest : public ::testing::Test {
   }
 
   static Result<HipDevice> open() {
-    KPT_ASSIGN_OR_RETURN(const auto runtime, HipRuntime::open({kFake}));
+    KPT_ASSIGN_OR_RETURN(const auto runtime, HipRuntime::open({kFakeHip}));
     return HipRuntime::open_device(runtime, 0);
   }
 
@@ -485,7 +485,7 @@ TEST_F(HipRuntimeTest, MachinesWithoutAUsableGpu) {
   set_machine("", "none");
   EXPECT_THAT(open().status().message(), HasSubstr("told no gfx target"));
   set_machine();
-  const auto runtime = HipRuntime::open({kFake});
+  const auto runtime = HipRuntime::open({kFakeHip});
   ASSERT_TRUE(runtime.ok()) << runtime.status().to_string();
   for (const int index : {-1, 1}) {
     EXPECT_EQ(HipRuntime::open_device(*runtime, index).status().code(), StatusCode::kDeviceNotAvailable);

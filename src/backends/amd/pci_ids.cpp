@@ -7,7 +7,7 @@ namespace kpt {
 namespace {
 
 // Names as in the public PCI id list. Virtual functions (VF) have ids of their own.
-constexpr std::array kTable = {
+constexpr std::array kPciIds = {
     AmdPciId{0x1114, "gfx1152", "AMD Radeon 840M/860M"},
     AmdPciId{0x150e, "gfx1150", "AMD Radeon 880M/890M"},
     AmdPciId{0x1586, "gfx1151", "AMD Radeon 8050S/8060S"},
@@ -66,11 +66,11 @@ constexpr std::array kTable = {
 
 }  // namespace
 
-std::span<const AmdPciId> amd_pci_ids() { return kTable; }
+std::span<const AmdPciId> amd_pci_ids() { return kPciIds; }
 
 const AmdPciId* find_amd_pci_id(std::uint16_t device) {
-  const auto* row = std::ranges::find(kTable, device, &AmdPciId::device);
-  return row == kTable.end() ? nullptr : row;
+  const auto* row = std::ranges::find(kPciIds, device, &AmdPciId::device);
+  return row == kPciIds.end() ? nullptr : row;
 }
 
 }  // namespace kpt

@@ -59,10 +59,10 @@ void add_node(TpuDevices& devices, const SystemFiles& files, std::string path) {
 
 // /dev/accel0, not /dev/accel: that folder is the kernel's compute subsystem, used by other vendors.
 void read_accel_nodes(TpuDevices& devices, const SystemFiles& files) {
-  constexpr std::string_view kAccel = "accel";
+  constexpr std::string_view kAccelPrefix = "accel";
   const auto names = files.list("/dev");
   for (const std::string& name : names.value_or({})) {
-    if (name.starts_with(kAccel) && parse_uint(std::string_view(name).substr(kAccel.size()))) {
+    if (name.starts_with(kAccelPrefix) && parse_uint(std::string_view(name).substr(kAccelPrefix.size()))) {
       add_node(devices, files, "/dev/" + name);
     }
   }

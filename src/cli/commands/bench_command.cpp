@@ -11,6 +11,7 @@
 #include "api/model_loading.h"
 #include "artifact/artifact.h"
 #include "base/files.h"
+#include "base/timing.h"
 #include "benchmark/baseline.h"
 #include "benchmark/model_benchmark.h"
 #include "benchmark/page.h"
@@ -53,10 +54,6 @@ struct BenchOutcome {
   BenchmarkReport report;
   std::vector<ComparedEntry> compared;
 };
-
-double milliseconds_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
 
 Status check_combination(const BenchArguments& arguments) {
   if (!arguments.inputs.empty() && (!arguments.batch.empty() || !arguments.sweeps.empty())) {

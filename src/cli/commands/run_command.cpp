@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "api/model_loading.h"
+#include "base/timing.h"
 #include "cli/model_arguments.h"
 #include "cli/terminal.h"
 #include "device/hardware_json.h"
@@ -37,10 +38,6 @@ struct RunOutcome {
   std::vector<std::string> notes;  // of reading the model
   RunReport report;                // of the last run
 };
-
-double milliseconds_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
 
 Result<RunOutcome> run(const RunCommandArguments& arguments, const BackendContext& backend_context) {
   KPT_ASSIGN_OR_RETURN(const auto sizes, parse_sizes(arguments.sizes));

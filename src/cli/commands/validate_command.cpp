@@ -42,22 +42,17 @@ struct ValidateArguments : DrawArguments {
   Requirements requirements;
 };
 
-std::vector<std::string> split(const std::string& text, char separator) {
+std::vector<std::string> split_list(const std::string& text) {
   std::vector<std::string> parts;
-  std::string part;
-  for (const char letter : text + separator) {
-    if (letter != separator) {
-      part += letter;
-    } else if (!part.empty()) {
-      parts.push_back(std::exchange(part, ""));
-    }
+  for (const std::string_view part : split(text, ',')) {
+    if (!part.empty()) parts.emplace_back(part);
   }
   return parts;
 }
 
 Result<std::vector<std::int64_t>> parse_batches(const std::string& text) {
   std::vector<std::int64_t> batches;
-  for (const std::string& part : split(text, ',')) {
+  for (const std::string& part : split_list(text)) {
     std::int64_t batch = 0;
     const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), batch);
     if (error != std::errc() || end != part.data() + part.size() || batch < 1) {
@@ -107,7 +102,7 @@ Result<ValidateOutcome> validate(const ValidateArguments& arguments, const Backe
   import_options.read_sample_inputs = true;
   KPT_ASSIGN_OR_RETURN(const ImportedModel model, import_model(arguments.model, import_options));
   std::vector<Contender> contenders;
-  for (const std::string& device : split(arguments.devices, ',')) {
+  for (const std::string& device : split_list(arguments.devices)) {
     contenders.push_back({device, device, model, Level::kConservative});
     if (arguments.artifact.empty()) continue;
     KPT_ASSIGN_OR_RETURN(Contender optimized, open_contender(arguments.artifact, device, context));

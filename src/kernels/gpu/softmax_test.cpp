@@ -9,7 +9,7 @@
 namespace kpt::gpu::testing {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kInfiniteScore = std::numeric_limits<double>::infinity();
 
 class Softmax : public KernelTest {
  protected:
@@ -19,21 +19,21 @@ class Softmax : public KernelTest {
 // What the mask adds to an element.
 double mask_of(const SoftmaxCall& call, const Buffer& mask, std::int64_t batch, std::int64_t head, std::int64_t query,
                std::int64_t key) {
-  if (call.causal && key > query + call.causal_offset) return -kInfinity;
+  if (call.causal && key > query + call.causal_offset) return -kInfiniteScore;
   if (call.mask == nullptr) return 0;
   const std::int64_t place =
       batch * call.mask_batch_stride + head * call.mask_head_stride + query * call.mask_query_stride + key;
-  if (call.mask_dtype == DType::kBool) return mask.code(place) != 0 ? 0 : -kInfinity;
+  if (call.mask_dtype == DType::kBool) return mask.code(place) != 0 ? 0 : -kInfiniteScore;
   return mask.get(place);
 }
 
 void check_row(const std::vector<double>& scores, const Buffer& output, std::int64_t place, DType dtype) {
-  double greatest = -kInfinity;
+  double greatest = -kInfiniteScore;
   for (const double score : scores) greatest = std::max(greatest, score);
   double total = 0;
-  for (const double score : scores) total += greatest == -kInfinity ? 0 : std::exp(score - greatest);
+  for (const double score : scores) total += greatest == -kInfiniteScore ? 0 : std::exp(score - greatest);
   for (std::size_t i = 0; i < scores.size(); ++i) {
-    const double wanted = greatest == -kInfinity ? 0 : std::exp(scores[i] - greatest) / total;
+    const double wanted = greatest == -kInfiniteScore ? 0 : std::exp(scores[i] - greatest) / total;
     ASSERT_TRUE(is_near(output.get(place + static_cast<std::int64_t>(i)), wanted, dtype, 4e-6 * wanted + 1e-30)) << i;
   }
 }
@@ -61,7 +61,7 @@ void Softmax::check_random_case() {
   Buffer mask(*device_, call.mask_dtype, call.width * (per_query ? call.queries : 1) * (per_batch ? call.batches : 1));
   for (std::int64_t i = 0; i < mask.count(); ++i) {
     const bool hidden = draw(0, 3) == 0;
-    mask.set(i, call.mask_dtype == DType::kBool ? (hidden ? 0.0 : 1.0) : (hidden ? -kInfinity : 0.5));
+    mask.set(i, call.mask_dtype == DType::kBool ? (hidden ? 0.0 : 1.0) : (hidden ? -kInfiniteScore : 0.5));
   }
   if (draw(0, 2) != 0) call.mask = mask.data();
   call.causal = draw(0, 1) == 0;
@@ -97,9 +97,10 @@ TEST_P(Softmax, RowsWithoutAnyKeyAreZerosAndNanShows) {
     Buffer input(*device_, DType::kFloat32, 3 * width);
     Buffer output(*device_, DType::kFloat32, 3 * width);
     input.fill(random_);
-    for (std::int64_t key = 0; key < width; ++key) input.set(key, -kInfinity);
+    for (std::int64_t key = 0; key < width; ++key) input.set(key, -kInfiniteScore);
     input.set(width + width / 2, std::nan(""));
-    for (std::int64_t key = 0; key < width; ++key) input.set(2 * width + key, key == 3 ? std::nan("") : -kInfinity);
+    for (std::int64_t key = 0; key < width; ++key)
+      input.set(2 * width + key, key == 3 ? std::nan("") : -kInfiniteScore);
     SoftmaxCall call;
     call.input = input.data();
     call.output = output.data();

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "base/timing.h"
 #include "engines/xla/execution/ahead_program.h"
 #include "engines/xla/execution/donation.h"
 #include "engines/xla/execution/module_attributes.h"
@@ -80,11 +81,11 @@ Result<ShapePrograms::Program> ProgramMaker::make(const ir::Bindings& sizes, con
     return fits;
   }
   made->executable = std::move(compiled.executable);
-  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+  const double took = milliseconds_since(start);
   log::info("XLA program ready", {{"device", model->device},
                                   {"from_cache", compiled.source == ModuleSource::kCache ? "true" : "false"},
                                   {"stored", compiled.source == ModuleSource::kStored ? "true" : "false"},
-                                  {"milliseconds", fmt::format("{:.1f}", took.count())}});
+                                  {"milliseconds", fmt::format("{:.1f}", took)}});
   return ShapePrograms::Program(std::move(made));
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/own_memory.h"
+#include "base/timing.h"
 #include "engines/xla/execution/module_compiler.h"
 #include "engines/xla/execution/sharding.h"
 #include "engines/xla/execution/xla_tensor.h"
@@ -181,8 +182,8 @@ Result<std::shared_ptr<const pjrt::Client>> XlaDevice::open_client() {
   const auto start = std::chrono::steady_clock::now();
   auto client =
       ask<std::shared_ptr<const pjrt::Client>>("open its devices", [setup = setup_] { return shared_client(setup); });
-  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-  log::debug("PJRT devices opened", {{"device", info().name}, {"milliseconds", fmt::format("{:.1f}", took.count())}});
+  const double took = milliseconds_since(start);
+  log::debug("PJRT devices opened", {{"device", info().name}, {"milliseconds", fmt::format("{:.1f}", took)}});
   return client;
 }
 

@@ -157,6 +157,14 @@ std::optional<Extents> Call::find_ints(std::string_view name) {
 
 Extents Call::ints(std::string_view name, const Extents& fallback) { return find_ints(name).value_or(fallback); }
 
+Extents Call::ints_per_axis(std::string_view name, std::size_t axes, const Extents& fallback) {
+  Extents values = ints(name, fallback);
+  if (values.empty()) values = fallback;
+  if (values.size() == 1) values.resize(axes, values[0]);
+  if (values.size() != axes) refuse(fmt::format("its '{}' is not for the {} axes that it works on", name, axes));
+  return values;
+}
+
 std::string_view Call::text(std::string_view name, std::string_view fallback) const {
   return string_argument(node_, name, fallback);
 }

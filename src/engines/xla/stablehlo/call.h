@@ -49,6 +49,7 @@ class Call {
   bool flag(std::string_view name, bool fallback);
   std::optional<Extents> find_ints(std::string_view name);  // a single integer counts as a list of one
   Extents ints(std::string_view name, const Extents& fallback);
+  Extents ints_per_axis(std::string_view name, std::size_t axes, const Extents& fallback);  // one stands for all axes
   std::string_view text(std::string_view name, std::string_view fallback) const;
   // An axis from 0; axes in rising order, all of them when the list is absent or empty.
   std::size_t axis(std::string_view name, std::size_t rank, std::optional<std::int64_t> fallback = std::nullopt);

@@ -8,14 +8,6 @@
 namespace kpt::xla {
 namespace {
 
-// A single number stands for all axes.
-Extents per_axis(Call& call, std::string_view name, std::size_t axes, std::int64_t fallback) {
-  Extents values = call.ints(name, {fallback});
-  if (values.size() == 1) values.resize(axes, values[0]);
-  if (values.size() != axes) refuse(fmt::format("its '{}' has other axes than the input", name));
-  return values;
-}
-
 // Without a batch axis the input is one image.
 struct Batched {
   Value input;
@@ -40,7 +32,7 @@ void read_padding(Call& call, const Value& input, const Value& weight, Convoluti
   const std::size_t axes = input.rank() - 2;
   const std::string_view word = call.text("padding", "");
   if (word.empty() || word == "valid") {
-    shape.low = word.empty() ? per_axis(call, "padding", axes, 0) : Extents(axes, 0);
+    shape.low = word.empty() ? call.ints_per_axis("padding", axes, {0}) : Extents(axes, 0);
     shape.high = shape.low;
     return;
   }
@@ -78,11 +70,11 @@ void transposed(Call& call) {
   const std::size_t axes = weight.rank() - 2;
   ConvolutionShape shape;
   shape.groups = call.integer("groups", 1);
-  shape.input_dilation = per_axis(call, "stride", axes, 1);
+  shape.input_dilation = call.ints_per_axis("stride", axes, {1});
   shape.stride = Extents(axes, 1);
-  shape.dilation = per_axis(call, "dilation", axes, 1);
-  const Extents padding = per_axis(call, "padding", axes, 0);
-  const Extents extra = per_axis(call, "output_padding", axes, 0);
+  shape.dilation = call.ints_per_axis("dilation", axes, {1});
+  const Extents padding = call.ints_per_axis("padding", axes, {0});
+  const Extents extra = call.ints_per_axis("output_padding", axes, {0});
   for (std::size_t axis = 0; axis < axes; ++axis) {
     const std::int64_t reach = shape.dilation[axis] * (weight.dims[axis + 2] - 1);
     shape.low.push_back(reach - padding[axis]);
@@ -99,8 +91,8 @@ void lower_convolution(Call& call) {
   const Batched batched = read_input(call, weight.rank());
   const std::size_t axes = weight.rank() - 2;
   ConvolutionShape shape;
-  shape.stride = per_axis(call, "stride", axes, 1);
-  shape.dilation = per_axis(call, "dilation", axes, 1);
+  shape.stride = call.ints_per_axis("stride", axes, {1});
+  shape.dilation = call.ints_per_axis("dilation", axes, {1});
   shape.groups = call.integer("groups", 1);
   read_padding(call, batched.input, weight, shape);
   finish(call, batched, convolve(call.builder(), batched.input, weight, call.find_tensor("bias"), shape));

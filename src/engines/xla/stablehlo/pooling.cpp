@@ -9,14 +9,6 @@
 namespace kpt::xla {
 namespace {
 
-Extents per_axis(Call& call, std::string_view name, std::size_t axes, const Extents& fallback) {
-  Extents values = call.ints(name, fallback);
-  if (values.empty()) values = fallback;
-  if (values.size() == 1) values.resize(axes, values[0]);
-  if (values.size() != axes) refuse(fmt::format("its '{}' has other axes than it pools over", name));
-  return values;
-}
-
 struct Pooling {
   std::size_t first = 0;  // of the axes that are pooled
   Extents kernel, stride, padding;
@@ -28,10 +20,10 @@ Pooling read_pooling(Call& call, const Value& x, std::size_t axes) {
   if (x.rank() < axes + 1) refuse("its input has too few dimensions");
   Pooling pooling;
   pooling.first = x.rank() - axes;
-  pooling.kernel = per_axis(call, "kernel_size", axes, {});
-  pooling.stride = per_axis(call, "stride", axes, pooling.kernel);
-  pooling.padding = per_axis(call, "padding", axes, {0});
-  const Extents dilation = per_axis(call, "dilation", axes, {1});
+  pooling.kernel = call.ints_per_axis("kernel_size", axes, {});
+  pooling.stride = call.ints_per_axis("stride", axes, pooling.kernel);
+  pooling.padding = call.ints_per_axis("padding", axes, {0});
+  const Extents dilation = call.ints_per_axis("dilation", axes, {1});
   const Extents ones(x.rank(), 1);
   pooling.window = {ones, ones, ones, Extents(x.rank(), 0), Extents(x.rank(), 0)};
   if (call.type().dims.size() != x.rank()) refuse("its result has another number of dimensions");

@@ -1,0 +1,12 @@
+// How long something took.
+#pragma once
+
+#include <chrono>
+
+namespace kpt {
+
+inline double milliseconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace kpt
