@@ -142,8 +142,8 @@ function(kpt_cache_precompiled target)
 endfunction()
 
 # What takes a minute or more under sanitizers.
-set(KPT_LONG_PROGRAMS kpt_amd_execution_test kpt_backends_amd_test kpt_end_to_end_test kpt_gate_test kpt_hardware_test
-  kpt_kernels_cpu_test kpt_kernels_gpu_test)
+set(KPT_LONG_PROGRAMS kpt_amd_execution_test kpt_backends_amd_test kpt_end_to_end_test kpt_engines_xla_test
+  kpt_gate_test kpt_hardware_test kpt_kernels_cpu_test kpt_kernels_gpu_test)
 
 # The program as one ctest entry; a long one under sanitizers as four, which start first, so that no core waits at the end
 # for the last of them. Their names are the target's property KPT_ENTRIES.
