@@ -64,6 +64,7 @@ NvidiaPolicy nvidia_policy(const Config& config) {
   policy.fp8_scaling = fp8_scaling(config.get(options::kNvidiaFp8Scaling));
   policy.fp8_history = static_cast<std::int32_t>(config.get(options::kNvidiaFp8History));
   policy.tf32 = config.get(options::kNvidiaTf32);
+  policy.tune = config.get(options::kNvidiaTune);
   policy.nvtx = config.get(options::kNvidiaNvtx);
   return policy;
 }

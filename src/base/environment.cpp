@@ -45,6 +45,7 @@ constexpr std::array kTable = {
     EnvironmentVariable{"KPT_NVIDIA_MEMORY_PERCENT", "kpt", "option nvidia.memory_percent"},
     EnvironmentVariable{"KPT_NVIDIA_NVTX", "kpt", "option nvidia.nvtx"},
     EnvironmentVariable{"KPT_NVIDIA_TF32", "kpt", "option nvidia.tf32"},
+    EnvironmentVariable{"KPT_NVIDIA_TUNE", "kpt", "option nvidia.tune"},
     EnvironmentVariable{"KPT_PJRT_COMPILE_TIMEOUT_MS", "kpt", "option pjrt.compile_timeout_ms"},
     EnvironmentVariable{"KPT_PJRT_DEVICES", "kpt", "option pjrt.devices"},
     EnvironmentVariable{"KPT_PJRT_PLUGINS", "kpt", "option pjrt.plugins"},

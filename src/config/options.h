@@ -89,106 +89,109 @@ inline constexpr OptionDomain prices_of(std::span<const std::string_view> words)
 
 // X(handle, type, name, default, domain, environment variable, meaning). Options of one group ("log.…") stand together.
 // Defaults are written as they would be after `--set name=`; a list is separated by commas.
-#define KPT_OPTIONS(X)                                                                                                \
-  X(kLogLevel, log::Level, "log.level", "warn", domain::one_of(kLogLevelWords), "KPT_LOG",                            \
-    "least severe message that is logged")                                                                            \
-  X(kLogFormat, log::Format, "log.format", "text", domain::one_of(kLogFormatWords), "KPT_LOG_FORMAT",                 \
-    "log lines for people (text) or for machines (json)")                                                             \
-  X(kCacheDir, std::string, "cache.dir", "", domain::path(), "KPT_CACHE_DIR",                                         \
-    "cache folder; empty means $XDG_CACHE_HOME/kpt, or ~/.cache/kpt")                                                 \
-  X(kCacheBudgetBytes, std::int64_t, "cache.budget_bytes", "10737418240", domain::range(0, kMaxCacheBudgetBytes),     \
-    "KPT_CACHE_BUDGET_BYTES", "size of the compile cache beyond which the least recently used entries go")            \
-  X(kCliColor, ColorMode, "cli.color", "auto", domain::one_of(kColorModeWords), "KPT_COLOR",                          \
-    "colours in the output; auto means only on a terminal")                                                           \
-  X(kCpuIsa, std::vector<std::string>, "cpu.isa", "", domain::any_of(kCpuIsaWords), "KPT_CPU_ISA",                    \
-    "instruction sets that our kernels and passes leave alone although the processor has them, to see what a lesser " \
-    "one does; libtorch's own kernels still use them")                                                                \
-  X(kProbeTimeoutMs, std::int64_t, "probe.timeout_ms", "10000", domain::range(100, 120000), "KPT_PROBE_TIMEOUT_MS",   \
-    "time limit, in milliseconds, for one vendor library to answer during detection")                                 \
-  X(kProbeBackends, std::vector<std::string>, "probe.backends", "nvidia,amd,tpu,pjrt,torch",                          \
-    domain::any_of(kProbeBackendWords), "KPT_PROBE_BACKENDS", "vendor stacks that detection may open")                \
-  X(kPjrtPlugins, std::vector<std::string>, "pjrt.plugins", "", domain::named_paths(), "KPT_PJRT_PLUGINS",            \
-    "further PJRT plugins to look at")                                                                                \
-  X(kPjrtCompileTimeoutMs, std::int64_t, "pjrt.compile_timeout_ms", "0", domain::range(0, 86400000),                  \
-    "KPT_PJRT_COMPILE_TIMEOUT_MS",                                                                                    \
-    "time limit, in milliseconds, for a PJRT plugin to compile one program, in a process of its own that is killed "  \
-    "there; 0 means that it compiles in this process, which waits half an hour, and without a limit on xla:cpu")      \
-  X(kPjrtDevices, std::int64_t, "pjrt.devices", "1", domain::range(1, 1024), "KPT_PJRT_DEVICES",                      \
-    "devices of a PJRT plugin over which a model is spread; the host (xla:cpu) is as many as are asked for")          \
-  X(kPjrtSharding, PjrtSharding, "pjrt.sharding", "batch", domain::one_of(kPjrtShardingWords), "KPT_PJRT_SHARDING",   \
-    "what several devices share out: the rows of inputs and outputs (batch), or the weights of products (weights)")   \
-  X(kMemorySplitBatches, bool, "memory.split_batches", "false", domain::truth(), "KPT_MEMORY_SPLIT_BATCHES",          \
-    "a batch that does not fit into a device's memory runs in parts, where the model's rows are independent")         \
-  X(kMemoryBatchBuckets, bool, "memory.batch_buckets", "true", domain::truth(), "KPT_MEMORY_BATCH_BUCKETS",           \
-    "batches are padded to a few sizes (1, 2, 3, 4, 6, 8, 12, …) on devices where each new size costs a compile or "  \
-    "a capture, where the model's rows are independent")                                                              \
-  X(kMemorySequenceBuckets, bool, "memory.sequence_buckets", "true", domain::truth(), "KPT_MEMORY_SEQUENCE_BUCKETS",  \
-    "the same for the length of sequences, where the model's positions are known not to see those behind the end")    \
-  X(kPlacementSplit, bool, "placement.split", "false", domain::truth(), "KPT_PLACEMENT_SPLIT",                        \
-    "nodes that the chosen device cannot run go to the CPU; what lies between travels over the host's memory")        \
-  X(kAmdArchitecture, std::string, "amd.architecture", "auto", domain::name(), "KPT_AMD_ARCHITECTURE",                \
-    "gfx target of the AMD GPUs that models run on and that --target amd means, such as gfx942; a GPU of "            \
-    "another is refused; auto means that of the GPU at hand")                                                         \
-  X(kAmdCompileOptions, std::vector<std::string>, "amd.compile_options", "", domain::any_of(kAmdCompileOptionWords),  \
-    "KPT_AMD_COMPILE_OPTIONS",                                                                                        \
-    "options for the compiler of our kernels for AMD GPUs, after its own; code in a file that was made with "         \
-    "others is made anew")                                                                                            \
-  X(kAmdEngine, AmdEngineWord, "amd.engine", "auto", domain::one_of(kAmdEngineWords), "KPT_AMD_ENGINE",               \
-    "what runs models on AMD GPUs: libtorch's ROCm build or our own kernels (native); auto means the first where it " \
-    "is the libtorch at hand")                                                                                        \
-  X(kAmdMatrixCores, bool, "amd.matrix_cores", "true", domain::truth(), "KPT_AMD_MATRIX_CORES",                       \
-    "products and attention on the matrix cores of AMD GPUs that have them; false means vector arithmetic, and no "   \
-    "products in FP8 and int8; where libtorch's ROCm build runs models, that levels lower no products to 16 bits")    \
-  X(kAmdMemoryKeptBytes, std::int64_t, "amd.memory_kept_bytes", "1125899906842624",                                   \
-    domain::range(0, kMaxCacheBudgetBytes), "KPT_AMD_MEMORY_KEPT_BYTES",                                              \
-    "memory of an AMD GPU that nobody uses and that this process keeps for its next request; 0 keeps none; "          \
-    "libtorch's "                                                                                                     \
-    "ROCm build keeps all, and a line in the log says so")                                                            \
-  X(kAmdMemoryMarginBytes, std::int64_t, "amd.memory_margin_bytes", "33554432",                                       \
-    domain::range(0, kMaxCacheBudgetBytes), "KPT_AMD_MEMORY_MARGIN_BYTES",                                            \
-    "memory of an AMD GPU that taking more must leave; a model or run that would not is refused")                     \
-  X(kAmdMemoryPercent, std::int64_t, "amd.memory_percent", "100", domain::range(1, 100), "KPT_AMD_MEMORY_PERCENT",    \
-    "part of an AMD GPU's memory, in per cent, that this process may take")                                           \
-  X(kNvidiaFp8History, std::int64_t, "nvidia.fp8_history", "16", domain::range(1, 1024), "KPT_NVIDIA_FP8_HISTORY",    \
-    "runs whose greatest magnitudes nvidia.fp8_scaling=delayed looks back on")                                        \
-  X(kNvidiaFp8Scaling, NvidiaFp8Scaling, "nvidia.fp8_scaling", "row", domain::one_of(kNvidiaFp8ScalingWords),         \
-    "KPT_NVIDIA_FP8_SCALING",                                                                                         \
-    "scales of the inputs of FP8 products on NVIDIA GPUs: for each row its own (row), one for the tensor (tensor), "  \
-    "or one for the tensor from earlier runs (delayed)")                                                              \
-  X(kNvidiaGraphMemoryBytes, std::int64_t, "nvidia.graph_memory_bytes", "0", domain::range(0, kMaxCacheBudgetBytes),  \
-    "KPT_NVIDIA_GRAPH_MEMORY_BYTES",                                                                                  \
-    "memory that one model's captured runs may keep on an NVIDIA GPU; 0 means an eighth of the device's")             \
-  X(kNvidiaMemoryMarginBytes, std::int64_t, "nvidia.memory_margin_bytes", "33554432",                                 \
-    domain::range(0, kMaxCacheBudgetBytes), "KPT_NVIDIA_MEMORY_MARGIN_BYTES",                                         \
-    "memory of an NVIDIA GPU that a run must leave by estimate; one that would not is refused before it starts")      \
-  X(kNvidiaMemoryPercent, std::int64_t, "nvidia.memory_percent", "100", domain::range(1, 100),                        \
-    "KPT_NVIDIA_MEMORY_PERCENT", "part of an NVIDIA GPU's memory, in per cent, that this process may take")           \
-  X(kNvidiaNvtx, bool, "nvidia.nvtx", "false", domain::truth(), "KPT_NVIDIA_NVTX",                                    \
-    "each run on an NVIDIA GPU is an NVTX range for profilers, and so is each node of a run that goes node by node")  \
-  X(kNvidiaTf32, bool, "nvidia.tf32", "false", domain::truth(), "KPT_NVIDIA_TF32",                                    \
-    "products and convolutions of float32 on NVIDIA GPUs may round their operands to TF32 (10 bits of mantissa)")     \
-  X(kStrict, bool, "strict", "false", domain::truth(), "KPT_STRICT", "warnings count as failures")                    \
-  X(kThreadsCount, std::int64_t, "threads.count", "0", domain::range(0, 4096), "KPT_THREADS",                         \
-    "worker threads of runs; 0 means automatic: as many as the machine, its container and OMP_NUM_THREADS allow, "    \
-    "which loading and optimizing follow in any case")                                                                \
-  X(kTorchDir, std::string, "torch.dir", "", domain::path(), "KPT_TORCH_DIR",                                         \
-    "folder of the torch Python package to load libtorch from; empty means the one this build was made with, or the " \
-    "one found in the Python environment")                                                                            \
-  X(kTpuCompileTimeoutMs, std::int64_t, "tpu.compile_timeout_ms", "1800000", domain::range(1, 86400000),              \
-    "KPT_TPU_COMPILE_TIMEOUT_MS",                                                                                     \
-    "time limit, in milliseconds, for libtpu to compile one program for a TPU that is not here")                      \
-  X(kTpuCompileMemoryBytes, std::int64_t, "tpu.compile_memory_bytes", "17179869184",                                  \
-    domain::range(0, kMaxCacheBudgetBytes), "KPT_TPU_COMPILE_MEMORY_BYTES",                                           \
-    "memory that libtpu may take for that; 0 means no limit")                                                         \
-  X(kTpuMemoryPercent, std::int64_t, "tpu.memory_percent", "100", domain::range(1, 100), "KPT_TPU_MEMORY_PERCENT",    \
-    "part of a TPU's memory, in per cent, that a program may take; one that needs more is refused")                   \
-  X(kTpuPrices, std::vector<std::string>, "tpu.prices", "", domain::prices_of(kTpuGenerationWords), "KPT_TPU_PRICES", \
-    "dollars for one chip and hour by generation, as v5e=1.20, which kpt compile shows beside estimates of "          \
-    "time; its --price comes before them")                                                                            \
-  X(kTpuPrecision, TpuPrecision, "tpu.precision", "float32", domain::one_of(kTpuPrecisionWords), "KPT_TPU_PRECISION", \
-    "how a TPU multiplies float32: as float32, or rounded to three parts (bfloat16x3) or to one (bfloat16)")          \
-  X(kTpuTopology, std::string, "tpu.topology", "auto", domain::name(), "KPT_TPU_TOPOLOGY",                            \
-    "slice that --target tpu means and that TPUs at hand belong to where the machine does not tell it, such as "      \
+#define KPT_OPTIONS(X)                                                                                                 \
+  X(kLogLevel, log::Level, "log.level", "warn", domain::one_of(kLogLevelWords), "KPT_LOG",                             \
+    "least severe message that is logged")                                                                             \
+  X(kLogFormat, log::Format, "log.format", "text", domain::one_of(kLogFormatWords), "KPT_LOG_FORMAT",                  \
+    "log lines for people (text) or for machines (json)")                                                              \
+  X(kCacheDir, std::string, "cache.dir", "", domain::path(), "KPT_CACHE_DIR",                                          \
+    "cache folder; empty means $XDG_CACHE_HOME/kpt, or ~/.cache/kpt")                                                  \
+  X(kCacheBudgetBytes, std::int64_t, "cache.budget_bytes", "10737418240", domain::range(0, kMaxCacheBudgetBytes),      \
+    "KPT_CACHE_BUDGET_BYTES", "size of the compile cache beyond which the least recently used entries go")             \
+  X(kCliColor, ColorMode, "cli.color", "auto", domain::one_of(kColorModeWords), "KPT_COLOR",                           \
+    "colours in the output; auto means only on a terminal")                                                            \
+  X(kCpuIsa, std::vector<std::string>, "cpu.isa", "", domain::any_of(kCpuIsaWords), "KPT_CPU_ISA",                     \
+    "instruction sets that our kernels and passes leave alone although the processor has them, to see what a lesser "  \
+    "one does; libtorch's own kernels still use them")                                                                 \
+  X(kProbeTimeoutMs, std::int64_t, "probe.timeout_ms", "10000", domain::range(100, 120000), "KPT_PROBE_TIMEOUT_MS",    \
+    "time limit, in milliseconds, for one vendor library to answer during detection")                                  \
+  X(kProbeBackends, std::vector<std::string>, "probe.backends", "nvidia,amd,tpu,pjrt,torch",                           \
+    domain::any_of(kProbeBackendWords), "KPT_PROBE_BACKENDS", "vendor stacks that detection may open")                 \
+  X(kPjrtPlugins, std::vector<std::string>, "pjrt.plugins", "", domain::named_paths(), "KPT_PJRT_PLUGINS",             \
+    "further PJRT plugins to look at")                                                                                 \
+  X(kPjrtCompileTimeoutMs, std::int64_t, "pjrt.compile_timeout_ms", "0", domain::range(0, 86400000),                   \
+    "KPT_PJRT_COMPILE_TIMEOUT_MS",                                                                                     \
+    "time limit, in milliseconds, for a PJRT plugin to compile one program, in a process of its own that is killed "   \
+    "there; 0 means that it compiles in this process, which waits half an hour, and without a limit on xla:cpu")       \
+  X(kPjrtDevices, std::int64_t, "pjrt.devices", "1", domain::range(1, 1024), "KPT_PJRT_DEVICES",                       \
+    "devices of a PJRT plugin over which a model is spread; the host (xla:cpu) is as many as are asked for")           \
+  X(kPjrtSharding, PjrtSharding, "pjrt.sharding", "batch", domain::one_of(kPjrtShardingWords), "KPT_PJRT_SHARDING",    \
+    "what several devices share out: the rows of inputs and outputs (batch), or the weights of products (weights)")    \
+  X(kMemorySplitBatches, bool, "memory.split_batches", "false", domain::truth(), "KPT_MEMORY_SPLIT_BATCHES",           \
+    "a batch that does not fit into a device's memory runs in parts, where the model's rows are independent")          \
+  X(kMemoryBatchBuckets, bool, "memory.batch_buckets", "true", domain::truth(), "KPT_MEMORY_BATCH_BUCKETS",            \
+    "batches are padded to a few sizes (1, 2, 3, 4, 6, 8, 12, …) on devices where each new size costs a compile or "   \
+    "a capture, where the model's rows are independent")                                                               \
+  X(kMemorySequenceBuckets, bool, "memory.sequence_buckets", "true", domain::truth(), "KPT_MEMORY_SEQUENCE_BUCKETS",   \
+    "the same for the length of sequences, where the model's positions are known not to see those behind the end")     \
+  X(kPlacementSplit, bool, "placement.split", "false", domain::truth(), "KPT_PLACEMENT_SPLIT",                         \
+    "nodes that the chosen device cannot run go to the CPU; what lies between travels over the host's memory")         \
+  X(kAmdArchitecture, std::string, "amd.architecture", "auto", domain::name(), "KPT_AMD_ARCHITECTURE",                 \
+    "gfx target of the AMD GPUs that models run on and that --target amd means, such as gfx942; a GPU of "             \
+    "another is refused; auto means that of the GPU at hand")                                                          \
+  X(kAmdCompileOptions, std::vector<std::string>, "amd.compile_options", "", domain::any_of(kAmdCompileOptionWords),   \
+    "KPT_AMD_COMPILE_OPTIONS",                                                                                         \
+    "options for the compiler of our kernels for AMD GPUs, after its own; code in a file that was made with "          \
+    "others is made anew")                                                                                             \
+  X(kAmdEngine, AmdEngineWord, "amd.engine", "auto", domain::one_of(kAmdEngineWords), "KPT_AMD_ENGINE",                \
+    "what runs models on AMD GPUs: libtorch's ROCm build or our own kernels (native); auto means the first where it "  \
+    "is the libtorch at hand")                                                                                         \
+  X(kAmdMatrixCores, bool, "amd.matrix_cores", "true", domain::truth(), "KPT_AMD_MATRIX_CORES",                        \
+    "products and attention on the matrix cores of AMD GPUs that have them; false means vector arithmetic, and no "    \
+    "products in FP8 and int8; where libtorch's ROCm build runs models, that levels lower no products to 16 bits")     \
+  X(kAmdMemoryKeptBytes, std::int64_t, "amd.memory_kept_bytes", "1125899906842624",                                    \
+    domain::range(0, kMaxCacheBudgetBytes), "KPT_AMD_MEMORY_KEPT_BYTES",                                               \
+    "memory of an AMD GPU that nobody uses and that this process keeps for its next request; 0 keeps none; "           \
+    "libtorch's "                                                                                                      \
+    "ROCm build keeps all, and a line in the log says so")                                                             \
+  X(kAmdMemoryMarginBytes, std::int64_t, "amd.memory_margin_bytes", "33554432",                                        \
+    domain::range(0, kMaxCacheBudgetBytes), "KPT_AMD_MEMORY_MARGIN_BYTES",                                             \
+    "memory of an AMD GPU that taking more must leave; a model or run that would not is refused")                      \
+  X(kAmdMemoryPercent, std::int64_t, "amd.memory_percent", "100", domain::range(1, 100), "KPT_AMD_MEMORY_PERCENT",     \
+    "part of an AMD GPU's memory, in per cent, that this process may take")                                            \
+  X(kNvidiaFp8History, std::int64_t, "nvidia.fp8_history", "16", domain::range(1, 1024), "KPT_NVIDIA_FP8_HISTORY",     \
+    "runs whose greatest magnitudes nvidia.fp8_scaling=delayed looks back on")                                         \
+  X(kNvidiaFp8Scaling, NvidiaFp8Scaling, "nvidia.fp8_scaling", "row", domain::one_of(kNvidiaFp8ScalingWords),          \
+    "KPT_NVIDIA_FP8_SCALING",                                                                                          \
+    "scales of the inputs of FP8 products on NVIDIA GPUs: for each row its own (row), one for the tensor (tensor), "   \
+    "or one for the tensor from earlier runs (delayed)")                                                               \
+  X(kNvidiaGraphMemoryBytes, std::int64_t, "nvidia.graph_memory_bytes", "0", domain::range(0, kMaxCacheBudgetBytes),   \
+    "KPT_NVIDIA_GRAPH_MEMORY_BYTES",                                                                                   \
+    "memory that one model's captured runs may keep on an NVIDIA GPU; 0 means an eighth of the device's")              \
+  X(kNvidiaMemoryMarginBytes, std::int64_t, "nvidia.memory_margin_bytes", "33554432",                                  \
+    domain::range(0, kMaxCacheBudgetBytes), "KPT_NVIDIA_MEMORY_MARGIN_BYTES",                                          \
+    "memory of an NVIDIA GPU that a run must leave by estimate; one that would not is refused before it starts")       \
+  X(kNvidiaMemoryPercent, std::int64_t, "nvidia.memory_percent", "100", domain::range(1, 100),                         \
+    "KPT_NVIDIA_MEMORY_PERCENT", "part of an NVIDIA GPU's memory, in per cent, that this process may take")            \
+  X(kNvidiaNvtx, bool, "nvidia.nvtx", "false", domain::truth(), "KPT_NVIDIA_NVTX",                                     \
+    "each run on an NVIDIA GPU is an NVTX range for profilers, and so is each node of a run that goes node by node")   \
+  X(kNvidiaTf32, bool, "nvidia.tf32", "false", domain::truth(), "KPT_NVIDIA_TF32",                                     \
+    "products and convolutions of float32 on NVIDIA GPUs may round their operands to TF32 (10 bits of mantissa)")      \
+  X(kNvidiaTune, bool, "nvidia.tune", "false", domain::truth(), "KPT_NVIDIA_TUNE",                                     \
+    "algorithms of products and convolutions on NVIDIA GPUs are chosen by measuring, in the first run of each shape; " \
+    "false means those that cuBLAS and cuDNN propose")                                                                 \
+  X(kStrict, bool, "strict", "false", domain::truth(), "KPT_STRICT", "warnings count as failures")                     \
+  X(kThreadsCount, std::int64_t, "threads.count", "0", domain::range(0, 4096), "KPT_THREADS",                          \
+    "worker threads of runs; 0 means automatic: as many as the machine, its container and OMP_NUM_THREADS allow, "     \
+    "which loading and optimizing follow in any case")                                                                 \
+  X(kTorchDir, std::string, "torch.dir", "", domain::path(), "KPT_TORCH_DIR",                                          \
+    "folder of the torch Python package to load libtorch from; empty means the one this build was made with, or the "  \
+    "one found in the Python environment")                                                                             \
+  X(kTpuCompileTimeoutMs, std::int64_t, "tpu.compile_timeout_ms", "1800000", domain::range(1, 86400000),               \
+    "KPT_TPU_COMPILE_TIMEOUT_MS",                                                                                      \
+    "time limit, in milliseconds, for libtpu to compile one program for a TPU that is not here")                       \
+  X(kTpuCompileMemoryBytes, std::int64_t, "tpu.compile_memory_bytes", "17179869184",                                   \
+    domain::range(0, kMaxCacheBudgetBytes), "KPT_TPU_COMPILE_MEMORY_BYTES",                                            \
+    "memory that libtpu may take for that; 0 means no limit")                                                          \
+  X(kTpuMemoryPercent, std::int64_t, "tpu.memory_percent", "100", domain::range(1, 100), "KPT_TPU_MEMORY_PERCENT",     \
+    "part of a TPU's memory, in per cent, that a program may take; one that needs more is refused")                    \
+  X(kTpuPrices, std::vector<std::string>, "tpu.prices", "", domain::prices_of(kTpuGenerationWords), "KPT_TPU_PRICES",  \
+    "dollars for one chip and hour by generation, as v5e=1.20, which kpt compile shows beside estimates of "           \
+    "time; its --price comes before them")                                                                             \
+  X(kTpuPrecision, TpuPrecision, "tpu.precision", "float32", domain::one_of(kTpuPrecisionWords), "KPT_TPU_PRECISION",  \
+    "how a TPU multiplies float32: as float32, or rounded to three parts (bfloat16x3) or to one (bfloat16)")           \
+  X(kTpuTopology, std::string, "tpu.topology", "auto", domain::name(), "KPT_TPU_TOPOLOGY",                             \
+    "slice that --target tpu means and that TPUs at hand belong to where the machine does not tell it, such as "       \
     "v5e:2x2; TPUs of another are refused; auto means what the machine tells")
 
 // The position of an option in the table.

@@ -1,5 +1,6 @@
 // Options of NVIDIA GPUs that change how runs compute or what they tell.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include <gmock/gmock.h>
 
 #include "nvidia_runs.h"
+#include "passes/weight_values.h"
 
 namespace kpt::execution_test {
 namespace {
@@ -133,6 +135,50 @@ TEST(Nvidia, Tf32AndFullPrecisionSideBySideKeepApart) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);
+}
+
+// Products with every end that has an algorithm of its own, and a convolution, with algorithms that are measured.
+TEST(Nvidia, MeasuredAlgorithmsGiveTheSameNumbers) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  for (const auto& [rows, outer, inner] : {std::array<std::int64_t, 3>{1, 64, 32}, {7, 41, 73}, {130, 256, 512}}) {
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+      for (const std::string activation : {"none", "relu", "gelu", "gelu_tanh", "silu"}) {
+        for (const bool adds : {false, true}) {
+          GraphBuilder builder(seed);
+          const auto x = builder.input("x", dtype, {rows, inner});
+          const auto added = builder.input("added", dtype, {rows, outer});
+          builder.output(builder.node("kpt.linear.default",
+                                      {{"input", x},
+                                       {"weight", builder.weight("w", dtype, {outer, inner})},
+                                       {"bias", adds ? builder.weight("b", dtype, {outer}) : ir::Argument{}},
+                                       {"residual", adds ? ir::Argument(added) : ir::Argument{}},
+                                       {"activation", {activation}}},
+                                      {{dtype, {rows, outer}}})[0]);
+          const std::vector<Tensor> inputs = builder.draw_inputs();
+          const auto plain = load_here(builder.model);
+          std::shared_ptr<const detail::LoadedModel> tuned;
+          {
+            const Setting tune("KPT_NVIDIA_TUNE", "true");
+            tuned = load_here(builder.model);
+          }
+          EXPECT_THAT(tuned->executable().describe_runs(), testing::HasSubstr("nvidia.tune"));
+          EXPECT_THAT(tuned->executable().plan().at(0).how, testing::HasSubstr("cuBLASLt"));
+          const auto wanted = read_as_double(run_once(plain->executable(), inputs)[0]).value();
+          const std::vector<Tensor> first = run_once(tuned->executable(), inputs);
+          const auto found = read_as_double(first[0]).value();
+          const double rounding = dtype == DType::kFloat32 ? 1e-4 : 0.05;
+          for (std::size_t index = 0; index < wanted.size(); ++index) {
+            ASSERT_NEAR(found[index], wanted[index], rounding * (1 + std::abs(wanted[index])))
+                << activation << ' ' << to_string(dtype) << ' ' << rows << " rows: " << index;
+          }
+          for (int round = 0; round < 2; ++round) {  // captured, replayed
+            EXPECT_TRUE(same_bytes(first[0], run_once(tuned->executable(), inputs)[0])) << round;
+          }
+        }
+      }
+    }
+  }
 }
 
 // x · identity, with the numbers of x in FP8 on the way: what comes out is what they were rounded to.

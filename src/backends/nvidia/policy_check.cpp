@@ -1,8 +1,11 @@
 #include "backends/nvidia/policy_check.h"
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace kpt {
 namespace {
@@ -21,11 +24,14 @@ Status refuse(std::string_view setting, const NvidiaArchitecture& architecture, 
 }  // namespace
 
 std::string describe_arithmetic(const NvidiaPolicy& policy) {
-  std::string text = policy.tf32 ? "tf32" : "";
-  if (policy.fp8_scaling == Fp8Scaling::kRow) return text;
-  if (!text.empty()) text += ",";
-  if (policy.fp8_scaling == Fp8Scaling::kTensor) return text + "fp8-tensor";
-  return text + fmt::format("fp8-delayed-{}", policy.fp8_history);
+  std::vector<std::string> words;
+  if (policy.tf32) words.emplace_back("tf32");
+  if (policy.tune) words.emplace_back("tuned");
+  if (policy.fp8_scaling == Fp8Scaling::kTensor) words.emplace_back("fp8-tensor");
+  if (policy.fp8_scaling == Fp8Scaling::kDelayed) {
+    words.push_back(fmt::format("fp8-delayed-{}", policy.fp8_history));
+  }
+  return fmt::format("{}", fmt::join(words, ","));
 }
 
 Status check_nvidia_policy(const NvidiaPolicy& policy, const NvidiaArchitecture& architecture, bool has_nvtx) {

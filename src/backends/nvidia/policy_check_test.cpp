@@ -71,6 +71,9 @@ TEST(NvidiaPolicy, WhatChangesResultsIsNamed) {
   EXPECT_EQ(describe_arithmetic(policy), "");
   policy.tf32 = true;
   EXPECT_EQ(describe_arithmetic(policy), "tf32");
+  policy.tune = true;
+  EXPECT_EQ(describe_arithmetic(policy), "tf32,tuned");
+  policy.tune = false;
   policy.fp8_scaling = Fp8Scaling::kTensor;
   EXPECT_EQ(describe_arithmetic(policy), "tf32,fp8-tensor");
   policy.tf32 = false;

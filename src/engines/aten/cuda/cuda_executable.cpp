@@ -9,7 +9,7 @@
 #include <ATen/cuda/CUDAGraphsUtils.cuh>
 
 #include "engines/aten/cuda/nvtx_ranges.h"
-#include "engines/aten/cuda/tf32.h"
+#include "engines/aten/cuda/process_settings.h"
 #include "engines/aten/module/device_memory.h"
 #include "engines/aten/module/graph_state.h"
 #include "engines/aten/module/guarded_call.h"
@@ -109,8 +109,8 @@ Result<std::unique_ptr<State>> CudaExecutable::make_state() const {
 }
 
 std::string CudaExecutable::describe_runs() const {
-  const std::string_view rounding =
-      policy_.tf32 ? "; products and convolutions of float32 may round to TF32 (nvidia.tf32)" : "";
+  std::string rounding = policy_.tf32 ? "; products and convolutions of float32 may round to TF32 (nvidia.tf32)" : "";
+  if (policy_.tune) rounding += "; algorithms of products and convolutions by measuring (nvidia.tune)";
   if (!never_.empty()) return fmt::format("node by node: {}{}", never_, rounding);
   const std::lock_guard lock(mutex_);
   const auto captured =
@@ -232,7 +232,8 @@ void CudaExecutable::admit(std::span<const Tensor> inputs) {
 
 void CudaExecutable::run_nodes(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
                                std::uint32_t& position) {
-  const Tf32Work work(takes_tf32(context));
+  const Tf32Work rounding(takes_tf32(context));
+  const TunedWork choosing(policy_.tune);
   admit(inputs);
   std::unique_ptr<Frame> frame = frame_ ? std::move(frame_) : loaded_->make_frame();
   WaitingObserver waiting(context.observer, stream_);
@@ -259,7 +260,8 @@ void CudaExecutable::record(Shape& shape, State* state, std::span<const Tensor> 
 }
 
 bool CudaExecutable::capture(Shape& shape, RunContext& context, std::span<const Tensor> inputs) {
-  const Tf32Work work(takes_tf32(context));
+  const Tf32Work rounding(takes_tf32(context));
+  const TunedWork choosing(policy_.tune);
   if (!try_capture(shape, context, inputs)) return false;
   return fits(shape);
 }

@@ -6,7 +6,7 @@
 
 #include "engines/aten/cuda/cuda_executable.h"
 #include "engines/aten/cuda/nvtx_ranges.h"
-#include "engines/aten/cuda/tf32.h"
+#include "engines/aten/cuda/process_settings.h"
 #include "engines/aten/module/device_calls.h"
 #include "engines/aten/module/device_memory.h"
 #include "engines/aten/module/guarded_call.h"

@@ -32,9 +32,11 @@ class LinearNode final : public OwnNode {
     ir::Activation activation = ir::Activation::kNone;
   };
 
-  explicit LinearNode(const Form& form) : form_(form) {}
+  LinearNode(const Form& form, Multiply multiply, std::string description)
+      : form_(form), multiply_(multiply), description_(std::move(description)) {}
 
   std::string describe() const override {
+    if (!description_.empty()) return description_;
     std::string text = fmt::format("{} product of {}", kGpuKind.blas, to_string(form_.weight));
     if (form_.weight != form_.result) text += fmt::format(" to {}", to_string(form_.result));
     if (ends_in_product()) {
@@ -60,7 +62,7 @@ class LinearNode final : public OwnNode {
     at::DimVector sizes(given.sizes());
     sizes.back() = weight.size(0);
     at::Tensor& result = call.result(0, sizes);
-    multiply_by_blas(result, given, weight, bias, residual, form_.activation);
+    multiply_(result, given, weight, bias, residual, form_.activation);
   }
 
  private:
@@ -70,6 +72,8 @@ class LinearNode final : public OwnNode {
   }
 
   Form form_;
+  Multiply multiply_;
+  std::string description_;  // empty: as the form tells
 };
 
 }  // namespace
@@ -109,6 +113,11 @@ void multiply_by_blas(at::Tensor& result, const at::Tensor& given, const at::Ten
 }
 
 Result<std::unique_ptr<OwnNode>> bind_gpu_linear(const OwnBinding& binding) {
+  return bind_gpu_linear_by(binding, multiply_by_blas, "");
+}
+
+Result<std::unique_ptr<OwnNode>> bind_gpu_linear_by(const OwnBinding& binding, Multiply multiply,
+                                                    std::string description) {
   KPT_RETURN_IF_ERROR(binding.check_tensor(kInput, {DType::kFloat32, DType::kBFloat16, DType::kFloat16}, 1));
   const ir::TensorType& input = *binding.find_type(kInput);
   KPT_RETURN_IF_ERROR(binding.check_tensor(kWeight, {DType::kFloat32, DType::kBFloat16, DType::kFloat16}, 2, 2));
@@ -131,7 +140,7 @@ Result<std::unique_ptr<OwnNode>> bind_gpu_linear(const OwnBinding& binding) {
   form.has_bias = !binding.is_none(kBias);
   form.bias_in_product = form.has_bias && binding.find_type(kBias)->dtype == form.weight;
   form.has_residual = !binding.is_none(kResidual);
-  return std::unique_ptr<OwnNode>(std::make_unique<LinearNode>(form));
+  return std::unique_ptr<OwnNode>(std::make_unique<LinearNode>(form, multiply, std::move(description)));
 }
 
 }  // namespace kpt::aten

@@ -11,7 +11,7 @@ namespace kpt::aten {
 
 Result<std::unique_ptr<OwnNode>> bind_gpu_add_norm(const OwnBinding& binding);
 Result<std::unique_ptr<OwnNode>> bind_gpu_glu(const OwnBinding& binding);
-Result<std::unique_ptr<OwnNode>> bind_gpu_linear(const OwnBinding& binding);
+Result<std::unique_ptr<OwnNode>> bind_gpu_linear(const OwnBinding& binding);  // by multiply_by_blas()
 Result<std::unique_ptr<OwnNode>> bind_gpu_linear_int4(const OwnBinding& binding);
 Result<std::unique_ptr<OwnNode>> bind_gpu_linear_weight_int8(const OwnBinding& binding);
 Result<std::unique_ptr<OwnNode>> bind_gpu_rotary(const OwnBinding& binding);
@@ -25,5 +25,10 @@ void finish_product(at::Tensor& result, const at::Tensor* bias, const at::Tensor
 // sizes but for the last and is of the weight's type or float32; the bias is of one of these.
 void multiply_by_blas(at::Tensor& result, const at::Tensor& input, const at::Tensor& weight, const at::Tensor* bias,
                       const at::Tensor* residual, ir::Activation activation);
+
+// Nodes of kpt.linear by another function that does the same; `description` is what plans say of it.
+using Multiply = decltype(&multiply_by_blas);
+Result<std::unique_ptr<OwnNode>> bind_gpu_linear_by(const OwnBinding& binding, Multiply multiply,
+                                                    std::string description);
 
 }  // namespace kpt::aten

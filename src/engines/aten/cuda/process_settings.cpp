@@ -1,4 +1,4 @@
-#include "engines/aten/cuda/tf32.h"
+#include "engines/aten/cuda/process_settings.h"
 
 #include <ATen/Context.h>
 
@@ -32,13 +32,26 @@ void forbid() {
   changed() = {};
 }
 
-TwoKinds& kinds() {
+TwoKinds& tf32_kinds() {
   static TwoKinds both(allow, forbid);
+  return both;
+}
+
+TwoKinds& tuned_kinds() {
+  static bool was_on = false;  // by a program around us
+  static TwoKinds both(
+      [] {
+        was_on = at::globalContext().benchmarkCuDNN();
+        at::globalContext().setBenchmarkCuDNN(true);
+      },
+      [] { at::globalContext().setBenchmarkCuDNN(was_on); });
   return both;
 }
 
 }  // namespace
 
-Tf32Work::Tf32Work(bool allowed) : work_(kinds(), allowed) {}
+Tf32Work::Tf32Work(bool allowed) : work_(tf32_kinds(), allowed) {}
+
+TunedWork::TunedWork(bool tuned) : work_(tuned_kinds(), tuned) {}
 
 }  // namespace kpt::aten
