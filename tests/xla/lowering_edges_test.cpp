@@ -32,6 +32,22 @@ Result<std::vector<NamedTensor>> run_graph(const char* text, const std::map<std:
   return xla_test::GraphRun(*runner, graph, weights).run(inputs);
 }
 
+// 1 + erf(-inf) is zero, so that GELU there is NaN, as PyTorch's is.
+TEST(LoweringFunctions, TheErrorFunctionEndsAtOne) {
+  if (const auto opened = xla_test::ModuleRunner::open(); !opened.ok()) GTEST_SKIP() << opened.status().message();
+  constexpr float kInfinite = std::numeric_limits<float>::infinity();
+  const auto outputs = run_graph(
+      "kpt_graph 1\ninput x: float32[5]\ne: float32[5] = aten.erf.default(self=%x)\n"
+      "g: float32[5] = aten.gelu.default(self=%x)\noutput %e \"e\"\noutput %g \"g\"\n",
+      {{"x", make_tensor(DType::kFloat32, {5}, std::array<float, 5>{-kInfinite, -100, 0, 4, kInfinite})}});
+  ASSERT_TRUE(outputs.ok()) << outputs.status().message();
+  EXPECT_THAT((*outputs)[0].tensor.elements<float>(), ElementsAre(-1, -1, 0, 1, 1));
+  const auto gelu = (*outputs)[1].tensor.elements<float>();
+  EXPECT_TRUE(std::isnan(gelu[0]));
+  EXPECT_EQ(gelu[1], 0);
+  EXPECT_EQ(gelu[4], kInfinite);
+}
+
 // PyTorch raises for these; a compiled program shows NaN, the least integer or true instead of another element.
 constexpr std::int64_t kIds[] = {0, 3, -1, -4, 2};  // of three: -1 is the last, 3 and -4 are none
 

@@ -1,9 +1,11 @@
 // Every model of a folder that export_models.py or random_graphs.py made, lowered and run on XLA's CPU plugin, held
-// against PyTorch eager and fp64 by the accuracy rule. Models must be lowered whole; of the random graphs, which draw
-// from far more operators, what has no lowering is cut off and named. Usage: kpt_xla_models_test FOLDER [flags].
+// against PyTorch eager, the ATen engine (models) and fp64 by the accuracy rule. Models must be lowered whole; of the
+// random graphs, which draw from far more operators, what has no lowering is cut off and named. Usage:
+// kpt_xla_models_test FOLDER [flags].
 #include <cstdio>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,7 @@
 #include "archive/mapped_file.h"
 #include "graph_run.h"
 #include "importer/model_file.h"
+#include "kpt/model.h"
 #include "model_cases.h"
 #include "numerics/accuracy.h"
 #include "passes/promote_to_fp64.h"
@@ -31,7 +34,8 @@ xla_test::ModuleRunner* runner() {
 
 class XlaModelTest : public testing::Test {
  public:
-  XlaModelTest(std::string folder, Json entry) : folder_(std::move(folder)), entry_(std::move(entry)), judge_(entry_) {}
+  XlaModelTest(std::string folder, Json entry)
+      : folder_(std::move(folder)), entry_(std::move(entry)), judge_(entry_), engine_judge_(entry_) {}
 
   void TestBody() override {
     const auto file = MappedFile::open(folder_ + "/" + entry_["cases_file"].get<std::string>());
@@ -46,6 +50,12 @@ class XlaModelTest : public testing::Test {
       std::printf("  %zu of %zu outputs\n", model->graph.outputs.size(), all);
       // A rule that refuses what it used to lower must not go unseen.
       EXPECT_GE(model->graph.outputs.size() * 10, all * 8) << "too many outputs without lowering";
+    } else {
+      const auto loaded = load_model(folder_ + "/" + entry_["file"].get<std::string>(), LoadOptions{});
+      ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+      auto session = loaded->start_session();
+      ASSERT_TRUE(session.ok()) << session.status().message();
+      engine_.emplace(std::move(session).value());
     }
     xla_test::GraphRun run(*runner(), model->graph, model->weights);
     for (std::size_t index = 0; index < model_cases::count_cases(*tensors) && !HasFatalFailure(); ++index) {
@@ -53,6 +63,7 @@ class XlaModelTest : public testing::Test {
       run_case(run, *tensors, index);
     }
     judge_.finish();
+    if (engine_) engine_judge_.finish();
   }
 
  private:
@@ -62,6 +73,9 @@ class XlaModelTest : public testing::Test {
     model_cases::add_views(entry_, index, model_cases::select(tensors, prefix + "base/"), inputs);
     const auto outputs = run.run(inputs);
     ASSERT_TRUE(outputs.ok()) << outputs.status().message();
+    Tensors by_engine;
+    if (engine_) run_engine(inputs, by_engine);
+    if (HasFatalFailure()) return;
     const Tensors eager = model_cases::select(tensors, prefix + "eager/");
     const Tensors exact = model_cases::select(tensors, prefix + "fp64/");
     for (const NamedTensor& output : *outputs) {
@@ -71,12 +85,26 @@ class XlaModelTest : public testing::Test {
       const bool absent = reference == exact.end() || reference->second.dtype() != DType::kFloat64;
       const Tensor reference_tensor = absent ? *promote_to_fp64(baseline->second) : reference->second;
       judge_.add(output, baseline->second, reference_tensor);
+      if (!engine_) continue;
+      const auto given = by_engine.find(output.name);
+      ASSERT_NE(given, by_engine.end()) << "the ATen engine gave no output '" << output.name << "'";
+      engine_judge_.add(output, given->second, reference_tensor);
     }
+  }
+
+  void run_engine(const Tensors& inputs, Tensors& outputs) {
+    std::vector<NamedTensor> given;
+    for (const auto& [name, tensor] : inputs) given.push_back({name, tensor});
+    const auto answers = engine_->run(given);
+    ASSERT_TRUE(answers.ok()) << answers.status().message();
+    for (const NamedTensor& answer : *answers) outputs.insert_or_assign(answer.name, answer.tensor);
   }
 
   std::string folder_;
   Json entry_;
   model_cases::Judge judge_;
+  std::optional<Session> engine_;  // the model on the ATen engine
+  model_cases::Judge engine_judge_;
 };
 
 }  // namespace

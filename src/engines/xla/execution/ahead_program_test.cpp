@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 constexpr AheadForm kForm = {"kpt-tpu-program", 2};
 
-constexpr const char* kGraph = R"(kpt_graph 1
+constexpr const char* kAheadGraph = R"(kpt_graph 1
 input x: float32[4, 3]
 sum: float32[4, 3] = aten.add.Tensor(self=%x, other=%x)
 output %sum "y"
@@ -31,7 +31,7 @@ class AheadProgramTest : public ::testing::Test {
     for (char& byte : compiled_.executable) byte = static_cast<char>(random_());
   }
   AheadProgram make() const {
-    return {kForm, "tpu:v5e:2x2", ir::read_graph(kGraph).value(), {"s0=4", "1f2e", "HIGH"}, compiled_};
+    return {kForm, "tpu:v5e:2x2", ir::read_graph(kAheadGraph).value(), {"s0=4", "1f2e", "HIGH"}, compiled_};
   }
 
   unsigned seed_ = std::random_device()();

@@ -17,7 +17,7 @@ Value clamp(Builder& b, const Value& x, double low, double high) {
 }
 
 Value gelu(Builder& b, const Value& x) {
-  const Value error = b.emit("chlo.erf", {times(b, x, std::sqrt(0.5))}, x.dtype, x.dims);
+  const Value error = error_function(b, times(b, x, std::sqrt(0.5)));
   return b.binary("multiply", {times(b, x, 0.5), plus(b, error, 1)});
 }
 
@@ -158,6 +158,12 @@ constexpr Rule kActivationsRules[] = {
 };
 
 }  // namespace
+
+Value error_function(Builder& b, const Value& x) {
+  const Value inside = b.emit("chlo.erf", {x}, x.dtype, x.dims);
+  const double end = x.dtype == DType::kFloat64 ? 6 : 4;  // 1 - erf(4) is 1.5e-8, 1 - erf(6) is 2e-17
+  return b.select({b.compare("GE", b.unary("abs", x), number(b, end, x)), b.unary("sign", x), inside});
+}
 
 Value apply_activation(Builder& b, ir::Activation activation, const Value& x) {
   switch (activation) {

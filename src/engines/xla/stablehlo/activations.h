@@ -6,7 +6,10 @@
 
 namespace kpt::xla {
 
-// `x` in float32 or float64.
+// erf(x), and ±1 itself where float32 and float64 have nothing nearer: XLA's stops an ulp before, so that 1 + erf(-inf)
+// is not zero. `x` in float32 or float64, as below.
+Value error_function(Builder& builder, const Value& x);
+
 Value apply_activation(Builder& builder, ir::Activation activation, const Value& x);
 
 }  // namespace kpt::xla

@@ -1,6 +1,7 @@
 // Functions of one tensor, element by element.
 #include <limits>
 
+#include "engines/xla/stablehlo/activations.h"
 #include "engines/xla/stablehlo/call.h"
 
 namespace kpt::xla {
@@ -26,6 +27,8 @@ void named(Call& call) {
   float_unary(call, [](Builder& b, const Value& x) { return b.emit(kOperation, {x}, x.dtype, x.dims); });
 }
 
+void lower_erf(Call& call) { float_unary(call, error_function); }
+
 constexpr char kAcos[] = "chlo.acos";
 constexpr char kAcosh[] = "chlo.acosh";
 constexpr char kAsin[] = "chlo.asin";
@@ -34,7 +37,6 @@ constexpr char kAtan[] = "chlo.atan";
 constexpr char kAtanh[] = "chlo.atanh";
 constexpr char kCos[] = "stablehlo.cosine";
 constexpr char kCosh[] = "chlo.cosh";
-constexpr char kErf[] = "chlo.erf";
 constexpr char kErfc[] = "chlo.erfc";
 constexpr char kExp[] = "stablehlo.exponential";
 constexpr char kExpm1[] = "stablehlo.exponential_minus_one";
@@ -183,7 +185,7 @@ constexpr Rule kUnaryRules[] = {
     {"aten.ceil.default", lower_ceil},
     {"aten.cos.default", named<kCos>},
     {"aten.cosh.default", named<kCosh>},
-    {"aten.erf.default", named<kErf>},
+    {"aten.erf.default", lower_erf},
     {"aten.erfc.default", named<kErfc>},
     {"aten.exp.default", named<kExp>},
     {"aten.exp2.default", lower_exp2},
