@@ -17,7 +17,7 @@ using testing::ForgedEntry;
 using testing::ForgedZip;
 using ::testing::HasSubstr;
 
-std::string text_of(std::span<const std::byte> bytes) {
+std::string entry_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
@@ -52,7 +52,7 @@ void expect_sound(const ForgedZip& zip) {
       EXPECT_EQ(view.status().code(), StatusCode::kUnsupported);
     } else {
       ASSERT_TRUE(view.ok());
-      EXPECT_EQ(text_of(*view), made.content);
+      EXPECT_EQ(entry_text(*view), made.content);
       EXPECT_GE(reinterpret_cast<const char*>(view->data()), text.data());
     }
   }

@@ -22,13 +22,15 @@ namespace {
 using ::testing::HasSubstr;
 using testing::TemporaryFolder;
 
-constexpr std::uint64_t kLarge = 1 << 30;
+constexpr std::uint64_t kLargeEntry = 1 << 30;
 
-CacheKey key_of(const std::string& text) { return CacheKey("test").add("text", text); }
+CacheKey entry_key(const std::string& text) { return CacheKey("test").add("text", text); }
 
 class CompileCacheTest : public ::testing::Test {
  protected:
-  CompileCache open(std::uint64_t budget = kLarge) { return CompileCache::open(folder_.path() / "c", budget).value(); }
+  CompileCache open(std::uint64_t budget = kLargeEntry) {
+    return CompileCache::open(folder_.path() / "c", budget).value();
+  }
   std::filesystem::path entry(const CacheKey& key) const { return folder_.path() / "c" / (key.digest() + ".entry"); }
   TemporaryFolder folder_;
 };
@@ -58,7 +60,7 @@ TEST_F(CompileCacheTest, GivesBackWhatWasPutThereAcrossObjects) {
   SCOPED_TRACE(::testing::Message() << "seed " << seed);
   std::mt19937 random(seed);
   CompileCache cache = open();
-  EXPECT_FALSE(cache.get(key_of("a")).value().has_value());
+  EXPECT_FALSE(cache.get(entry_key("a")).value().has_value());
   std::vector<std::string> values = {"", "x"};
   for (int i = 0; i < 20; ++i) {
     std::string value(random() % 5000, '\0');
@@ -66,12 +68,12 @@ TEST_F(CompileCacheTest, GivesBackWhatWasPutThereAcrossObjects) {
     values.push_back(value);
   }
   for (std::size_t i = 0; i < values.size(); ++i) {
-    ASSERT_TRUE(cache.put(key_of(std::to_string(i)), values[i]).ok());
+    ASSERT_TRUE(cache.put(entry_key(std::to_string(i)), values[i]).ok());
   }
   CompileCache other = open();
-  for (std::size_t i = 0; i < values.size(); ++i) EXPECT_EQ(other.get(key_of(std::to_string(i))).value(), values[i]);
-  ASSERT_TRUE(other.put(key_of("0"), "changed").ok());
-  EXPECT_EQ(cache.get(key_of("0")).value(), "changed");
+  for (std::size_t i = 0; i < values.size(); ++i) EXPECT_EQ(other.get(entry_key(std::to_string(i))).value(), values[i]);
+  ASSERT_TRUE(other.put(entry_key("0"), "changed").ok());
+  EXPECT_EQ(cache.get(entry_key("0")).value(), "changed");
   EXPECT_EQ(cache.list().value().size(), values.size());
   EXPECT_EQ(cache.list().value()[0].kind, "test");
 }
@@ -79,11 +81,11 @@ TEST_F(CompileCacheTest, GivesBackWhatWasPutThereAcrossObjects) {
 TEST_F(CompileCacheTest, TheLeastRecentlyUsedGoesFirst) {
   CompileCache cache = open(5000);
   const std::string kilobyte(1000, 'x');
-  for (const char* name : {"a", "b", "c", "d"}) ASSERT_TRUE(cache.put(key_of(name), kilobyte).ok());
-  EXPECT_TRUE(cache.get(key_of("a")).value().has_value());  // used: b is now the oldest
-  ASSERT_TRUE(cache.put(key_of("e"), kilobyte).ok());
-  EXPECT_FALSE(cache.get(key_of("b")).value().has_value());
-  for (const char* name : {"a", "c", "d", "e"}) EXPECT_TRUE(cache.get(key_of(name)).value().has_value()) << name;
+  for (const char* name : {"a", "b", "c", "d"}) ASSERT_TRUE(cache.put(entry_key(name), kilobyte).ok());
+  EXPECT_TRUE(cache.get(entry_key("a")).value().has_value());  // used: b is now the oldest
+  ASSERT_TRUE(cache.put(entry_key("e"), kilobyte).ok());
+  EXPECT_FALSE(cache.get(entry_key("b")).value().has_value());
+  for (const char* name : {"a", "c", "d", "e"}) EXPECT_TRUE(cache.get(entry_key(name)).value().has_value()) << name;
   const CacheStatistics counts = cache.statistics().value();
   EXPECT_EQ(counts.evictions, 1U);
   EXPECT_EQ(counts.entries, 4U);
@@ -93,22 +95,22 @@ TEST_F(CompileCacheTest, TheLeastRecentlyUsedGoesFirst) {
 
 TEST_F(CompileCacheTest, AnEntryLargerThanTheBudgetIsNotKeptAndPushesNothingOut) {
   CompileCache cache = open(2000);
-  ASSERT_TRUE(cache.put(key_of("small"), "x").ok());
-  EXPECT_TRUE(cache.put(key_of("large"), std::string(2000, 'x')).ok());
-  EXPECT_FALSE(cache.get(key_of("large")).value().has_value());
-  EXPECT_TRUE(cache.get(key_of("small")).value().has_value());
+  ASSERT_TRUE(cache.put(entry_key("small"), "x").ok());
+  EXPECT_TRUE(cache.put(entry_key("large"), std::string(2000, 'x')).ok());
+  EXPECT_FALSE(cache.get(entry_key("large")).value().has_value());
+  EXPECT_TRUE(cache.get(entry_key("small")).value().has_value());
   CompileCache nothing = open(0);
-  EXPECT_TRUE(nothing.put(key_of("none"), "").ok());
-  EXPECT_FALSE(nothing.get(key_of("none")).value().has_value());
+  EXPECT_TRUE(nothing.put(entry_key("none"), "").ok());
+  EXPECT_FALSE(nothing.get(entry_key("none")).value().has_value());
 }
 
 TEST_F(CompileCacheTest, CountsAreThoseOfAllProcesses) {
   CompileCache cache = open();
   CompileCache other = open();
-  ASSERT_TRUE(cache.put(key_of("a"), "1").ok());
-  EXPECT_TRUE(other.get(key_of("a")).value().has_value());
-  EXPECT_TRUE(cache.get(key_of("a")).value().has_value());
-  EXPECT_FALSE(other.get(key_of("b")).value().has_value());
+  ASSERT_TRUE(cache.put(entry_key("a"), "1").ok());
+  EXPECT_TRUE(other.get(entry_key("a")).value().has_value());
+  EXPECT_TRUE(cache.get(entry_key("a")).value().has_value());
+  EXPECT_FALSE(other.get(entry_key("b")).value().has_value());
   const CacheStatistics counts = open().statistics().value();
   EXPECT_EQ(counts.hits, 2U);
   EXPECT_EQ(counts.misses, 1U);
@@ -120,17 +122,17 @@ TEST_F(CompileCacheTest, CountsAreThoseOfAllProcesses) {
 
 TEST_F(CompileCacheTest, ADamagedStatisticsFileStartsAnew) {
   CompileCache cache = open();
-  ASSERT_TRUE(cache.put(key_of("a"), "1").ok());
+  ASSERT_TRUE(cache.put(entry_key("a"), "1").ok());
   for (const std::string& content : {std::string("kptstat1"), std::string(52, 'x'), std::string(5000, 'x')}) {
     std::ofstream(cache.folder() / "statistics", std::ios::binary) << content;
     EXPECT_EQ(cache.statistics().value().hits, 0U);
-    EXPECT_TRUE(cache.get(key_of("a")).value().has_value());
+    EXPECT_TRUE(cache.get(entry_key("a")).value().has_value());
     EXPECT_EQ(cache.statistics().value().hits, 1U);
   }
 }
 
 TEST_F(CompileCacheTest, ADamagedEntryIsAMissIsDroppedAndLogged) {
-  const CacheKey key = key_of("a");
+  const CacheKey key = entry_key("a");
   CompileCache cache = open();
   ASSERT_TRUE(cache.put(key, "content").ok());
   const std::string whole = read_text_file(entry(key), 1 << 20).value();
@@ -153,30 +155,30 @@ TEST_F(CompileCacheTest, ADamagedEntryIsAMissIsDroppedAndLogged) {
 
 TEST_F(CompileCacheTest, AnEntryUnderAnotherNameIsNotBelieved) {
   CompileCache cache = open();
-  ASSERT_TRUE(cache.put(key_of("a"), "of a").ok());
-  std::filesystem::copy_file(entry(key_of("a")), entry(key_of("b")));
+  ASSERT_TRUE(cache.put(entry_key("a"), "of a").ok());
+  std::filesystem::copy_file(entry(entry_key("a")), entry(entry_key("b")));
   log::LineSink lines;
   const auto capture = log::capture(&lines);
-  EXPECT_FALSE(cache.get(key_of("b")).value().has_value());
-  EXPECT_EQ(cache.get(key_of("a")).value(), "of a");
+  EXPECT_FALSE(cache.get(entry_key("b")).value().has_value());
+  EXPECT_EQ(cache.get(entry_key("a")).value(), "of a");
 }
 
 TEST_F(CompileCacheTest, VerifyReadsAllAndDropsWhatIsDamaged) {
   CompileCache cache = open();
-  for (const char* name : {"a", "b", "c"}) ASSERT_TRUE(cache.put(key_of(name), name).ok());
-  std::filesystem::resize_file(entry(key_of("b")), 0);
+  for (const char* name : {"a", "b", "c"}) ASSERT_TRUE(cache.put(entry_key(name), name).ok());
+  std::filesystem::resize_file(entry(entry_key("b")), 0);
   log::LineSink lines;
   const auto capture = log::capture(&lines);
   const auto entries = cache.verify().value();
   ASSERT_EQ(entries.size(), 3U);
-  for (const CacheEntry& each : entries) EXPECT_EQ(each.sound, each.digest != key_of("b").digest());
+  for (const CacheEntry& each : entries) EXPECT_EQ(each.sound, each.digest != entry_key("b").digest());
   EXPECT_EQ(cache.list().value().size(), 2U);
 }
 
 TEST_F(CompileCacheTest, ForeignFilesAreLeftAlone) {
   CompileCache cache = open();
-  ASSERT_TRUE(cache.put(key_of("a"), "1").ok());
-  const std::filesystem::path leftover = cache.folder() / ("." + key_of("b").digest() + ".entry.77.0.tmp");
+  ASSERT_TRUE(cache.put(entry_key("a"), "1").ok());
+  const std::filesystem::path leftover = cache.folder() / ("." + entry_key("b").digest() + ".entry.77.0.tmp");
   std::ofstream(leftover) << "half";
   const std::vector<std::string> foreign = {
       "notes.txt", ".hidden.tmp", std::string(64, 'A') + ".entry", "x.entry", std::string(64, 'a') + ".entry.tmp",
@@ -190,7 +192,7 @@ TEST_F(CompileCacheTest, ForeignFilesAreLeftAlone) {
   }
   std::filesystem::create_directory(cache.folder() / (std::string(64, 'b') + ".entry"));
   EXPECT_EQ(cache.list().value().size(), 1U);
-  EXPECT_EQ(cache.collect(kLarge).value(), 4U);  // the leftover
+  EXPECT_EQ(cache.collect(kLargeEntry).value(), 4U);  // the leftover
   EXPECT_FALSE(std::filesystem::exists(leftover));
   ASSERT_TRUE(cache.clear().ok());
   for (const std::string& name : foreign) EXPECT_TRUE(std::filesystem::exists(cache.folder() / name)) << name;
@@ -215,10 +217,10 @@ TEST_F(CompileCacheTest, ThreadsShareOneCache) {
       for (int i = 0; i < 40; ++i) {
         const std::string name = std::to_string((i + t) % 30);
         const std::string value = name + std::string(1000, 'v');
-        const auto got = cache.get(key_of(name));
+        const auto got = cache.get(entry_key(name));
         ASSERT_TRUE(got.ok());
         EXPECT_EQ(got->value_or(value), value);
-        ASSERT_TRUE(cache.put(key_of(name), value).ok());
+        ASSERT_TRUE(cache.put(entry_key(name), value).ok());
       }
     });
   }

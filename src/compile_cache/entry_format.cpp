@@ -10,7 +10,7 @@
 namespace kpt::compile_cache {
 namespace {
 
-constexpr std::string_view kMagic = "kptcache";
+constexpr std::string_view kEntryMagic = "kptcache";
 constexpr std::size_t kVersionAt = 8;
 constexpr std::size_t kKindBytesAt = 12;
 constexpr std::size_t kPayloadBytesAt = 16;
@@ -37,7 +37,7 @@ bool is_kind(std::string_view text) {
 }
 
 std::string print_header(std::string_view digest, std::string_view kind, std::string_view payload) {
-  std::string text(kMagic);
+  std::string text(kEntryMagic);
   append_little_endian(text, kEntryVersion);
   append_little_endian(text, static_cast<std::uint32_t>(kind.size()));
   append_little_endian(text, std::uint64_t{payload.size()});
@@ -49,7 +49,7 @@ std::string print_header(std::string_view digest, std::string_view kind, std::st
 }
 
 Result<EntryHeader> read_header(std::string_view start, std::uint64_t file_bytes) {
-  if (start.size() < kKindAt || !start.starts_with(kMagic)) return corrupt("it is no cache entry or cut short");
+  if (start.size() < kKindAt || !start.starts_with(kEntryMagic)) return corrupt("it is no cache entry or cut short");
   const auto version = number_at<std::uint32_t>(start, kVersionAt);
   if (version != kEntryVersion) return corrupt(fmt::format("its format version is {}, not {}", version, kEntryVersion));
   const auto kind_bytes = number_at<std::uint32_t>(start, kKindBytesAt);

@@ -20,7 +20,7 @@ namespace {
 using testing::Contains;
 using testing::HasSubstr;
 
-constexpr const char* kTwoProducts = R"(kpt_graph 1
+constexpr const char* kWideProducts = R"(kpt_graph 1
 parameter w: float32[5, 64]
 parameter v: float32[3, 5]
 input x: float32[2, 64]
@@ -54,7 +54,7 @@ Outcome run_pass(const char* text, const char* pass, std::vector<std::string> ke
 }
 
 TEST(QuantizeInt8, EveryElementIsWithinHalfAStepAndRowsOfZerosAreFine) {
-  const Outcome run = run_pass(kTwoProducts, "quantize_int8", {}, [](Weights& weights) {
+  const Outcome run = run_pass(kWideProducts, "quantize_int8", {}, [](Weights& weights) {
     std::fill_n(weights.at("w").elements<float>().begin() + 64, 64, 0.0F);  // row 1
   });
   const std::vector<double> exact = read_as_double(run.before.at("w")).value();
@@ -79,8 +79,8 @@ TEST(QuantizeWeightsInt8, StoresTheSameWeightsAsQuantizeInt8AndNeedsNoFastProduc
     std::mt19937_64 random(seed);
     for (float& value : weights.at("w").elements<float>()) value = std::normal_distribution<float>()(random);
   };
-  const Outcome alone = run_pass(kTwoProducts, "quantize_weights_int8", {}, draw);
-  const Outcome both = run_pass(kTwoProducts, "quantize_int8", {}, draw);
+  const Outcome alone = run_pass(kWideProducts, "quantize_weights_int8", {}, draw);
+  const Outcome both = run_pass(kWideProducts, "quantize_int8", {}, draw);
   EXPECT_EQ(alone.record.changes, 2U);
   EXPECT_EQ(read_as_double(alone.weights.at("w_int8")).value(), read_as_double(both.weights.at("w_int8")).value());
   EXPECT_EQ(read_as_double(alone.weights.at("w_int8_scale")).value(),
@@ -89,7 +89,7 @@ TEST(QuantizeWeightsInt8, StoresTheSameWeightsAsQuantizeInt8AndNeedsNoFastProduc
 }
 
 TEST(QuantizeInt4, GroupsOfARow) {
-  const Outcome run = run_pass(kTwoProducts, "quantize_int4");
+  const Outcome run = run_pass(kWideProducts, "quantize_int4");
   const std::vector<double> exact = read_as_double(run.before.at("w")).value();
   const Tensor packed = run.weights.at("w_int4");
   EXPECT_EQ(packed.dims(), (Dims{5, 32}));
@@ -184,11 +184,11 @@ TEST(Precision, EveryFormOfLinearBesideThePlainOneIsQuantized) {
 
 TEST(Precision, KeptNodesAndStrangeWeightsStay) {
   for (const char* pass : {"quantize_int8", "quantize_weights_int8", "quantize_int4", "assign_bf16"}) {
-    const Outcome run = run_pass(kTwoProducts, pass, {"first", "second"});
+    const Outcome run = run_pass(kWideProducts, pass, {"first", "second"});
     EXPECT_EQ(run.record.changes, 0U) << pass;
     EXPECT_THAT(run.record.details, Contains(HasSubstr("first stays"))) << pass;
   }
-  const Outcome run = run_pass(kTwoProducts, "quantize_int8", {},
+  const Outcome run = run_pass(kWideProducts, "quantize_int8", {},
                                [](Weights& weights) { weights.at("w").elements<float>()[3] = INFINITY; });
   EXPECT_EQ(run.record.changes, 1U);
   EXPECT_THAT(run.record.details, Contains(HasSubstr("no finite number")));
@@ -204,7 +204,7 @@ second: float32[1, 16, 4, 4] = kpt.conv2d.default(input=%first, weight=%v, bias=
 output %second "y"
 )";
   for (const auto& [text, pass] :
-       {std::pair(kTwoProducts, "quantize_int8"), std::pair(kTwoConvolutions, "quantize_convs_int8")}) {
+       {std::pair(kWideProducts, "quantize_int8"), std::pair(kTwoConvolutions, "quantize_convs_int8")}) {
     SCOPED_TRACE(pass);
     ir::Graph graph = ir::read_graph(text).value();
     Weights weights = pass_testing::draw_weights(graph, 5);

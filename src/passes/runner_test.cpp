@@ -13,7 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr const char* kText = R"(kpt_graph 1
+constexpr const char* kRunGraph = R"(kpt_graph 1
 parameter w: float32[3] "w"
 parameter unused: float32[3] "unused"
 input x: float32[3]
@@ -69,7 +69,7 @@ constexpr Pass kNowhere = {"nowhere", "", true, nowhere, to_tanh};
 class RunnerTest : public testing::Test {
  protected:
   RunnerTest()
-      : graph_(ir::read_graph(kText).value()), before_(graph_), weights_(pass_testing::draw_weights(graph_, 1)) {}
+      : graph_(ir::read_graph(kRunGraph).value()), before_(graph_), weights_(pass_testing::draw_weights(graph_, 1)) {}
 
   bool same_weights(const Weights& other) const {
     return std::equal(weights_.begin(), weights_.end(), other.begin(), other.end(), [](const auto& a, const auto& b) {

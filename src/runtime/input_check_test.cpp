@@ -12,7 +12,7 @@ using testing::HasSubstr;
 
 // ids: int64[batch, sequence]; mask: float32[batch, 2 * sequence]; scale: a number; a parameter that callers never
 // give.
-ir::Graph make_graph() {
+ir::Graph make_checked_graph() {
   ir::Graph graph;
   const ir::Expr batch = ir::Expr::symbol("s0");
   const ir::Expr sequence = ir::Expr::symbol("s1");
@@ -34,7 +34,7 @@ ir::Graph make_graph() {
 Tensor tensor(DType dtype, std::initializer_list<std::int64_t> dims) { return *Tensor::empty(dtype, Dims(dims)); }
 
 Status check(const Tensor& ids, const Tensor& mask, const Tensor& scale) {
-  static const ir::Graph kGraph = make_graph();
+  static const ir::Graph kGraph = make_checked_graph();
   static const InputCheck kCheck(kGraph);
   const Tensor inputs[] = {ids, mask, scale};
   return kCheck.check(inputs);
@@ -78,7 +78,7 @@ TEST(InputCheck, NumbersAreTensorsOfRankZero) {
 
 TEST(InputCheck, MissingInputsAndWrongCounts) {
   EXPECT_THAT(check(tensor(DType::kInt64, {2, 5}), Tensor(), kScale).message(), HasSubstr("input 'mask' is missing"));
-  const ir::Graph graph = make_graph();
+  const ir::Graph graph = make_checked_graph();
   const InputCheck checker(graph);
   EXPECT_THAT(checker.check({}).message(), HasSubstr("the model takes 3 inputs (ids, mask, scale), 0 were given"));
 }

@@ -23,7 +23,7 @@ constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own limi
 constexpr std::size_t kLengthBytes = 8;
 constexpr std::string_view kMetadataKey = "__metadata__";
 
-constexpr std::array<std::pair<std::string_view, DType>, 19> kTypes{{
+constexpr std::array<std::pair<std::string_view, DType>, 19> kSafetensorsTypes{{
     {"BOOL", DType::kBool},
     {"U8", DType::kUInt8},
     {"I8", DType::kInt8},
@@ -46,13 +46,13 @@ constexpr std::array<std::pair<std::string_view, DType>, 19> kTypes{{
 }};
 
 std::optional<DType> find_type(std::string_view name) {
-  const auto* found = std::ranges::find(kTypes, name, &std::pair<std::string_view, DType>::first);
-  return found == kTypes.end() ? std::nullopt : std::optional(found->second);
+  const auto* found = std::ranges::find(kSafetensorsTypes, name, &std::pair<std::string_view, DType>::first);
+  return found == kSafetensorsTypes.end() ? std::nullopt : std::optional(found->second);
 }
 
 std::optional<std::string_view> find_type_name(DType dtype) {
-  const auto* found = std::ranges::find(kTypes, dtype, &std::pair<std::string_view, DType>::second);
-  return found == kTypes.end() ? std::nullopt : std::optional(found->first);
+  const auto* found = std::ranges::find(kSafetensorsTypes, dtype, &std::pair<std::string_view, DType>::second);
+  return found == kSafetensorsTypes.end() ? std::nullopt : std::optional(found->first);
 }
 
 // One member of the header.

@@ -43,7 +43,7 @@ class Safetensors : public ::testing::Test {
   testing::TemporaryFolder folder_;
 };
 
-bool known(DType dtype) { return dtype != DType::kComplex32 && dtype != DType::kComplex128; }
+bool known_tensor(DType dtype) { return dtype != DType::kComplex32 && dtype != DType::kComplex128; }
 
 TEST_F(Safetensors, WhatIsWrittenIsReadInPlaceInItsOrder) {
   const std::uint64_t seed = draw_seed();
@@ -54,7 +54,7 @@ TEST_F(Safetensors, WhatIsWrittenIsReadInPlaceInItsOrder) {
     const std::size_t count = random() % 12;
     for (std::size_t i = 0; i < count; ++i) {
       const DType dtype = testing::kAllDTypes[random() % std::size(testing::kAllDTypes)];
-      if (!known(dtype)) continue;
+      if (!known_tensor(dtype)) continue;
       Tensor tensor = testing::random_tensor(random, dtype);
       if (random() % 3 == 0) tensor = testing::transposed(tensor);
       tensors.push_back({"layer." + std::to_string(i) + (random() % 4 == 0 ? "\"\\\n\xc3\xa4" : ""), tensor});
@@ -127,7 +127,7 @@ TEST_F(Safetensors, GoldenFileIsRead) {
   EXPECT_EQ((*found)[2].tensor.elements<std::uint16_t>()[0], 0x3f80);
 }
 
-struct Malformed {
+struct MalformedSafetensors {
   std::string header;
   std::string data;
   StatusCode code = StatusCode::kCorruptData;
@@ -137,7 +137,7 @@ std::string one(const std::string& dtype, const std::string& shape, const std::s
   return R"({"w":{"dtype":)" + dtype + R"(,"shape":)" + shape + R"(,"data_offsets":)" + offsets + "}}";
 }
 
-std::vector<Malformed> malformed_headers() {
+std::vector<MalformedSafetensors> malformed_headers() {
   const std::string eight(8, 'x');
   constexpr StatusCode kUnsupported = StatusCode::kUnsupported;
   return {
@@ -193,7 +193,7 @@ std::vector<Malformed> malformed_headers() {
   };
 }
 
-std::vector<Malformed> malformed_places() {
+std::vector<MalformedSafetensors> malformed_places() {
   const std::string eight(8, 'x');
   const auto pair = [](const std::string& first, const std::string& second) {
     return R"({"a":{"dtype":"U8","shape":[4],"data_offsets":)" + first +
@@ -237,10 +237,10 @@ std::vector<Malformed> malformed_places() {
 }
 
 TEST_F(Safetensors, EveryMalformedHeaderIsATypedError) {
-  std::vector<Malformed> cases = malformed_headers();
+  std::vector<MalformedSafetensors> cases = malformed_headers();
   std::ranges::move(malformed_places(), std::back_inserter(cases));
   ASSERT_GE(cases.size(), 60U);
-  for (const Malformed& bad : cases) {
+  for (const MalformedSafetensors& bad : cases) {
     const Status status = read_parts(bad.header, bad.data).status();
     EXPECT_EQ(status.code(), bad.code) << bad.header.substr(0, 200) << "\n" << status.to_string();
     EXPECT_THAT(status.message(), HasSubstr("file.safetensors"));

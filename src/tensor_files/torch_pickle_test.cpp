@@ -170,13 +170,13 @@ TEST(TorchPickle, IntegersOfAllLengths) {
   EXPECT_EQ(*read(kStart + std::string("G\xc0\x04\0\0\0\0\0\0", 9) + ".")->get<double>(), -2.5);
 }
 
-struct Malformed {
+struct MalformedPickle {
   std::string pickle;
   const char* message;
   StatusCode code = StatusCode::kCorruptData;
 };
 
-std::vector<Malformed> malformed_pickles() {
+std::vector<MalformedPickle> malformed_pickles() {
   constexpr StatusCode kUnsupported = StatusCode::kUnsupported;
   const std::string zero(1, '\0');
   return {
@@ -235,7 +235,7 @@ std::vector<Malformed> malformed_pickles() {
   };
 }
 
-std::vector<Malformed> malformed_calls() {
+std::vector<MalformedPickle> malformed_calls() {
   constexpr StatusCode kUnsupported = StatusCode::kUnsupported;
   const std::string zero(1, '\0');
   return {
@@ -277,7 +277,7 @@ std::vector<Malformed> malformed_calls() {
   };
 }
 
-std::vector<Malformed> malformed_tensors() {
+std::vector<MalformedPickle> malformed_tensors() {
   constexpr StatusCode kUnsupported = StatusCode::kUnsupported;
   const auto changed = [](auto change) { return tensor_with(change); };
   std::string rank17;
@@ -330,7 +330,7 @@ TEST(TorchPickle, DeepAndCircularValuesAreRefused) {
 }
 
 TEST(TorchPickle, EveryMalformedPickleIsATypedError) {
-  std::vector<Malformed> cases = malformed_pickles();
+  std::vector<MalformedPickle> cases = malformed_pickles();
   std::ranges::move(malformed_calls(), std::back_inserter(cases));
   std::ranges::move(malformed_tensors(), std::back_inserter(cases));
   ASSERT_GE(cases.size(), 60U);

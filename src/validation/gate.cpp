@@ -141,7 +141,7 @@ class JoinedError {
   std::size_t count_ = 0;
 };
 
-const Tensor* find_tensor(const std::vector<NamedTensor>& tensors, const std::string& name) {
+const Tensor* find_named(const std::vector<NamedTensor>& tensors, const std::string& name) {
   const auto found = std::ranges::find(tensors, name, &NamedTensor::name);
   return found != tensors.end() ? &found->tensor : nullptr;
 }
@@ -153,7 +153,7 @@ std::vector<NamedTensor> match_outputs(const std::vector<NamedTensor>& outputs, 
   for (std::size_t index = 0; index < plain.size(); ++index) {
     const std::string& name = plain[index].name;
     const bool in_place = index < outputs.size() && outputs[index].name == name;
-    const Tensor* given = in_place ? &outputs[index].tensor : find_tensor(outputs, name);
+    const Tensor* given = in_place ? &outputs[index].tensor : find_named(outputs, name);
     matched.push_back({name, given != nullptr ? *given : Tensor()});
   }
   return matched;
@@ -312,7 +312,7 @@ Result<Gate::Held> Gate::find_held(const Tensor& candidate, std::size_t draw, st
   if (!runs_.bf16.empty()) {
     KPT_ASSIGN_OR_RETURN(held.bf16, in_form_of(candidate, runs_.bf16[draw][index].tensor));
   }
-  const Tensor* mask = padding_ ? find_tensor(runs_.draws[draw].inputs, padding_->mask) : nullptr;
+  const Tensor* mask = padding_ ? find_named(runs_.draws[draw].inputs, padding_->mask) : nullptr;
   if (mask != nullptr && padding_->covers(plain.name) && has_positions_of(plain.tensor, *mask)) {
     KPT_ASSIGN_OR_RETURN(held.mask, in_form_of(candidate, *mask));
   }

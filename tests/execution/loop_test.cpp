@@ -42,7 +42,7 @@ Tensor make_count(std::int64_t value) {
   return tensor;
 }
 
-std::vector<float> values_of(const Tensor& tensor) {
+std::vector<float> loop_values(const Tensor& tensor) {
   const Tensor copy = tensor.contiguous_copy().value();
   return {copy.elements<float>().begin(), copy.elements<float>().end()};
 }
@@ -193,7 +193,7 @@ TEST(Loop, ResultsOfOneThatNeverTurnedAreItsOwn) {
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937_64 random(seed);
   const Tensor weight = make_vector(random);
-  const std::vector<float> stored = values_of(weight);
+  const std::vector<float> stored = loop_values(weight);
   const auto model = load_text(R"(kpt_graph 1
 input x: float32[3]
 input count: int64[]
@@ -222,18 +222,18 @@ output %down "down"
   Session session = detail::start_session(model).value();
   for (int round = 0; round < 2; ++round) {
     const Tensor x = make_vector(random);
-    const std::vector<float> given = values_of(x);
+    const std::vector<float> given = loop_values(x);
     const Tensor inputs[] = {x, make_count(0)};
     std::vector<Tensor> outputs;
     const Status status = session.run(inputs, outputs);
     ASSERT_TRUE(status.ok()) << status.message();
-    EXPECT_EQ(values_of(x), given) << "round " << round;
+    EXPECT_EQ(loop_values(x), given) << "round " << round;
     for (std::size_t index = 0; index < 3; ++index) {
       EXPECT_EQ(outputs[0].elements<float>()[index], given[index] + 1) << "round " << round;
       EXPECT_EQ(outputs[1].elements<float>()[index], stored[index] - 1) << "round " << round;
     }
   }
-  EXPECT_EQ(values_of(weight), stored);
+  EXPECT_EQ(loop_values(weight), stored);
 }
 
 TEST(Loop, OneThatWouldNotEndIsStopped) {

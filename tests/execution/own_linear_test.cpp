@@ -113,7 +113,7 @@ struct LinearGraph {
   }
 };
 
-double activate(const std::string& name, double x) {
+double activate_sum(const std::string& name, double x) {
   if (name == "relu") return std::max(x, 0.0);
   if (name == "gelu") return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
   return x;
@@ -157,7 +157,7 @@ TEST_P(OwnLinear, IsWhatItMeans) {
       if (shape.residual) sum += static_cast<double>(inputs[1].elements<float>()[place]);
       double bound = 1e-5 * (magnitude + std::abs(sum));
       if (shape.form == "int8") bound += greatest / 127 * 0.51 * weight_sum;
-      ASSERT_NEAR(static_cast<double>(outputs[0].elements<float>()[place]), activate(shape.activation, sum), bound)
+      ASSERT_NEAR(static_cast<double>(outputs[0].elements<float>()[place]), activate_sum(shape.activation, sum), bound)
           << row << ", " << n;
     }
   }

@@ -36,7 +36,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
 
-constexpr std::chrono::milliseconds kLimit = testing::kSanitized ? 1000ms : 300ms;
+constexpr std::chrono::milliseconds kHangLimit = testing::kSanitized ? 1000ms : 300ms;
 constexpr auto kSlack = 5s;  // of a machine that is busy
 
 constexpr const char* kGraph = R"(kpt_graph 1
@@ -118,7 +118,7 @@ class AmdHangTest : public ::testing::Test {
     return device.record([&] { return run(*executable, *state, outputs); }).status();
   }
 
-  testing::TestGpu gpu_{"gfx942", kLimit};
+  testing::TestGpu gpu_{"gfx942", kHangLimit};
   Weights weights_ = {{"w", numbers({4}, {1, 2, 3, 4})}, {"b", numbers({4, 1}, {0, 0, 10, 0})}};
   std::vector<Tensor> inputs_ = make_inputs();
   ir::Graph graph_;
@@ -165,11 +165,11 @@ TEST_F(AmdHangTest, NoCallHoldsItsCallerForEver) {
     reset_();
     std::string lines;
     const auto capture = log::capture(&lines);
-    const testing::TestGpu gpu{"gfx942", kLimit};
+    const testing::TestGpu gpu{"gfx942", kHangLimit};
     auto backend = gpu.make_backend();
     hang_(nth);
     Status status;
-    EXPECT_LT(time_of([&] { status = use(*backend); }), kLimit + kSlack);
+    EXPECT_LT(time_of([&] { status = use(*backend); }), kHangLimit + kSlack);
     const bool told = !status.ok();  // or it hangs where something is let go
     if (told) {
       EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded) << status.to_string();
@@ -180,7 +180,7 @@ TEST_F(AmdHangTest, NoCallHoldsItsCallerForEver) {
       EXPECT_EQ(status.code(), StatusCode::kDeviceNotAvailable) << status.to_string();
       EXPECT_THAT(status.message(), HasSubstr(fmt::format("does not answer: it has not come back from {} for", call)));
     }
-    EXPECT_LT(time_of([&] { backend.reset(); }), kLimit + kSlack);
+    EXPECT_LT(time_of([&] { backend.reset(); }), kHangLimit + kSlack);
     EXPECT_EQ(hung_(), call);
     EXPECT_THAT(lines, HasSubstr(call));
     come_back();
@@ -243,7 +243,7 @@ TEST_F(AmdHangTest, AfterwardsEverybodyIsToldAtOnce) {
     }
     EXPECT_TRUE(executable->plan().empty());
   });
-  EXPECT_LT(taken, kLimit * requests.size() / 2);
+  EXPECT_LT(taken, kHangLimit * requests.size() / 2);
 }
 
 // It waits for a lock that the one in hipMalloc holds.
@@ -258,7 +258,7 @@ TEST_F(AmdHangTest, WhoWaitsForSomebodyThatHangsIsToldToo) {
       EXPECT_THAT(status.message(), HasSubstr("hipMalloc"));
     });
   }
-  EXPECT_LT(time_of([&] { std::ranges::for_each(callers, &std::thread::join); }), kLimit + kSlack);
+  EXPECT_LT(time_of([&] { std::ranges::for_each(callers, &std::thread::join); }), kHangLimit + kSlack);
 }
 
 TEST_F(AmdHangTest, ARunEndsAtItsDeadlineAndAtItsCancellation) {
@@ -272,9 +272,9 @@ TEST_F(AmdHangTest, ARunEndsAtItsDeadlineAndAtItsCancellation) {
     SCOPED_TRACE(call);
     hang_in_(call);
     RunContext context;
-    context.deadline = std::chrono::steady_clock::now() + kLimit;
+    context.deadline = std::chrono::steady_clock::now() + kHangLimit;
     Status status;
-    EXPECT_LT(time_of([&] { status = run(*executable, *state, outputs, context); }), kLimit + kSlack);
+    EXPECT_LT(time_of([&] { status = run(*executable, *state, outputs, context); }), kHangLimit + kSlack);
     EXPECT_EQ(status.code(), StatusCode::kDeadlineExceeded) << status.to_string();
     EXPECT_THAT(status.message(), HasSubstr(fmt::format("amd:0 has not come back from {} for", call)));
     come_back();
@@ -331,7 +331,7 @@ TEST_F(AmdHangTest, TensorsThatTheGpuHasAreLeftWithIt) {
   std::string lines;
   {
     const auto capture = log::capture(&lines);
-    EXPECT_LT(time_of([&] { tensors.clear(); }), kLimit + kSlack);
+    EXPECT_LT(time_of([&] { tensors.clear(); }), kHangLimit + kSlack);
   }
   EXPECT_THAT(lines, HasSubstr("keeps what it was asked to let go owner=\"amd:0 in hipFree\""));
   EXPECT_EQ(lines.find("keeps"), lines.rfind("keeps")) << "one line: " << lines;

@@ -31,7 +31,7 @@ using ::testing::AnyOf;
 using ::testing::Eq;
 using ::testing::HasSubstr;
 
-constexpr std::chrono::milliseconds kLimit{20000};
+constexpr std::chrono::milliseconds kCallLimit{20000};
 constexpr int kComputeUnits = 4;
 
 // A code object that names the kernels of three families, for the test library to find.
@@ -104,7 +104,7 @@ class HipRuntimeTest : public ::testing::Test {
 // What all calls of the runtime are used for: softmax of rows x width values, up, run, down, with events around it.
 Result<std::vector<float>> run_softmax(const Result<HipDevice>& opened, const std::string& object,
                                        const std::vector<float>& input, std::int64_t rows,
-                                       std::chrono::milliseconds limit = kLimit) {
+                                       std::chrono::milliseconds limit = kCallLimit) {
   KPT_RETURN_IF_ERROR(opened.status());
   const HipDevice& device = *opened;
   KPT_ASSIGN_OR_RETURN(const HipMemoryInfo memory, device.memory_info());
@@ -192,7 +192,7 @@ TEST_F(HipRuntimeTest, NormThroughTheRuntimeIsRight) {
   ASSERT_TRUE(ran.ok()) << ran.to_string();
   std::vector<float> output(rows * width);
   ASSERT_TRUE(stream->copy_to_host(output.data(), values + rows * width, rows * width * sizeof(float)).ok());
-  ASSERT_TRUE(stream->synchronize(kLimit).ok());
+  ASSERT_TRUE(stream->synchronize(kCallLimit).ok());
   for (std::size_t row = 0; row < rows; ++row) {
     double mean = 0;
     double squares = 0;
@@ -239,7 +239,7 @@ TEST_F(HipRuntimeTest, MatrixProductThroughTheRuntimeIsRight) {
   ASSERT_TRUE(ran.ok()) << ran.to_string();
   std::vector<std::uint16_t> output(kRows * kColumns);
   ASSERT_TRUE(stream->copy_to_host(output.data(), start + bits.size(), output.size() * 2).ok());
-  ASSERT_TRUE(stream->synchronize(kLimit).ok());
+  ASSERT_TRUE(stream->synchronize(kCallLimit).ok());
   for (std::size_t row = 0; row < kRows; ++row) {
     for (std::size_t column = 0; column < kColumns; ++column) {
       double wanted = 0;

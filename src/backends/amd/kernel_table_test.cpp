@@ -21,7 +21,7 @@
 namespace kpt {
 namespace {
 
-constexpr std::chrono::minutes kLimit{5};
+constexpr std::chrono::minutes kTableLimit{5};
 
 CompileCache open_cache() {
   return std::move(CompileCache::open(build_dir() + "/amd_kernel_cache", 1U << 30U)).value();
@@ -58,7 +58,7 @@ TEST_P(AmdKernels, CompileWithoutSpillsWithinTheLimits) {
   const auto compiler = find_hip_compiler(Environment::from_process(), target);
   if (!compiler.ok()) GTEST_SKIP() << compiler.status().message();
   CompileCache cache = open_cache();
-  HipCompileCache compilations(*compiler, &cache, kLimit);
+  HipCompileCache compilations(*compiler, &cache, kTableLimit);
   const AmdArchitecture& architecture = *find_amd_architecture(target);
   for (const gpu::KernelFamily& entry : gpu::kernel_families()) {
     const std::string_view family = entry.name;
@@ -154,7 +154,7 @@ std::vector<std::string> matrix_targets() {
 }
 
 void expect_instructions(const HipCompiler& compiler, std::string_view family, const std::string& target) {
-  const auto assembly = hip_assembly(compiler, std::move(own_kernels(family)).value(), target, kLimit);
+  const auto assembly = hip_assembly(compiler, std::move(own_kernels(family)).value(), target, kTableLimit);
   ASSERT_TRUE(assembly.ok()) << assembly.status().to_string();
   for (const KernelInstruction& row : kInstructions) {
     if (row.family != family) continue;
@@ -280,7 +280,7 @@ TEST(AmdMatrixInstructions, EveryOneOfTheTableBecomesMachineCode) {
     if (!compiler.ok()) GTEST_SKIP() << compiler.status().message();
     HipSource source{"table.hip", "", {}};
     for (const AmdMatrixInstruction& instruction : row.matrix_instructions) source.text += call_of(instruction, row);
-    const auto assembly = hip_assembly(*compiler, source, row.gfx_target, kLimit);
+    const auto assembly = hip_assembly(*compiler, source, row.gfx_target, kTableLimit);
     ASSERT_TRUE(assembly.ok()) << assembly.status().to_string() << source.text;
     std::size_t count = 0;
     for (const char* mark : {"\tv_mfma_", "\tv_wmma_"}) {
@@ -300,7 +300,7 @@ TEST(AmdKernelTable, ThePageIsCurrent) {
     GTEST_SKIP() << "the page was made with '" << compiler_line(*page) << "', here is '" << compiler->version << "'";
   }
   CompileCache cache = open_cache();
-  HipCompileCache compilations(*compiler, &cache, kLimit);
+  HipCompileCache compilations(*compiler, &cache, kTableLimit);
   const auto made = kernel_table_page(compilations);
   ASSERT_TRUE(made.ok()) << made.status().to_string();
   EXPECT_EQ(*made, *page) << "write it anew: cmake --build <build folder> --target reference_amd_kernels";

@@ -25,14 +25,14 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 // The fake's programs give their arguments back: the output is x.
-constexpr const char* kGraph = R"(kpt_graph 1
+constexpr const char* kDeviceGraph = R"(kpt_graph 1
 input x: float32[4, 3]
 parameter w: float32[4, 3] "weight"
 product: float32[4, 3] = aten.mul.Tensor(self=%x, other=%w)
 output %product "y"
 )";
 
-constexpr const char* kAnySize = R"(kpt_graph 1
+constexpr const char* kAnySizeOfDevice = R"(kpt_graph 1
 symbol s0 in 2..100
 input x: float32[s0, 3]
 sum: float32[s0, 3] = aten.add.Tensor(self=%x, other=%x)
@@ -57,7 +57,7 @@ output %y "y"
 constexpr const char* kSmall = "temporaries 1000";
 constexpr const char* kNobodyCompiles = "temporaries 1000;fail PJRT_Client_Compile 13 nobody compiles here";
 
-void order(const std::string& text) {
+void order_device(const std::string& text) {
   ::setenv("FAKE_PJRT", text.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): one thread
 }
 
@@ -70,7 +70,7 @@ Tensor filled(const Dims& dims, float value) {
 class TpuDevicesTest : public ::testing::Test {
  protected:
   TpuDevicesTest() {
-    order(kSmall);
+    order_device(kSmall);
     library_ = folder_.path() / "libtpu" / "libtpu.so";
     std::filesystem::create_directory(library_.parent_path());
     std::filesystem::copy_file(build_dir() + "/fakes/pjrt/fake_pjrt_plugin.so", library_);
@@ -81,7 +81,7 @@ class TpuDevicesTest : public ::testing::Test {
     context_.compile_cache_folder = folder_.path() / "cache";
     context_.compile_cache_bytes = 1 << 26;
   }
-  ~TpuDevicesTest() override { order(""); }
+  ~TpuDevicesTest() override { order_device(""); }
 
   // A backend of its own for each question, as for each process: a client reads the plugin's version when it is made.
   std::unique_ptr<Backend> make() {
@@ -172,18 +172,18 @@ TEST_F(TpuDevicesTest, WhatTheMachineDoesNotTellIsNotInTheName) {
   EXPECT_EQ(devices[0]->target().name(), "tpu");
   EXPECT_EQ(devices[0]->rates(), nullptr);
   EXPECT_THAT(devices[0]->info().description, HasSubstr("unknown generation"));
-  EXPECT_TRUE(run(load(kGraph), filled({4, 3}, 1)).ok());
+  EXPECT_TRUE(run(load(kDeviceGraph), filled({4, 3}, 1)).ok());
 }
 
 TEST_F(TpuDevicesTest, TheUsersSliceIsTakenWhereTheMachineTellsNone) {
-  const std::string stored = compile_ahead(kGraph);
+  const std::string stored = compile_ahead(kDeviceGraph);
   variables_.erase("TPU_TOPOLOGY");
   variables_.erase("TPU_ACCELERATOR_TYPE");
-  EXPECT_FALSE(load(kGraph, 0, stored).ok()) << "a program for a slice, and nobody knows which this is";
+  EXPECT_FALSE(load(kDeviceGraph, 0, stored).ok()) << "a program for a slice, and nobody knows which this is";
   context_.tpu_topology = "v5e:2x2";
-  order(kNobodyCompiles);
+  order_device(kNobodyCompiles);
   context_.compile_cache_bytes = 0;
-  const auto loaded = load(kGraph, 0, stored);
+  const auto loaded = load(kDeviceGraph, 0, stored);
   ASSERT_TRUE(loaded.ok()) << loaded.status().message();
   EXPECT_EQ(loaded->backend->devices().value()[0]->target().name(), "tpu:v5e:2x2");
   context_.tpu_topology = "v7:2x2x1";
@@ -235,7 +235,7 @@ TEST_F(TpuDevicesTest, WithoutChipsOrLibtpuThereIsASentence) {
 TEST_F(TpuDevicesTest, ALibtpuThatEndsOrHangsIsNoDevice) {
   context_.detection.probe_time_limit = std::chrono::milliseconds(1000);
   for (const char* orders : {"crash", "abort", "hang", "null", "version 0 3"}) {
-    order(orders);
+    order_device(orders);
     const auto start = std::chrono::steady_clock::now();
     const Status status = devices_status();
     EXPECT_EQ(status.code(), StatusCode::kDeviceNotAvailable) << orders;
@@ -247,7 +247,7 @@ TEST_F(TpuDevicesTest, ALibtpuThatEndsOrHangsIsNoDevice) {
 
 TEST_F(TpuDevicesTest, ModelsRunOnEveryDevice) {
   for (const std::size_t place : {0U, 1U, 3U}) {
-    const auto loaded = load(kGraph, place);
+    const auto loaded = load(kDeviceGraph, place);
     const Status status = run(loaded, filled({4, 3}, 7));
     ASSERT_TRUE(status.ok()) << status.message();
     EXPECT_EQ(loaded->executable->device(), "tpu:" + std::to_string(place));
@@ -255,16 +255,16 @@ TEST_F(TpuDevicesTest, ModelsRunOnEveryDevice) {
 }
 
 TEST_F(TpuDevicesTest, AFailureOfLibtpuKeepsItsMessageAndItsVendor) {
-  order("temporaries 1000;fail PJRT_LoadedExecutable_Execute 13 the board is on fire");
-  const Status status = run(load(kGraph), filled({4, 3}, 7));
+  order_device("temporaries 1000;fail PJRT_LoadedExecutable_Execute 13 the board is on fire");
+  const Status status = run(load(kDeviceGraph), filled({4, 3}, 7));
   EXPECT_EQ(status.vendor(), Vendor::kTpu);
   EXPECT_THAT(status.message(), HasSubstr("the board is on fire"));
 }
 
 TEST_F(TpuDevicesTest, ARunThatLibtpuKeepsForItselfEndsAtItsDeadline) {
-  const auto loaded = load(kGraph);
+  const auto loaded = load(kDeviceGraph);
   ASSERT_TRUE(loaded.ok()) << loaded.status().message();
-  order("temporaries 1000;hang PJRT_LoadedExecutable_Execute");
+  order_device("temporaries 1000;hang PJRT_LoadedExecutable_Execute");
   RunContext context;
   context.deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
   std::vector<Tensor> outputs;
@@ -278,7 +278,7 @@ TEST_F(TpuDevicesTest, ARunThatLibtpuKeepsForItselfEndsAtItsDeadline) {
 }
 
 TEST_F(TpuDevicesTest, ATensorOfAnotherTpuIsRefused) {
-  const auto loaded = load(kGraph, 1);
+  const auto loaded = load(kDeviceGraph, 1);
   ASSERT_TRUE(loaded.ok()) << loaded.status().message();
   const auto devices = loaded->backend->devices().value();
   const Tensor here = devices[1]->upload(filled({4, 3}, 7)).value();
@@ -291,10 +291,10 @@ TEST_F(TpuDevicesTest, ATensorOfAnotherTpuIsRefused) {
 TEST_F(TpuDevicesTest, ADeviceThatLibtpuDoesNotGiveIsASentence) {
   const testing::HardwareFixture six = testing::make_tpu_machine(6);
   context_.detection.files = SystemFiles(six.root());
-  const Status status = load(kGraph, 5).status();
+  const Status status = load(kDeviceGraph, 5).status();
   EXPECT_EQ(status.code(), StatusCode::kDeviceNotAvailable);
   EXPECT_THAT(status.message(), HasSubstr("tpu:5 is not there: PJRT plugin tpu gives this process 4 devices"));
-  EXPECT_TRUE(load(kGraph, 3).ok());
+  EXPECT_TRUE(load(kDeviceGraph, 3).ok());
 }
 
 TEST_F(TpuDevicesTest, MemoryIsWhatLibtpuCounts) {
@@ -307,7 +307,7 @@ TEST_F(TpuDevicesTest, MemoryIsWhatLibtpuCounts) {
     EXPECT_EQ(memory->limit_bytes, 5678U * devices);
   }
   context_.pjrt_devices = 2;
-  EXPECT_THAT(load(kGraph, 3).status().message(), HasSubstr("pjrt.devices asks for 2 devices, and tpu:3 has 1"));
+  EXPECT_THAT(load(kDeviceGraph, 3).status().message(), HasSubstr("pjrt.devices asks for 2 devices, and tpu:3 has 1"));
 }
 
 TEST_F(TpuDevicesTest, AModelThatDevicesCannotShareIsATypedError) {
@@ -319,30 +319,30 @@ TEST_F(TpuDevicesTest, AModelThatDevicesCannotShareIsATypedError) {
 }
 
 TEST_F(TpuDevicesTest, AProgramMayTakeAPartOfTheMemory) {
-  EXPECT_TRUE(load(kGraph).ok());
+  EXPECT_TRUE(load(kDeviceGraph).ok());
   context_.tpu_memory_percent = 40;
-  const Status large = load(kGraph).status();
+  const Status large = load(kDeviceGraph).status();
   EXPECT_EQ(large.code(), StatusCode::kOutOfMemory);
   EXPECT_EQ(large.vendor(), Vendor::kTpu);
   EXPECT_THAT(large.message(),
               AllOf(HasSubstr("5.5 KiB (2.3 KiB by tpu.memory_percent)"), HasSubstr("arguments take 1000 B")));
   // The sum is 2704 bytes.
   context_.tpu_memory_percent = 60;
-  order("temporaries 1000;peak 3000");
-  EXPECT_TRUE(load(kGraph).ok());
-  order("temporaries 1000;peak 4000");
-  const Status peak = load(kGraph).status();
+  order_device("temporaries 1000;peak 3000");
+  EXPECT_TRUE(load(kDeviceGraph).ok());
+  order_device("temporaries 1000;peak 4000");
+  const Status peak = load(kDeviceGraph).status();
   EXPECT_EQ(peak.code(), StatusCode::kOutOfMemory);
   EXPECT_THAT(peak.message(), HasSubstr("all at the peak 3.9 KiB"));
   // Weights alone are too many: nothing is uploaded.
   context_.tpu_memory_percent = 1;
-  order("temporaries 1000;fail PJRT_Client_BufferFromHostBuffer 13 uploaded");
+  order_device("temporaries 1000;fail PJRT_Client_BufferFromHostBuffer 13 uploaded");
   EXPECT_THAT(load(kWide).status().message(), HasSubstr("weights take 480 B")) << "134 bytes are left";
 }
 
 TEST_F(TpuDevicesTest, TheSecondLoadComesFromTheCacheUnlessThePrecisionIsAnother) {
   ASSERT_TRUE(load(kProduct).ok());
-  order(kNobodyCompiles);
+  order_device(kNobodyCompiles);
   EXPECT_TRUE(load(kProduct).ok());
   context_.tpu_precision = "DEFAULT";
   EXPECT_THAT(load(kProduct).status().message(), HasSubstr("nobody compiles here"));
@@ -354,8 +354,8 @@ TEST_F(TpuDevicesTest, TheSecondLoadComesFromTheCacheUnlessThePrecisionIsAnother
 TEST_F(TpuDevicesTest, AStoredGraphComesBack) {
   const auto backend = make();
   const Target& target = backend->devices().value()[0]->target();
-  const std::string bytes = target.compile(ir::read_graph(kGraph).value()).value()->serialize().value();
-  EXPECT_TRUE(run(load(kGraph, 0, bytes), filled({4, 3}, 7)).ok());
+  const std::string bytes = target.compile(ir::read_graph(kDeviceGraph).value()).value()->serialize().value();
+  EXPECT_TRUE(run(load(kDeviceGraph, 0, bytes), filled({4, 3}, 7)).ok());
   // The slice's target without hardware reads it too, to explain it.
   const auto targets = backend->targets();
   EXPECT_TRUE((*std::ranges::find(targets, "tpu:v5e:2x2", &Target::name))->deserialize(bytes).ok());
@@ -363,39 +363,39 @@ TEST_F(TpuDevicesTest, AStoredGraphComesBack) {
 }
 
 TEST_F(TpuDevicesTest, WhatWasCompiledAheadIsLoadedWithoutTheCompiler) {
-  const std::string stored = compile_ahead(kGraph);
-  order(kNobodyCompiles);
+  const std::string stored = compile_ahead(kDeviceGraph);
+  order_device(kNobodyCompiles);
   context_.compile_cache_bytes = 0;
   for (const std::size_t place : {0U, 2U}) {
-    const Status status = run(load(kGraph, place, stored), filled({4, 3}, 7));
+    const Status status = run(load(kDeviceGraph, place, stored), filled({4, 3}, 7));
     EXPECT_TRUE(status.ok()) << status.message();
   }
-  EXPECT_THAT(load(kGraph).status().message(), HasSubstr("nobody compiles here"));
+  EXPECT_THAT(load(kDeviceGraph).status().message(), HasSubstr("nobody compiles here"));
 }
 
 TEST_F(TpuDevicesTest, OtherSizesThanTheStoredOnesAreCompiledHere) {
   ir::Bindings sizes;
   sizes.set("s0", 8);
-  const std::string stored = compile_ahead(kAnySize, sizes);
-  order(kNobodyCompiles);
-  const auto loaded = load(kAnySize, 0, stored);
+  const std::string stored = compile_ahead(kAnySizeOfDevice, sizes);
+  order_device(kNobodyCompiles);
+  const auto loaded = load(kAnySizeOfDevice, 0, stored);
   const Status status = run(loaded, filled({8, 3}, 7));
   EXPECT_TRUE(status.ok()) << status.message();
   EXPECT_THAT(run(loaded, filled({5, 3}, 7)).message(), HasSubstr("nobody compiles here"));
-  order(kSmall);
+  order_device(kSmall);
   EXPECT_TRUE(run(loaded, filled({5, 3}, 7)).ok());
 }
 
 TEST_F(TpuDevicesTest, AStoredProgramOfAnotherLibtpuIsCompiledAnew) {
   context_.compile_cache_bytes = 0;
-  const std::string stored = compile_ahead(kGraph);
+  const std::string stored = compile_ahead(kDeviceGraph);
   std::string lines;
   const auto capture = log::capture(&lines);
   log::configure(log::Level::kInfo, log::Format::kText);
   const auto expect_anew = [&](const std::string& orders, const char* reason) {
     lines.clear();
-    order(orders);
-    const Status status = run(load(kGraph, 0, stored), filled({4, 3}, 7));
+    order_device(orders);
+    const Status status = run(load(kDeviceGraph, 0, stored), filled({4, 3}, 7));
     EXPECT_TRUE(status.ok()) << status.message();
     EXPECT_THAT(lines, AllOf(HasSubstr("a stored program is not used and the model is compiled here"),
                              HasSubstr(reason), HasSubstr("stored=false")));
@@ -406,14 +406,14 @@ TEST_F(TpuDevicesTest, AStoredProgramOfAnotherLibtpuIsCompiledAnew) {
   expect_anew(kSmall, "tpu.precision asks for HIGH");
   context_.tpu_precision = "HIGHEST";
   lines.clear();
-  EXPECT_TRUE(load(kGraph, 0, stored).ok());
+  EXPECT_TRUE(load(kDeviceGraph, 0, stored).ok());
   EXPECT_THAT(lines, AllOf(HasSubstr("stored=true"), Not(HasSubstr("is not used"))));
 }
 
 // Its executable would be given arguments in another order, which nobody could see.
 TEST_F(TpuDevicesTest, AStoredProgramOfAnotherModuleIsCompiledAnew) {
   context_.compile_cache_bytes = 0;
-  const auto program = AheadProgram::deserialize(kTpuForm, "tpu:v5e:2x2", compile_ahead(kGraph)).value();
+  const auto program = AheadProgram::deserialize(kTpuForm, "tpu:v5e:2x2", compile_ahead(kDeviceGraph)).value();
   const auto& made = dynamic_cast<const AheadProgram&>(*program);
   pjrt::TopologyProgram compiled;
   compiled.executable = made.executable();
@@ -425,22 +425,22 @@ TEST_F(TpuDevicesTest, AStoredProgramOfAnotherModuleIsCompiledAnew) {
   std::string lines;
   const auto capture = log::capture(&lines);
   log::configure(log::Level::kInfo, log::Format::kText);
-  EXPECT_TRUE(load(kGraph, 0, other.serialize().value()).ok());
+  EXPECT_TRUE(load(kDeviceGraph, 0, other.serialize().value()).ok());
   EXPECT_THAT(lines, AllOf(HasSubstr("the model is lowered otherwise now"), HasSubstr("stored=false")));
 }
 
 TEST_F(TpuDevicesTest, ThePackagesVersionDecidesWhereItIsKnown) {
   write_package_version("0.0.51");
-  const std::string stored = compile_ahead(kGraph);
-  order(std::string(kNobodyCompiles) + ";platform_version another text");
+  const std::string stored = compile_ahead(kDeviceGraph);
+  order_device(std::string(kNobodyCompiles) + ";platform_version another text");
   context_.compile_cache_bytes = 0;
-  EXPECT_TRUE(load(kGraph, 0, stored).ok());
+  EXPECT_TRUE(load(kDeviceGraph, 0, stored).ok());
   write_package_version("0.0.52");
-  EXPECT_THAT(load(kGraph, 0, stored).status().message(), HasSubstr("nobody compiles here"));
+  EXPECT_THAT(load(kDeviceGraph, 0, stored).status().message(), HasSubstr("nobody compiles here"));
 }
 
 TEST_F(TpuDevicesTest, AProgramOfAnotherTargetIsRefused) {
-  const std::string stored = compile_ahead(kGraph);
+  const std::string stored = compile_ahead(kDeviceGraph);
   variables_["TPU_TOPOLOGY"] = "2x4";
   const auto backend = make();
   const auto devices = backend->devices().value();
@@ -458,21 +458,21 @@ TEST_F(TpuDevicesTest, UnderATimeLimitLibtpuCompilesInAProcessOfItsOwn) {
   const auto open = make();
   Device& device = *open->devices().value()[0];
   ASSERT_TRUE(device.upload(filled({1}, 1)).ok());  // from now on the plugin is open here
-  order(std::string(kNobodyCompiles) + ";locked");
-  const Status status = run(load(kGraph), filled({4, 3}, 7));
+  order_device(std::string(kNobodyCompiles) + ";locked");
+  const Status status = run(load(kDeviceGraph), filled({4, 3}, 7));
   EXPECT_TRUE(status.ok()) << status.message();
-  order("temporaries 1000;hang PJRT_Compile");
+  order_device("temporaries 1000;hang PJRT_Compile");
   context_.compile_time_limit = std::chrono::milliseconds(500);
   context_.compile_cache_bytes = 0;
-  const Status hanging = load(kGraph).status();
+  const Status hanging = load(kDeviceGraph).status();
   EXPECT_EQ(hanging.code(), StatusCode::kCompilationTimeout);
   EXPECT_THAT(hanging.message(), HasSubstr("pjrt.compile_timeout_ms"));
   variables_.erase("TPU_TOPOLOGY");
-  const Status unknown = load(kGraph).status();
+  const Status unknown = load(kDeviceGraph).status();
   EXPECT_EQ(unknown.code(), StatusCode::kUnsupported);
   EXPECT_THAT(unknown.message(), HasSubstr("set tpu.topology"));
   context_.tpu_topology = "v5e:2x2";
-  EXPECT_EQ(load(kGraph).status().code(), StatusCode::kCompilationTimeout) << "now the shape is known";
+  EXPECT_EQ(load(kDeviceGraph).status().code(), StatusCode::kCompilationTimeout) << "now the shape is known";
 }
 
 }  // namespace

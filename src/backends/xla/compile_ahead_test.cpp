@@ -23,7 +23,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr const char* kAnySize = R"(kpt_graph 1
+constexpr const char* kAnySizeAhead = R"(kpt_graph 1
 symbol s0 in 1..100
 parameter w: float32[3] "weight"
 input x: float32[s0, 3]
@@ -32,7 +32,7 @@ output %product "y"
 )";
 
 // A buffer that every run adds its input to.
-constexpr const char* kCounter = R"(kpt_graph 1
+constexpr const char* kAheadCounter = R"(kpt_graph 1
 buffer c: float32[3] "count"
 input x: float32[3]
 sum: float32[3] = aten.add.Tensor(self=%c, other=%x)
@@ -40,7 +40,7 @@ buffer_mutation %sum "count"
 output %sum "y"
 )";
 
-void order(const std::string& text) {
+void order_ahead(const std::string& text) {
   ::setenv("FAKE_PJRT", text.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): one thread
 }
 
@@ -53,7 +53,7 @@ ir::Bindings rows(std::int64_t count) {
 class CompileAhead : public ::testing::Test {
  protected:
   CompileAhead() {
-    order("");
+    order_ahead("");
     context_.detection.environment = Environment::from_map({{"KPT_HELPER_DIR", build_dir() + "/libexec/kpt"}});
     context_.detection.probe_time_limit = std::chrono::seconds(60);
     context_.detection.pjrt_plugins = {"cuda=" + copy_plugin("a.so")};
@@ -62,7 +62,7 @@ class CompileAhead : public ::testing::Test {
     context_.threads = 2;
     weight_ = random_floats({3});
   }
-  ~CompileAhead() override { order(""); }
+  ~CompileAhead() override { order_ahead(""); }
 
   std::string copy_plugin(const std::string& name) const {
     const std::string path = (folder_.path() / name).string();
@@ -130,7 +130,7 @@ constexpr const char* kNobody = "fail PJRT_Client_Compile 13 nobody compiles her
 
 TEST_F(CompileAhead, TheProgramHoldsWhatThePluginTells) {
   const Target& cuda = target("xla:cuda");
-  const auto program = cuda.compile_sized(ir::read_graph(kAnySize).value(), rows(4));
+  const auto program = cuda.compile_sized(ir::read_graph(kAnySizeAhead).value(), rows(4));
   ASSERT_TRUE(program.ok()) << program.status().message();
   const CompileFigures& figures = *(*program)->figures();
   EXPECT_EQ(figures.compiler, "plugin cuda; PJRT 0.81; fake 1");
@@ -152,23 +152,24 @@ TEST_F(CompileAhead, TheProgramHoldsWhatThePluginTells) {
               AllOf(HasSubstr(R"("platform":"fake")"), HasSubstr(R"("platform_version":"fake 1")"),
                     HasSubstr(R"("plugin":"PJRT 0.81; )")));
   EXPECT_EQ(cuda.compile_statistics(), (CompileStatistics{1, 0, 1, 0}));
-  ASSERT_TRUE(cuda.compile_sized(ir::read_graph(kAnySize).value(), rows(4)).ok());
+  ASSERT_TRUE(cuda.compile_sized(ir::read_graph(kAnySizeAhead).value(), rows(4)).ok());
   EXPECT_EQ(cuda.compile_statistics(), (CompileStatistics{1, 1, 1, 0}));
 }
 
 TEST_F(CompileAhead, FiguresThatThePluginLacksAreAbsent) {
-  order("fail PJRT_Executable_GetCompiledMemoryStats 12 not counted;lack PJRT_Executable_GetCostAnalysis");
-  const auto program = target("xla:cuda").compile_sized(ir::read_graph(kCounter).value(), {});
+  order_ahead("fail PJRT_Executable_GetCompiledMemoryStats 12 not counted;lack PJRT_Executable_GetCostAnalysis");
+  const auto program = target("xla:cuda").compile_sized(ir::read_graph(kAheadCounter).value(), {});
   ASSERT_TRUE(program.ok()) << program.status().message();
   EXPECT_EQ((*program)->figures()->argument_bytes, std::nullopt);
   EXPECT_EQ((*program)->figures()->flops, std::nullopt);
 }
 
 TEST_F(CompileAhead, FiguresThatThePluginFailsToTellAreAbsentAndTheProgramIsNot) {
-  order("fail PJRT_Executable_GetCompiledMemoryStats 13 miscounted;fail PJRT_Executable_GetCostAnalysis 13 no sums");
+  order_ahead(
+      "fail PJRT_Executable_GetCompiledMemoryStats 13 miscounted;fail PJRT_Executable_GetCostAnalysis 13 no sums");
   const auto capture = log::capture(&lines_);
   log::configure(log::Level::kInfo, log::Format::kText);
-  const auto program = target("xla:cuda").compile_sized(ir::read_graph(kCounter).value(), {});
+  const auto program = target("xla:cuda").compile_sized(ir::read_graph(kAheadCounter).value(), {});
   ASSERT_TRUE(program.ok()) << program.status().message();
   EXPECT_EQ((*program)->figures()->argument_bytes, std::nullopt);
   EXPECT_EQ((*program)->figures()->flops, std::nullopt);
@@ -176,22 +177,22 @@ TEST_F(CompileAhead, FiguresThatThePluginFailsToTellAreAbsentAndTheProgramIsNot)
 }
 
 TEST_F(CompileAhead, WhatIsStoredIsLoadedWithoutTheCompiler) {
-  const std::string bytes = store(kCounter).value();
+  const std::string bytes = store(kAheadCounter).value();
   context_.compile_cache_folder.clear();
-  order(kNobody);
+  order_ahead(kNobody);
   const auto executable = load(bytes, {{"count", weight_}});
   ASSERT_TRUE(executable.ok()) << executable.status().message();
   EXPECT_THAT(lines_, AllOf(HasSubstr("stored=true"), HasSubstr("device=xla:cuda")));
 }
 
 TEST_F(CompileAhead, AnotherPlatformPluginOrDeviceCompilesAnewAndSaysSo) {
-  const std::string bytes = store(kCounter).value();
+  const std::string bytes = store(kAheadCounter).value();
   const Weights weights = {{"count", weight_}};
-  order("platform_version fake 2");
+  order_ahead("platform_version fake 2");
   ASSERT_TRUE(load(bytes, weights).ok());
   EXPECT_THAT(lines_, AllOf(HasSubstr("a stored program is not used"), HasSubstr("platform version fake 1"),
                             HasSubstr("this is fake 2"), HasSubstr("stored=false")));
-  order("");
+  order_ahead("");
   lines_.clear();
   const std::string other = copy_plugin("b.so");
   std::ofstream(other, std::ios::app | std::ios::binary) << "one more release";
@@ -221,22 +222,22 @@ TEST_F(CompileAhead, AnotherPlatformPluginOrDeviceCompilesAnewAndSaysSo) {
 }
 
 TEST_F(CompileAhead, BytesThatThePluginRefusesAreCompiledAnew) {
-  const std::string bytes = store(kCounter).value();
-  order("fail PJRT_Executable_DeserializeAndLoad 3 made by another XLA");
+  const std::string bytes = store(kAheadCounter).value();
+  order_ahead("fail PJRT_Executable_DeserializeAndLoad 3 made by another XLA");
   context_.compile_cache_folder.clear();
   ASSERT_TRUE(load(bytes, {{"count", weight_}}).ok());
   EXPECT_THAT(lines_, AllOf(HasSubstr("made by another XLA"), HasSubstr("stored=false")));
 }
 
 TEST_F(CompileAhead, SeveralDevicesDoNotUseIt) {
-  const std::string bytes = store(kCounter).value();
+  const std::string bytes = store(kAheadCounter).value();
   context_.pjrt_devices = 3;
   (void)load(bytes, {{"count", weight_}});
   EXPECT_THAT(lines_, HasSubstr("it is for one device, and pjrt.devices asks for 3"));
 }
 
 TEST_F(CompileAhead, DamagedBytesAreTypedErrors) {
-  const std::string bytes = store(kCounter).value();
+  const std::string bytes = store(kAheadCounter).value();
   EXPECT_EQ(target("xla:rocm").deserialize(bytes).status().code(), StatusCode::kVersionMismatch);
   const Target& cuda = target("xla:cuda");
   EXPECT_EQ(cuda.deserialize(bytes.substr(0, bytes.size() / 2)).status().code(), StatusCode::kCorruptData);
@@ -246,49 +247,49 @@ TEST_F(CompileAhead, DamagedBytesAreTypedErrors) {
 }
 
 TEST_F(CompileAhead, SizesMustBeGiven) {
-  const Status open = store(kAnySize).status();
+  const Status open = store(kAnySizeAhead).status();
   EXPECT_EQ(open.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(open.message(), HasSubstr("a program for xla:cuda has fixed sizes, and the model leaves s0 free"));
-  EXPECT_THAT(store(kAnySize, rows(101)).status().message(), HasSubstr("s0=101 is out of its range"));
+  EXPECT_THAT(store(kAnySizeAhead, rows(101)).status().message(), HasSubstr("s0=101 is out of its range"));
 }
 
 TEST_F(CompileAhead, APluginThatCannotSerializeIsASentence) {
-  order("lack PJRT_Executable_Serialize");
-  const Status lacks = store(kCounter).status();
+  order_ahead("lack PJRT_Executable_Serialize");
+  const Status lacks = store(kAheadCounter).status();
   EXPECT_EQ(lacks.code(), StatusCode::kUnsupported);
   EXPECT_THAT(lacks.message(), AllOf(HasSubstr("PJRT plugin cuda compiled the program and cannot serialize it"),
                                      HasSubstr("lacks PJRT_Executable_Serialize")));
   context_.detection.pjrt_plugins = {"cuda=" + copy_plugin("b.so")};  // a table is read once
-  order("fail PJRT_Executable_Serialize 12 this compiler keeps its code");
-  const Status refuses = store(kCounter).status();
+  order_ahead("fail PJRT_Executable_Serialize 12 this compiler keeps its code");
+  const Status refuses = store(kAheadCounter).status();
   EXPECT_EQ(refuses.code(), StatusCode::kUnsupported);
   EXPECT_THAT(refuses.message(), HasSubstr("this compiler keeps its code"));
-  order("bare");
-  EXPECT_EQ(store(kCounter).status().code(), StatusCode::kVendorLibrary);
+  order_ahead("bare");
+  EXPECT_EQ(store(kAheadCounter).status().code(), StatusCode::kVendorLibrary);
   const auto counts = backend_->targets()[1]->compile_statistics();
   EXPECT_EQ(counts, (CompileStatistics{1, 0, 1, 1}));
 }
 
 TEST_F(CompileAhead, AMissingOrUnusablePluginIsASentence) {
-  const Status missing = store(kCounter, {}, "xla:rocm").status();
+  const Status missing = store(kAheadCounter, {}, "xla:rocm").status();
   EXPECT_EQ(missing.code(), StatusCode::kDeviceNotAvailable);
   EXPECT_THAT(missing.message(), HasSubstr("compiling for xla:rocm needs its PJRT plugin, which was not found"));
-  order("crash");
+  order_ahead("crash");
   std::string lines;
   const auto capture = log::capture(&lines);
-  const Status unusable = store(kCounter).status();
+  const Status unusable = store(kAheadCounter).status();
   EXPECT_EQ(unusable.code(), StatusCode::kDeviceNotAvailable);
   EXPECT_THAT(unusable.message(), HasSubstr("compiling for xla:cuda needs its PJRT plugin, which cannot be used: "));
 }
 
 TEST_F(CompileAhead, TheCompilersErrorAndTheTimeLimitAreTyped) {
-  order("fail PJRT_Client_Compile 3 no such operation");
-  EXPECT_THAT(store(kCounter).status().message(), HasSubstr("no such operation"));
+  order_ahead("fail PJRT_Client_Compile 3 no such operation");
+  EXPECT_THAT(store(kAheadCounter).status().message(), HasSubstr("no such operation"));
   EXPECT_EQ(backend_->targets()[1]->compile_statistics(), (CompileStatistics{1, 0, 1, 1}));
   context_.compile_time_limit = std::chrono::milliseconds(500);
-  order("hang PJRT_Client_Compile");
+  order_ahead("hang PJRT_Client_Compile");
   const auto start = std::chrono::steady_clock::now();
-  const Status status = store(kCounter).status();
+  const Status status = store(kAheadCounter).status();
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
   EXPECT_EQ(status.code(), StatusCode::kCompilationTimeout);
   EXPECT_THAT(status.message(), HasSubstr("pjrt.compile_timeout_ms"));
@@ -304,7 +305,7 @@ TEST_F(CompileAheadOnTheCpu, AStoredProgramGivesTheNumbersAndOtherSizesAreCompil
   for (const std::chrono::milliseconds limit : {std::chrono::seconds(0), std::chrono::seconds(120)}) {
     context_.compile_time_limit = limit;
     context_.compile_cache_folder = folder_.path() / std::to_string(limit.count());
-    const auto bytes = store(kAnySize, rows(5), "xla:cpu");
+    const auto bytes = store(kAnySizeAhead, rows(5), "xla:cpu");
     ASSERT_TRUE(bytes.ok()) << bytes.status().message();
     const CompileFigures figures = *target("xla:cpu").deserialize(*bytes).value()->figures();
     EXPECT_EQ(figures.argument_bytes, (5 * 3 + 3) * 4U);
@@ -322,7 +323,7 @@ TEST_F(CompileAheadOnTheCpu, AStoredProgramGivesTheNumbersAndOtherSizesAreCompil
 
 TEST_F(CompileAheadOnTheCpu, BuffersThatAModelWritesAreKeptByAStoredProgram) {
   KPT_NEEDS_CPU_PLUGIN();
-  const auto bytes = store(kCounter, {}, "xla:cpu");
+  const auto bytes = store(kAheadCounter, {}, "xla:cpu");
   ASSERT_TRUE(bytes.ok()) << bytes.status().message();
   const auto executable = load(*bytes, {{"count", weight_}});
   ASSERT_TRUE(executable.ok()) << executable.status().message();
@@ -346,7 +347,7 @@ TEST_F(CompileAheadOnTheCpu, BuffersThatAModelWritesAreKeptByAStoredProgram) {
 
 TEST_F(CompileAheadOnTheCpu, AnotherNumberOfThreadsOrAnotherProcessorCompilesAnew) {
   KPT_NEEDS_CPU_PLUGIN();
-  const auto bytes = store(kAnySize, rows(5), "xla:cpu");
+  const auto bytes = store(kAnySizeAhead, rows(5), "xla:cpu");
   ASSERT_TRUE(bytes.ok()) << bytes.status().message();
   context_.threads = 1;
   const auto executable = load(*bytes, {{"weight", weight_}});

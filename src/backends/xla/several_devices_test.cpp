@@ -34,7 +34,7 @@ output %m "m"
 )";
 
 // A buffer that every run adds the sum of its rows to.
-constexpr const char* kCounter = R"(kpt_graph 1
+constexpr const char* kSharedCounter = R"(kpt_graph 1
 buffer c: float32[3] "count"
 input x: float32[4, 3]
 sum: float32[3] = aten.sum.dim_IntList(self=%x, dim=[0])
@@ -44,7 +44,7 @@ buffer_mutation %next "count"
 output %y "y"
 )";
 
-Tensor random_floats(std::mt19937& random, const Dims& dims) {
+Tensor draw_floats(std::mt19937& random, const Dims& dims) {
   Tensor tensor = Tensor::empty(DType::kFloat32, dims).value();
   std::normal_distribution<float> normal;
   for (float& value : tensor.elements<float>()) value = normal(random);
@@ -96,10 +96,10 @@ TEST_F(SeveralDevices, GiveWhatOneGivesWithinRounding) {
   const auto seed = std::random_device()();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
-  const Weights weights = {{"w1", random_floats(random, {32, 12})},
-                           {"b1", random_floats(random, {32})},
-                           {"w2", random_floats(random, {12, 32})},
-                           {"b2", random_floats(random, {12})}};
+  const Weights weights = {{"w1", draw_floats(random, {32, 12})},
+                           {"b1", draw_floats(random, {32})},
+                           {"w2", draw_floats(random, {12, 32})},
+                           {"b2", draw_floats(random, {12})}};
   const auto single = load(kLayers, weights, 1, false);
   ASSERT_TRUE(single.ok()) << single.status().message();
   for (const bool split_weights : {false, true}) {
@@ -108,7 +108,7 @@ TEST_F(SeveralDevices, GiveWhatOneGivesWithinRounding) {
     ASSERT_TRUE(several.ok()) << several.status().message();
     EXPECT_THAT(several->executable->describe_runs(), HasSubstr("on 4 devices"));
     for (const std::int64_t rows : {4, 16, 4}) {
-      const Tensor x = random_floats(random, {rows, 12});
+      const Tensor x = draw_floats(random, {rows, 12});
       const auto expected = run(*single->executable, x);
       ASSERT_TRUE(expected.ok()) << expected.status().message();
       const auto actual = run(*several->executable, x);
@@ -126,11 +126,11 @@ TEST_F(SeveralDevices, GiveWhatOneGivesWithinRounding) {
 TEST_F(SeveralDevices, AnyRowsDoWhereWeightsAreShared) {
   KPT_NEEDS_CPU_PLUGIN();
   std::mt19937 random(5);
-  const Weights weights = {{"w1", random_floats(random, {32, 12})},
-                           {"b1", random_floats(random, {32})},
-                           {"w2", random_floats(random, {12, 32})},
-                           {"b2", random_floats(random, {12})}};
-  const Tensor x = random_floats(random, {5, 12});
+  const Weights weights = {{"w1", draw_floats(random, {32, 12})},
+                           {"b1", draw_floats(random, {32})},
+                           {"w2", draw_floats(random, {12, 32})},
+                           {"b2", draw_floats(random, {12})}};
+  const Tensor x = draw_floats(random, {5, 12});
   EXPECT_TRUE(run(*load(kLayers, weights, 4, true).value().executable, x).ok());
   const Status uneven = run(*load(kLayers, weights, 4, false).value().executable, x).status();
   EXPECT_EQ(uneven.code(), StatusCode::kInvalidArgument);
@@ -143,7 +143,7 @@ TEST_F(SeveralDevices, BuffersThatAModelWritesAreTheSameOnEach) {
   for (float& value : start.elements<float>()) value = 1;
   Tensor x = Tensor::empty(DType::kFloat32, Dims{4, 3}).value();
   for (float& value : x.elements<float>()) value = 2;
-  const auto loaded = load(kCounter, {{"count", start}}, 4, false);
+  const auto loaded = load(kSharedCounter, {{"count", start}}, 4, false);
   ASSERT_TRUE(loaded.ok()) << loaded.status().message();
   const auto state = loaded->executable->make_state().value();
   for (const float expected : {11.0F, 19.0F, 27.0F}) {
@@ -164,7 +164,7 @@ TEST_F(SeveralDevices, TheirProgramComesFromTheCacheAndFromAChildToo) {
   time_limit_ = std::chrono::seconds(120);
   for (const char* way : {"compiled in a child", "from the cache"}) {
     SCOPED_TRACE(way);
-    const auto loaded = load(kCounter, {{"count", start}}, 4, false);
+    const auto loaded = load(kSharedCounter, {{"count", start}}, 4, false);
     ASSERT_TRUE(loaded.ok()) << loaded.status().message();
     const auto state = loaded->executable->make_state().value();
     EXPECT_TRUE(run(*loaded->executable, x, state.get()).ok());
@@ -183,7 +183,7 @@ output %sum "y"
                            {}, 4, false);
   ASSERT_TRUE(loaded.ok()) << loaded.status().message();
   Device& device = *loaded->backend->devices().value().at(0);
-  const Tensor x = random_floats(random, {8, 2});
+  const Tensor x = draw_floats(random, {8, 2});
   const Tensor uploaded = device.upload(x).value();
   const auto outputs = run(*loaded->executable, uploaded);
   ASSERT_TRUE(outputs.ok()) << outputs.status().message();

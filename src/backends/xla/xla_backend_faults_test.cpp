@@ -17,7 +17,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr const char* kCounter = R"(kpt_graph 1
+constexpr const char* kFaultCounter = R"(kpt_graph 1
 buffer c: float32[3] "count"
 input x: float32[3]
 sum: float32[3] = aten.add.Tensor(self=%c, other=%x)
@@ -48,7 +48,7 @@ class XlaBackendFaults : public ::testing::Test {
     KPT_ASSIGN_OR_RETURN(const auto devices, backend->devices());
     if (devices.empty()) return {StatusCode::kDeviceNotAvailable, "there is no device"};
     KPT_ASSIGN_OR_RETURN(std::shared_ptr<const Program> program,
-                         devices[0]->target().compile(ir::read_graph(kCounter).value()));
+                         devices[0]->target().compile(ir::read_graph(kFaultCounter).value()));
     KPT_ASSIGN_OR_RETURN(const auto executable, backend->load(program, {{"count", host_}}, devices));
     KPT_ASSIGN_OR_RETURN(const auto state, executable->make_state());
     RunContext context;

@@ -86,7 +86,7 @@ std::vector<std::vector<std::string>> time_rows(const CompiledTarget& compiled) 
           {"total_time", fmt::format("{:.3f} s", times.total_time)}};
 }
 
-std::string bytes_text(const std::optional<std::uint64_t>& bytes) { return bytes ? format_bytes(*bytes) : "not told"; }
+std::string memory_text(const std::optional<std::uint64_t>& bytes) { return bytes ? format_bytes(*bytes) : "not told"; }
 
 // 1234567 → "1.235 M".
 std::string scaled(const std::optional<double>& value, std::string_view unit) {
@@ -101,7 +101,7 @@ std::string scaled(const std::optional<double>& value, std::string_view unit) {
   return fmt::format("{:.4g} {}{}", rest, kPrefixes[step], unit);
 }
 
-std::string time_text(const std::optional<double>& seconds) {
+std::string seconds_text(const std::optional<double>& seconds) {
   if (!seconds) return "not told";
   return *seconds < 1e-3 ? fmt::format("{:.3g} us", *seconds * 1e6) : fmt::format("{:.4g} ms", *seconds * 1e3);
 }
@@ -122,17 +122,17 @@ void add_price(const CompiledTarget& compiled, std::vector<std::vector<std::stri
 std::vector<std::vector<std::string>> program_rows(const CompiledTarget& compiled) {
   const CompileFigures& figures = compiled.figures;
   std::vector<std::vector<std::string>> rows = {
-      {"code", bytes_text(figures.code_bytes)},
-      {"memory: arguments", bytes_text(figures.argument_bytes)},
-      {"memory: outputs", bytes_text(figures.output_bytes)},
-      {"memory: temporaries", bytes_text(figures.temporary_bytes)},
-      {"memory: peak", bytes_text(figures.peak_bytes)},
+      {"code", memory_text(figures.code_bytes)},
+      {"memory: arguments", memory_text(figures.argument_bytes)},
+      {"memory: outputs", memory_text(figures.output_bytes)},
+      {"memory: temporaries", memory_text(figures.temporary_bytes)},
+      {"memory: peak", memory_text(figures.peak_bytes)},
       {"memory: of the device", compiled.rates ? format_bytes(compiled.rates->memory_bytes) : "not told"},
       {"work", fmt::format("{} ({} counted from the graph)", scaled(figures.flops, "FLOP"),
                            scaled(compiled.graph_flops, "FLOP"))},
       {"memory traffic", scaled(figures.bytes_accessed, "B")},
-      {"time, estimate of the compiler", time_text(figures.compiler_seconds)},
-      {"time, estimate from published rates", time_text(compiled.our_seconds)},
+      {"time, estimate of the compiler", seconds_text(figures.compiler_seconds)},
+      {"time, estimate from published rates", seconds_text(compiled.our_seconds)},
   };
   add_price(compiled, rows);
   return rows;
@@ -143,12 +143,12 @@ std::vector<std::vector<std::string>> launch_rows(const CompiledTarget& compiled
   const CompileFigures& figures = compiled.figures;
   const std::string free_sizes = "known when sizes are";
   std::vector<std::vector<std::string>> rows = {
-      {"code", fmt::format("{}, {} kernels launched", bytes_text(figures.code_bytes), figures.kernels.size())},
+      {"code", fmt::format("{}, {} kernels launched", memory_text(figures.code_bytes), figures.kernels.size())},
       {"memory: of a run", figures.temporary_bytes ? format_bytes(*figures.temporary_bytes) : free_sizes},
       {"memory: with weights", figures.peak_bytes ? format_bytes(*figures.peak_bytes) : free_sizes},
       {"work", compiled.graph_flops ? scaled(compiled.graph_flops, "FLOP") + ", counted from the graph" : free_sizes},
       {"time, estimate from published rates",
-       compiled.rates && !compiled.graph_flops ? free_sizes : time_text(compiled.our_seconds)},
+       compiled.rates && !compiled.graph_flops ? free_sizes : seconds_text(compiled.our_seconds)},
   };
   add_price(compiled, rows);
   return rows;
