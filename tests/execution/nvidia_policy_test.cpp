@@ -137,7 +137,7 @@ TEST(Nvidia, Tf32AndFullPrecisionSideBySideKeepApart) {
   EXPECT_EQ(wrong, 0);
 }
 
-// Products with every end that has an algorithm of its own, and a convolution, with algorithms that are measured.
+// Products with every end that has an algorithm of its own, and with others. Convolutions are cuDNN's to choose.
 TEST(Nvidia, MeasuredAlgorithmsGiveTheSameNumbers) {
   const auto seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);

@@ -110,7 +110,7 @@ Result<std::unique_ptr<State>> CudaExecutable::make_state() const {
 
 std::string CudaExecutable::describe_runs() const {
   std::string rounding = policy_.tf32 ? "; products and convolutions of float32 may round to TF32 (nvidia.tf32)" : "";
-  if (policy_.tune) rounding += "; algorithms of products and convolutions by measuring (nvidia.tune)";
+  if (policy_.tune) rounding += "; algorithms of kpt.linear and convolutions by measuring (nvidia.tune)";
   if (!never_.empty()) return fmt::format("node by node: {}{}", never_, rounding);
   const std::lock_guard lock(mutex_);
   const auto captured =
