@@ -162,7 +162,7 @@ constexpr Rule kActivationsRules[] = {
 Value error_function(Builder& b, const Value& x) {
   const Value inside = b.emit("chlo.erf", {x}, x.dtype, x.dims);
   const double end = x.dtype == DType::kFloat64 ? 6 : 4;  // 1 - erf(4) is 1.5e-8, 1 - erf(6) is 2e-17
-  return b.select({b.compare("GE", b.unary("abs", x), number(b, end, x)), b.unary("sign", x), inside});
+  return b.select({b.compare("GE", {b.unary("abs", x), number(b, end, x)}), b.unary("sign", x), inside});
 }
 
 Value apply_activation(Builder& b, ir::Activation activation, const Value& x) {

@@ -78,10 +78,16 @@ class Builder {
   Value compare(std::string_view direction, const Value& a, const Value& b);
   Value select(const Value& condition, const Value& yes, const Value& no);
   // The same, for operands that are written on the way: C++ keeps the order inside braces, not that of arguments, and
-  // the text is to be one and the same from every compiler.
+  // the text is to be one and the same from every compiler. Two such operands without braces do not compile.
   Value binary(std::string_view operation, std::initializer_list<Value> operands);
   Value compare(std::string_view direction, std::initializer_list<Value> operands);
   Value select(std::initializer_list<Value> operands);
+  Value binary(std::string_view, Value&&, Value&&) = delete;
+  Value compare(std::string_view, Value&&, Value&&) = delete;
+  Value select(Value&&, Value&&, Value&&) = delete;
+  Value select(Value&&, Value&&, const Value&) = delete;
+  Value select(Value&&, const Value&, Value&&) = delete;
+  Value select(const Value&, Value&&, Value&&) = delete;
 
   // A number in an element type, rounded as PyTorch does; without dims. The same one is written once.
   Value scalar(const Number& number, DType dtype);
