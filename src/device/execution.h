@@ -53,6 +53,8 @@ struct Capabilities {
   std::vector<std::string> features;  // architecture and instruction sets, in small letters: "aarch64", "i8mm"
   // Products of at most so many rows are faster with weights alone in int8 than in any matrix type; 0: never.
   std::int64_t weight_only_rows = 0;
+  // What must divide both extents of a weight for its products of int8 to be fast; others are slow, not wrong.
+  std::int64_t int8_multiple = 1;
 };
 
 // Whether a node can run, and if not, why.

@@ -232,6 +232,27 @@ TEST(Precision, NeedsTheTargetsTypes) {
   EXPECT_TRUE(find_pass("quantize_few_rows_int8")->applies(capabilities).supported);
 }
 
+TEST(Precision, Int8TakesSizesThatAreFastOnTheTarget) {
+  ir::Graph graph = ir::read_graph(R"(kpt_graph 1
+parameter a: float32[8, 16]
+parameter b: float32[12, 8]
+input x: float32[32, 16]
+first: float32[32, 8] = kpt.linear.default(input=%x, weight=%a, bias=none, residual=none, activation="none")
+second: float32[32, 12] = kpt.linear.default(input=%first, weight=%b, bias=none, residual=none, activation="none")
+output %second "y"
+)")
+                        .value();
+  Weights weights = pass_testing::draw_weights(graph, 1);
+  Capabilities capabilities = pass_testing::full_capabilities();
+  capabilities.int8_multiple = 8;
+  PassContext context{weights, capabilities, {}, {}, {}, {}};
+  const auto records = run_passes(std::vector{find_pass("quantize_int8")}, graph, context);
+  ASSERT_TRUE(records.ok()) << records.status().message();
+  EXPECT_EQ(graph.nodes[0].target, "kpt.linear_int8.default");
+  EXPECT_EQ(graph.nodes[1].target, "kpt.linear.default");
+  EXPECT_THAT((*records)[0].details, Contains("second stays as it is: products of int8 are slow here with its sizes"));
+}
+
 TEST(FoldBatchNorm, WeightsAreThoseOfTheFormula) {
   const Outcome run = run_pass(R"(kpt_graph 1
 parameter w: float32[2, 1, 1, 1]

@@ -210,6 +210,10 @@ class Quantization {
       return "it is float16, which this form does not take";
     if (form_ == Form::kInt4 && dims[1] % group != 0) return "its width is no multiple of 32";
     if (form_ == Form::kFp8 && (dims[0] % 16 != 0 || dims[1] % 16 != 0)) return "its sizes are no multiples of 16";
+    const std::int64_t multiple = context_.capabilities.int8_multiple;
+    if (form_ == Form::kInt8 && (dims[0] % multiple != 0 || dims[1] % multiple != 0)) {
+      return "products of int8 are slow here with its sizes";
+    }
     if (form_ == Form::kFewRowsInt8 && !has_few_rows(node)) return "its rows are many, or not known";
     if (form_ != Form::kConvInt8) return nullptr;
     if (int_argument(node, "groups", 1) != 1) return "it has groups of channels";

@@ -145,6 +145,63 @@ TEST(Nvidia, Fp8ProductsAreWhatTheyMean) {
   }
 }
 
+// Numbers of the input are off by half of their row's scale at most; sums of int8 products are exact.
+TEST(Nvidia, Int8ProductsAreWhatTheyMean) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  for (const auto& [rows, outer, inner] :
+       {std::array<std::int64_t, 3>{1, 16, 16}, {7, 48, 96}, {16, 8, 8}, {17, 24, 40}, {130, 32, 256}, {5, 10, 13}}) {
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+      GraphBuilder builder(seed);
+      const auto input = builder.input("input", dtype, {rows, inner});
+      const auto added = builder.input("added", dtype, {rows, outer});
+      const auto weight = builder.weight("weight", DType::kInt8, {outer, inner});
+      const auto scale = builder.weight("scale", DType::kFloat32, {outer});
+      const auto bias = builder.weight("bias", DType::kFloat32, {outer});
+      builder.output(builder.node("kpt.linear_int8.default",
+                                  {{"input", input},
+                                   {"weight", weight},
+                                   {"scale", scale},
+                                   {"bias", bias},
+                                   {"residual", added},
+                                   {"activation", {std::string("relu")}}},
+                                  {{dtype, {rows, outer}}})[0]);
+      std::mt19937_64 random(seed);
+      for (std::int8_t& code : builder.model.weights.at("weight").elements<std::int8_t>()) {
+        code = static_cast<std::int8_t>(static_cast<int>(random() % 255) - 127);
+      }
+      const std::vector<double> weights = read_as_double(builder.model.weights.at("weight")).value();
+      const std::vector<double> scales = read_as_double(builder.model.weights.at("scale")).value();
+      const std::vector<double> biases = read_as_double(builder.model.weights.at("bias")).value();
+      const std::vector<Tensor> inputs = builder.draw_inputs();
+      const std::vector<double> numbers = read_as_double(inputs[0]).value();
+      const std::vector<double> residuals = read_as_double(inputs[1]).value();
+      const auto model = load_here(std::move(builder.model));
+      for (int round = 0; round < 3; ++round) {  // node by node, captured, replayed
+        const std::vector<double> found = read_as_double(run_once(model->executable(), inputs)[0]).value();
+        for (std::size_t row = 0; row < static_cast<std::size_t>(rows); ++row) {
+          const double* from = numbers.data() + row * static_cast<std::size_t>(inner);
+          double greatest = 0;
+          for (std::int64_t k = 0; k < inner; ++k) greatest = std::max(greatest, std::abs(from[k]));
+          for (std::size_t n = 0; n < static_cast<std::size_t>(outer); ++n) {
+            double sum = 0;
+            double magnitude = 0;
+            for (std::size_t k = 0; k < static_cast<std::size_t>(inner); ++k) {
+              const double factor = weights[n * static_cast<std::size_t>(inner) + k] * scales[n];
+              sum += from[k] * factor;
+              magnitude += std::abs(factor);
+            }
+            const std::size_t place = row * static_cast<std::size_t>(outer) + n;
+            const double wanted = std::max(sum + biases[n] + residuals[place], 0.0);
+            ASSERT_NEAR(found[place], wanted, 0.51 * greatest / 127 * magnitude + std::abs(wanted) / 128 + 1e-4)
+                << to_string(dtype) << ' ' << rows << 'x' << outer << 'x' << inner << ": " << row << ", " << n;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(Nvidia, ProductsAndConvolutionsTakeFloat16) {
   const auto seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);

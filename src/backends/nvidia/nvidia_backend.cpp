@@ -36,6 +36,7 @@ std::vector<DType> matrix_dtypes(const NvidiaArchitecture& architecture) {
     if (precision == Precision::kBf16) dtypes.push_back(DType::kBFloat16);
     if (precision == Precision::kFp16) dtypes.push_back(DType::kFloat16);
     if (precision == Precision::kFp8) dtypes.push_back(DType::kFloat8E4M3FN);
+    if (precision == Precision::kInt8) dtypes.push_back(DType::kInt8);
   }
   return dtypes;
 }
@@ -70,6 +71,7 @@ class NvidiaTarget final : public Target, public ModelExaminer {
                                              std::end(aten::kCudaFloat16Targets));
       // A row costs an instruction for each weight: with some eight, that takes as long as reading a bfloat16 weight.
       capabilities_.weight_only_rows = 8;
+      capabilities_.int8_multiple = 8;  // what libtorch's product takes; others are copied into larger ones first
     }
 #endif
   }

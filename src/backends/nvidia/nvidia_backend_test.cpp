@@ -53,6 +53,10 @@ TEST(NvidiaBackend, PrecisionsFollowTheArchitecture) {
     const auto& dtypes = find_target(*backend, name)->capabilities().matrix_dtypes;
     EXPECT_EQ(std::ranges::find(dtypes, DType::kFloat8E4M3FN) != dtypes.end(), has) << name;
   }
+  for (const auto& [name, has] : {std::pair{"nvidia:sm_80", true}, {"nvidia:sm_90", true}, {"nvidia:sm_103", false}}) {
+    const auto& dtypes = find_target(*backend, name)->capabilities().matrix_dtypes;
+    EXPECT_EQ(std::ranges::find(dtypes, DType::kInt8) != dtypes.end(), has) << name;
+  }
   EXPECT_TRUE(turing.own_operators.empty()) << "our kernels start at Ampere";
   const bool weights_alone =
       std::ranges::find(hopper.own_operators, "kpt.linear_weight_int8.default") != hopper.own_operators.end();

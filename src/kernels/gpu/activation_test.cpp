@@ -125,6 +125,45 @@ TEST_P(Activations, BiasAndResidualOfRandomShapes) {
   }
 }
 
+TEST_P(Activations, ScaledSumsOfRandomShapes) {
+  for (int round = 0; round < 30; ++round) {
+    ScaledProductCall call;
+    call.dtype = draw_type();
+    call.bias_dtype = pick({call.dtype, DType::kFloat32});
+    call.activation = static_cast<Activation>(draw(0, kActivations - 1));
+    call.rows = draw(1, 5);
+    call.width = pick<std::int64_t>({draw(1, 300), 8 * draw(1, 60)});
+    call.sum_stride = call.width + pick<std::int64_t>({0, 8, 1});
+    Buffer sums(*device_, DType::kInt32, call.rows * call.sum_stride);
+    Buffer row_scale(*device_, DType::kFloat32, call.rows);
+    Buffer column_scale(*device_, DType::kFloat32, call.width, draw(0, 3) == 0 ? 1 : 0);
+    Buffer bias(*device_, call.bias_dtype, call.width);
+    Buffer residual(*device_, call.dtype, call.rows * call.width);
+    Buffer output(*device_, call.dtype, call.rows * call.width);
+    sums.fill(random_, 20000);
+    call.sums = static_cast<const std::int32_t*>(sums.data());
+    call.row_scale = row_scale.fill(random_, 1e-2).floats();
+    call.column_scale = column_scale.fill(random_, 1e-2).floats();
+    bias.fill(random_);
+    residual.fill(random_);
+    if (draw(0, 2) != 0) call.bias = bias.data();
+    if (draw(0, 1) == 0) call.residual = residual.data();
+    call.residual_stride = call.residual == nullptr ? 0 : call.width;
+    call.output = output.data();
+    run(plan_scaled_product(call, shape()));
+    for (std::int64_t row = 0; row < call.rows; ++row) {
+      for (std::int64_t column = 0; column < call.width; ++column) {
+        const double product = sums.get(row * call.sum_stride + column) * row_scale.get(row) * column_scale.get(column);
+        const double x = product + (call.bias == nullptr ? 0 : bias.get(column)) +
+                         (call.residual == nullptr ? 0 : residual.get(row * call.width + column));
+        ASSERT_TRUE(is_near(output.get(row * call.width + column), exact(call.activation, x), call.dtype,
+                            5e-6 * (2 + std::abs(product) + std::abs(x))))
+            << row << ", " << column;
+      }
+    }
+  }
+}
+
 TEST_P(Activations, BadCallsAreRefused) {
   GatedCall call;
   EXPECT_TRUE(plan_gated(call, shape())->empty());
@@ -135,6 +174,11 @@ TEST_P(Activations, BadCallsAreRefused) {
   BiasCall bias;
   bias.bias_dtype = DType::kInt64;
   EXPECT_FALSE(plan_bias_activation(bias, shape()).ok());
+  ScaledProductCall scaled;
+  EXPECT_TRUE(plan_scaled_product(scaled, shape())->empty());
+  scaled.rows = scaled.width = 2;
+  EXPECT_EQ(plan_scaled_product(scaled, shape()).status().message(),
+            "scaled_product: sums, both scales and output must be given");
 }
 
 KPT_KERNEL_TESTS(Activations);

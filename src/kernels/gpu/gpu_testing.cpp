@@ -36,6 +36,7 @@ void store(void* place, T value) {
 double decode(DType dtype, std::uint32_t code) {
   if (dtype == DType::kFloat32) return static_cast<double>(float_of(code));
   if (dtype == DType::kInt8) return static_cast<std::int8_t>(code);
+  if (dtype == DType::kInt32) return static_cast<std::int32_t>(code);
   const Shape s = shape_of(dtype);
   const auto fraction = static_cast<int>(code & ((1U << static_cast<unsigned>(s.mantissa_bits)) - 1U));
   const auto exponent = static_cast<int>((code >> static_cast<unsigned>(s.mantissa_bits)) &

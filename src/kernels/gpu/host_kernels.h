@@ -35,7 +35,9 @@ struct HostEntry {
   X(weight_only)
 
 // For CUDA and the host: AMD's code objects have nothing of them.
-#define KPT_CUDA_FAMILIES(X) X(norm_backward_staged)
+#define KPT_CUDA_FAMILIES(X) \
+  X(norm_backward_staged)    \
+  X(scaled_product)
 
 // For one of AMD's matrix units alone. X(family, unit)
 #define KPT_MATRIX_FAMILIES(X) \

@@ -1,6 +1,7 @@
 #include "engines/aten/cuda/cuda_executable.h"
 
 #include <algorithm>
+#include <mutex>
 
 #include <ATen/Functions.h>
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -235,6 +236,9 @@ void CudaExecutable::run_nodes(RunContext& context, std::span<const Tensor> inpu
   const Tf32Work rounding(takes_tf32(context));
   const TunedWork choosing(policy_.tune);
   admit(inputs);
+  // Measuring waits for the device, which CUDA forbids while anything is captured.
+  std::unique_lock<std::mutex> measuring(capture_mutex(), std::defer_lock);
+  if (policy_.tune) measuring.lock();
   std::unique_ptr<Frame> frame = frame_ ? std::move(frame_) : loaded_->make_frame();
   WaitingObserver waiting(context.observer, stream_);
   NodeObserver* const observer = context.observer == nullptr ? nullptr : &waiting;
@@ -243,8 +247,8 @@ void CudaExecutable::run_nodes(RunContext& context, std::span<const Tensor> inpu
   frame_ = std::move(frame);  // after a failure it goes with what it holds
 }
 
-void CudaExecutable::record(Shape& shape, State* state, std::span<const Tensor> inputs) {
-  const std::unique_ptr<Frame> frame = loaded_->make_frame();
+std::unique_ptr<Frame> CudaExecutable::run_in_place(const Shape& shape, State* state) const {
+  std::unique_ptr<Frame> frame = loaded_->make_frame();
   for (std::size_t index = 0; index < shape.inputs.size(); ++index) {
     frame->inputs[index].tensor = shape.inputs[index];
     frame->slots[loaded_->inputs()[index].slot] = shape.inputs[index];
@@ -252,6 +256,11 @@ void CudaExecutable::record(Shape& shape, State* state, std::span<const Tensor> 
   loaded_->bind_state(state, *frame);
   std::uint32_t position = 0;
   run_steps(loaded_->compiled(), *frame, RunLimits{}, position);
+  return frame;
+}
+
+void CudaExecutable::record(Shape& shape, State* state, std::span<const Tensor> inputs) {
+  const std::unique_ptr<Frame> frame = run_in_place(shape, state);
   loaded_->store_mutations(inputs, *frame);
   for (std::size_t index = 0; index < loaded_->outputs().size(); ++index) {
     bool owned = true;
@@ -261,7 +270,7 @@ void CudaExecutable::record(Shape& shape, State* state, std::span<const Tensor> 
 
 bool CudaExecutable::capture(Shape& shape, RunContext& context, std::span<const Tensor> inputs) {
   const Tf32Work rounding(takes_tf32(context));
-  const TunedWork choosing(policy_.tune);
+  const TunedWork choosing(measures_before_capture());
   if (!try_capture(shape, context, inputs)) return false;
   return fits(shape);
 }
@@ -291,6 +300,10 @@ bool CudaExecutable::try_capture(Shape& shape, RunContext& context, std::span<co
       for (const LoadedWeight& weight : loaded_->weights()) {
         if (weight.written) shape.state.push_back(static_cast<GraphState&>(*context.state).tensor(weight.name));
       }
+    }
+    if (measures_before_capture()) {
+      for (std::size_t index = 0; index < inputs.size(); ++index) shape.inputs[index].copy_(to_aten(inputs[index]));
+      run_in_place(shape, context.state);
     }
     graph->capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
     begun = true;

@@ -87,7 +87,12 @@ class CudaExecutable final : public Executable {
   bool capture(Shape& shape, RunContext& context, std::span<const Tensor> inputs);
   bool try_capture(Shape& shape, RunContext& context, std::span<const Tensor> inputs);
   void replay(Shape& shape, const RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs);
+  // A run with the shape's own inputs; results are in the frame.
+  std::unique_ptr<Frame> run_in_place(const Shape& shape, State* state) const;
   void record(Shape& shape, State* state, std::span<const Tensor> inputs);
+  // Algorithms belong to addresses, and cuDNN's to a thread: they are measured once more where both are those of the
+  // captured run. Not where that would write a state twice.
+  bool measures_before_capture() const { return policy_.tune && !loaded_->is_stateful(); }
 
   std::string device_;
   std::unique_ptr<LoadedGraph> loaded_;

@@ -11,6 +11,7 @@
 #include <ATen/Context.h>
 #include <ATen/Functions.h>
 #include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/Sleep.h>
 #include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <cublasLt.h>
 
@@ -23,7 +24,8 @@ constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20U;  // what NVIDIA 
 constexpr int kMostAlgorithms = 8;
 constexpr int kRounds = 3;
 constexpr int kRunsOfRound = 4;
-constexpr float kLeastGain = 0.98F;  // of libtorch's time: less is noise
+constexpr std::int64_t kHeldCycles = 400'000;  // some 200 us
+constexpr float kLeastGain = 0.98F;            // of libtorch's time: less is noise
 
 // An object of cuBLASLt's. Its calls fail for what they do not support, which is no error here.
 template <typename Handle, cublasStatus_t (*destroy)(Handle)>
@@ -107,7 +109,7 @@ class LtProduct {
            lay(result_layout_, written_, outer_, rows_, outer_);
   }
 
-  using Key = std::array<std::int64_t, 14>;
+  using Key = std::array<std::int64_t, 15>;
   Key key() const {
     return {input_.get_device(),
             rows_,
@@ -120,6 +122,7 @@ class LtProduct {
             epilogue_,
             rounds_ ? 1 : 0,
             residual_ == nullptr ? 0 : alignment_of(residual_->const_data_ptr()),
+            bias_ == nullptr ? 0 : alignment_of(bias_->const_data_ptr()),
             alignment_of(weight_.const_data_ptr()),
             alignment_of(input_.const_data_ptr()),
             alignment_of(result_.const_data_ptr())};
@@ -132,8 +135,7 @@ class LtProduct {
     const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
       return is_done(cublasLtMatmulPreferenceSetAttribute(preference.get(), attribute, &value, sizeof(value)));
     };
-    const auto exact = static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_MASK) &
-                       ~static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE);
+    const auto exact = static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
     const std::uint32_t written = alignment_of(result_.const_data_ptr());
     const bool set = prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes) &&
                      prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, exact) &&
@@ -152,18 +154,26 @@ class LtProduct {
     return count;
   }
 
-  // Queues it. False when cuBLASLt refuses.
+  // Queues it. False when cuBLASLt refuses, or when there is no memory for what it needs beside: libtorch's own choice
+  // may do with less.
   bool run(const cublasLtMatmulAlgo_t& algorithm, std::size_t workspace_bytes) const {
     const float one = 1;
     const float added = residual_ == nullptr ? 0 : 1;
-    const at::Tensor workspace =
-        at::empty({static_cast<std::int64_t>(workspace_bytes)}, input_.options().dtype(at::kByte));
+    at::Tensor workspace;
+    try {
+      workspace = at::empty({static_cast<std::int64_t>(workspace_bytes)}, input_.options().dtype(at::kByte));
+    } catch (const c10::OutOfMemoryError&) {
+      static_cast<void>(cudaGetLastError());
+      return false;
+    }
     const void* start = residual_ == nullptr ? result_.const_data_ptr() : residual_->const_data_ptr();
-    return is_done(cublasLtMatmul(at::cuda::getCurrentCUDABlasLtHandle(), description_.get(), &one,
-                                  weight_.const_data_ptr(), weight_layout_.get(), input_.const_data_ptr(),
-                                  input_layout_.get(), &added, start, result_layout_.get(), result_.mutable_data_ptr(),
-                                  result_layout_.get(), &algorithm, workspace.mutable_data_ptr(), workspace_bytes,
-                                  at::cuda::getCurrentCUDAStream()));
+    const bool done = is_done(
+        cublasLtMatmul(at::cuda::getCurrentCUDABlasLtHandle(), description_.get(), &one, weight_.const_data_ptr(),
+                       weight_layout_.get(), input_.const_data_ptr(), input_layout_.get(), &added, start,
+                       result_layout_.get(), result_.mutable_data_ptr(), result_layout_.get(), &algorithm,
+                       workspace.mutable_data_ptr(), workspace_bytes, at::cuda::getCurrentCUDAStream()));
+    if (!done) static_cast<void>(cudaGetLastError());  // what the refusal left behind would fail the next call
+    return done;
   }
 
  private:
@@ -239,12 +249,14 @@ class Stopwatch {
     if (end_ != nullptr) (void)cudaEventDestroy(end_);
   }
 
-  // Milliseconds of the fastest round, after one run that does not count; none when `work` says that it cannot.
+  // Milliseconds of the fastest round, after one run that does not count; none when `work` says that it cannot. The
+  // device is held up until a round is queued: captured runs pay nothing for queueing.
   template <typename Work>
   std::optional<float> measure(const Work& work) {
     if (!work()) return std::nullopt;
     float least = 0;
     for (int round = 0; round < kRounds; ++round) {
+      at::cuda::sleep(kHeldCycles);
       C10_CUDA_CHECK(cudaEventRecord(begin_, stream_));
       for (int run = 0; run < kRunsOfRound; ++run) work();
       C10_CUDA_CHECK(cudaEventRecord(end_, stream_));
@@ -266,25 +278,30 @@ class Stopwatch {
 
 void multiply_by_measured(at::Tensor& result, const at::Tensor& given, const at::Tensor& weight, const at::Tensor* bias,
                           const at::Tensor* residual, ir::Activation activation) {
-  const auto by_libtorch = [&] {
-    multiply_by_blas(result, given, weight, bias, residual, activation);
-    return true;
-  };
   const std::int64_t inner = weight.size(1);
-  if (result.numel() == 0 || inner == 0 || weight.stride(1) != 1 || !find_type(weight.scalar_type())) {
-    by_libtorch();
-    return;
+  const bool dense_bias = bias == nullptr || bias->is_contiguous();
+  if (result.numel() == 0 || inner == 0 || weight.stride(1) != 1 || !dense_bias || !find_type(weight.scalar_type())) {
+    return multiply_by_blas(result, given, weight, bias, residual, activation);
   }
+  OwnCall::require(residual == nullptr || residual->sizes() == result.sizes(),
+                   "the residual is not of the result's sizes");
   at::Tensor input = given.reshape({-1, inner});
   if (input.scalar_type() != weight.scalar_type()) input = input.to(weight.scalar_type());
   if (input.stride(1) != 1) input = input.contiguous();
-  const at::Tensor flat = result.view({-1, weight.size(0)});
+  at::Tensor flat = result.view({-1, weight.size(0)});
+  at::Tensor flat_residual;
+  if (residual != nullptr) flat_residual = residual->reshape(flat.sizes());
+  const at::Tensor* added = residual == nullptr ? nullptr : &flat_residual;
+  const auto by_libtorch = [&] {
+    multiply_by_blas(flat, input, weight, bias, added, activation);
+    return true;
+  };
   // All of it in the product, or the product alone and the rest by a kernel of ours.
   const bool bias_fits = bias == nullptr || bias->scalar_type() == result.scalar_type();
-  const bool residual_fits = residual == nullptr || residual->is_contiguous();
+  const bool residual_fits = added == nullptr || added->is_contiguous();
   const auto epilogue = find_epilogue(activation, bias != nullptr, result.scalar_type());
   const bool whole = bias_fits && residual_fits && epilogue.has_value();
-  LtProduct product(flat, input, weight, whole ? bias : nullptr, whole ? residual : nullptr,
+  LtProduct product(flat, input, weight, whole ? bias : nullptr, whole ? added : nullptr,
                     whole ? *epilogue : CUBLASLT_EPILOGUE_DEFAULT);
   if (!product.prepare()) {
     by_libtorch();
@@ -292,7 +309,7 @@ void multiply_by_measured(at::Tensor& result, const at::Tensor& given, const at:
   }
   const auto by_algorithm = [&](const cublasLtMatmulAlgo_t& algorithm, std::size_t workspace_bytes) {
     if (!product.run(algorithm, workspace_bytes)) return false;
-    if (!whole) finish_product(result, bias, residual, activation);
+    if (!whole) finish_product(flat, bias, added, activation);
     return true;
   };
   const LtProduct::Key key = product.key();
