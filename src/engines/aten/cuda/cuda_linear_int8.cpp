@@ -19,7 +19,6 @@ namespace {
 
 enum Position : std::size_t { kInput, kWeight, kScale, kBias, kResidual, kActivation };
 
-constexpr std::initializer_list<DType> kReals = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
 constexpr std::int64_t kLeastRows = 17;      // that libtorch's product takes
 constexpr std::int64_t kExtentMultiple = 8;  // of its other extents
 constexpr std::int64_t kLeastInner = 16;     // narrower products are nowhere tried
@@ -109,7 +108,7 @@ class LinearInt8Node final : public OwnNode {
     end.column_scale = scale.const_data_ptr<float>();
     if (bias != nullptr) {
       end.bias = bias->const_data_ptr();
-      end.bias_dtype = find_dtype(bias->scalar_type()).value();
+      end.bias_dtype = dtype_of(*bias);
     }
     DenseRows added;
     if (residual != nullptr) {
@@ -130,7 +129,7 @@ class LinearInt8Node final : public OwnNode {
 }  // namespace
 
 Result<std::unique_ptr<OwnNode>> bind_cuda_linear_int8(const OwnBinding& binding) {
-  KPT_RETURN_IF_ERROR(binding.check_tensor(kInput, kReals, 1));
+  KPT_RETURN_IF_ERROR(binding.check_tensor(kInput, kGpuReals, 1));
   const ir::TensorType& input = *binding.find_type(kInput);
   LinearInt8Node::Form form;
   form.input = input.dtype;
@@ -141,7 +140,7 @@ Result<std::unique_ptr<OwnNode>> bind_cuda_linear_int8(const OwnBinding& binding
   if (!either) form.result = form.input;
   KPT_RETURN_IF_ERROR(binding.check_tensor(kWeight, {DType::kInt8}, 2, 2));
   KPT_RETURN_IF_ERROR(binding.check_tensor(kScale, {DType::kFloat32}, 1, 1));
-  KPT_RETURN_IF_ERROR(binding.check_optional_tensor(kBias, kReals, 1, 1));
+  KPT_RETURN_IF_ERROR(binding.check_optional_tensor(kBias, kGpuReals, 1, 1));
   KPT_RETURN_IF_ERROR(binding.check_optional_tensor(kResidual, {form.result}, input.dims.size(), input.dims.size()));
   KPT_RETURN_IF_ERROR(binding.check_result(0, form.result, input.dims.size()));
   KPT_ASSIGN_OR_RETURN(form.activation, binding.activation(kActivation));

@@ -15,14 +15,10 @@
 namespace kpt::aten {
 namespace {
 
-enum Position : std::size_t { kInput, kWeight, kScale, kBias, kResidual, kActivation, kGroup };
-
-constexpr std::initializer_list<DType> kReals = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
-
-DType dtype_of(const at::Tensor& tensor) { return find_dtype(tensor.scalar_type()).value(); }
-
 class WeightOnlyNode final : public OwnNode {
  public:
+  enum Position : std::size_t { kInput, kWeight, kScale, kBias, kResidual, kActivation, kGroup };
+
   struct Form {
     DType weight = DType::kInt8;  // kUInt8: two of 4 bits
     DType input = DType::kFloat32;
@@ -143,21 +139,22 @@ class WeightOnlyNode final : public OwnNode {
 };
 
 Result<std::unique_ptr<OwnNode>> bind(const OwnBinding& binding, WeightOnlyNode::Form form) {
-  KPT_RETURN_IF_ERROR(binding.check_tensor(kInput, kReals, 1));
-  const ir::TensorType& input = *binding.find_type(kInput);
+  KPT_RETURN_IF_ERROR(binding.check_tensor(WeightOnlyNode::kInput, kGpuReals, 1));
+  const ir::TensorType& input = *binding.find_type(WeightOnlyNode::kInput);
   form.input = input.dtype;
   // Of the input's type, or float32 with one of 16 bits, or bfloat16 with float32.
   form.result = binding.result_type(0).dtype;
   const bool either =
       form.result == DType::kFloat32 || (form.result == DType::kBFloat16 && form.input == DType::kFloat32);
   if (!either) form.result = form.input;
-  KPT_RETURN_IF_ERROR(binding.check_tensor(kWeight, {form.weight}, 2, 2));
+  KPT_RETURN_IF_ERROR(binding.check_tensor(WeightOnlyNode::kWeight, {form.weight}, 2, 2));
   const std::size_t scale_rank = form.weight == DType::kUInt8 ? 2 : 1;
-  KPT_RETURN_IF_ERROR(binding.check_tensor(kScale, {DType::kFloat32}, scale_rank, scale_rank));
-  KPT_RETURN_IF_ERROR(binding.check_optional_tensor(kBias, kReals, 1, 1));
-  KPT_RETURN_IF_ERROR(binding.check_optional_tensor(kResidual, {form.result}, input.dims.size(), input.dims.size()));
+  KPT_RETURN_IF_ERROR(binding.check_tensor(WeightOnlyNode::kScale, {DType::kFloat32}, scale_rank, scale_rank));
+  KPT_RETURN_IF_ERROR(binding.check_optional_tensor(WeightOnlyNode::kBias, kGpuReals, 1, 1));
+  KPT_RETURN_IF_ERROR(
+      binding.check_optional_tensor(WeightOnlyNode::kResidual, {form.result}, input.dims.size(), input.dims.size()));
   KPT_RETURN_IF_ERROR(binding.check_result(0, form.result, input.dims.size()));
-  KPT_ASSIGN_OR_RETURN(form.activation, binding.activation(kActivation));
+  KPT_ASSIGN_OR_RETURN(form.activation, binding.activation(WeightOnlyNode::kActivation));
   return std::unique_ptr<OwnNode>(std::make_unique<WeightOnlyNode>(form));
 }
 
@@ -168,8 +165,8 @@ Result<std::unique_ptr<OwnNode>> bind_gpu_linear_weight_int8(const OwnBinding& b
 Result<std::unique_ptr<OwnNode>> bind_gpu_linear_int4(const OwnBinding& binding) {
   WeightOnlyNode::Form form;
   form.weight = DType::kUInt8;
-  KPT_ASSIGN_OR_RETURN(form.group, binding.integer(kGroup));
-  if (form.group <= 0) return binding.refuse(kGroup, "is not above zero");
+  KPT_ASSIGN_OR_RETURN(form.group, binding.integer(WeightOnlyNode::kGroup));
+  if (form.group <= 0) return binding.refuse(WeightOnlyNode::kGroup, "is not above zero");
   return bind(binding, form);
 }
 

@@ -2,12 +2,16 @@
 // modules for GPUs share them. own_nodes.h says what a node is.
 #pragma once
 
+#include <initializer_list>
 #include <memory>
 
 #include "engines/aten/module/own_nodes.h"
 #include "ir/own_operators.h"
 
 namespace kpt::aten {
+
+// What most of them compute in.
+inline constexpr std::initializer_list<DType> kGpuReals = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
 
 Result<std::unique_ptr<OwnNode>> bind_gpu_add_norm(const OwnBinding& binding);
 Result<std::unique_ptr<OwnNode>> bind_gpu_glu(const OwnBinding& binding);

@@ -13,11 +13,7 @@
 namespace kpt::aten {
 namespace {
 
-DType dtype_of(const at::Tensor& tensor) { return find_dtype(tensor.scalar_type()).value(); }
-
 gpu::Activation to_gpu(ir::Activation activation) { return static_cast<gpu::Activation>(activation); }
-
-constexpr std::initializer_list<DType> kReals = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
 
 // kpt.add_norm(input, residual, weight, bias, epsilon, kind) -> (normed, sum)
 class AddNormNode final : public OwnNode {
@@ -175,7 +171,7 @@ class RotaryNode final : public OwnNode {
 
 Result<std::unique_ptr<OwnNode>> bind_gpu_add_norm(const OwnBinding& binding) {
   using Node = AddNormNode;
-  KPT_RETURN_IF_ERROR(binding.check_tensor(Node::kInput, kReals, 1));
+  KPT_RETURN_IF_ERROR(binding.check_tensor(Node::kInput, kGpuReals, 1));
   const DType dtype = binding.find_type(Node::kInput)->dtype;
   const std::size_t rank = binding.find_type(Node::kInput)->dims.size();
   KPT_RETURN_IF_ERROR(binding.check_optional_tensor(Node::kResidual, {dtype}, rank, rank));
@@ -191,7 +187,7 @@ Result<std::unique_ptr<OwnNode>> bind_gpu_add_norm(const OwnBinding& binding) {
 }
 
 Result<std::unique_ptr<OwnNode>> bind_gpu_glu(const OwnBinding& binding) {
-  KPT_RETURN_IF_ERROR(binding.check_tensor(GluNode::kInput, kReals, 1));
+  KPT_RETURN_IF_ERROR(binding.check_tensor(GluNode::kInput, kGpuReals, 1));
   const ir::TensorType& input = *binding.find_type(GluNode::kInput);
   KPT_RETURN_IF_ERROR(binding.check_result(0, input.dtype, input.dims.size()));
   KPT_ASSIGN_OR_RETURN(const ir::Activation activation, binding.activation(GluNode::kActivation));
@@ -199,7 +195,7 @@ Result<std::unique_ptr<OwnNode>> bind_gpu_glu(const OwnBinding& binding) {
 }
 
 Result<std::unique_ptr<OwnNode>> bind_gpu_rotary(const OwnBinding& binding) {
-  KPT_RETURN_IF_ERROR(binding.check_tensor(RotaryNode::kInput, kReals, 4, 4));
+  KPT_RETURN_IF_ERROR(binding.check_tensor(RotaryNode::kInput, kGpuReals, 4, 4));
   const DType dtype = binding.find_type(RotaryNode::kInput)->dtype;
   KPT_RETURN_IF_ERROR(binding.check_tensor(RotaryNode::kCos, {dtype, DType::kFloat32}, 1, 4));
   KPT_RETURN_IF_ERROR(binding.check_tensor(RotaryNode::kSin, {dtype, DType::kFloat32}, 1, 4));

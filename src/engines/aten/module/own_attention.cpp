@@ -9,13 +9,13 @@
 namespace kpt::aten {
 namespace {
 
-enum Position : std::size_t { kQuery, kKey, kValue, kMask, kScale, kCausal };
-
 // Beyond this a head is a mistake, and the memory for its blocks could not be had.
 constexpr std::int64_t kMostWidth = 65536;
 
 class AttentionNode final : public OwnNode {
  public:
+  enum Position : std::size_t { kQuery, kKey, kValue, kMask, kScale, kCausal };
+
   AttentionNode(DType dtype, kernels::MaskKind mask, float scale, bool causal)
       : dtype_(dtype), mask_(mask), scale_(scale), causal_(causal) {}
 
@@ -94,17 +94,19 @@ class AttentionNode final : public OwnNode {
 }  // namespace
 
 Result<std::unique_ptr<OwnNode>> bind_attention(const OwnBinding& binding) {
-  KPT_RETURN_IF_ERROR(binding.check_tensor(kQuery, {DType::kFloat32, DType::kBFloat16, DType::kFloat16}, 4, 4));
-  const DType dtype = binding.find_type(kQuery)->dtype;
-  KPT_RETURN_IF_ERROR(binding.check_tensor(kKey, {dtype}, 4, 4));
-  KPT_RETURN_IF_ERROR(binding.check_tensor(kValue, {dtype}, 4, 4));
-  KPT_RETURN_IF_ERROR(binding.check_optional_tensor(kMask, {DType::kBool, dtype}, 0, 4));
+  KPT_RETURN_IF_ERROR(
+      binding.check_tensor(AttentionNode::kQuery, {DType::kFloat32, DType::kBFloat16, DType::kFloat16}, 4, 4));
+  const DType dtype = binding.find_type(AttentionNode::kQuery)->dtype;
+  KPT_RETURN_IF_ERROR(binding.check_tensor(AttentionNode::kKey, {dtype}, 4, 4));
+  KPT_RETURN_IF_ERROR(binding.check_tensor(AttentionNode::kValue, {dtype}, 4, 4));
+  KPT_RETURN_IF_ERROR(binding.check_optional_tensor(AttentionNode::kMask, {DType::kBool, dtype}, 0, 4));
   KPT_RETURN_IF_ERROR(binding.check_result(0, dtype, 4));
-  KPT_ASSIGN_OR_RETURN(const double scale, binding.number(kScale));
-  KPT_ASSIGN_OR_RETURN(const bool causal, binding.truth(kCausal));
+  KPT_ASSIGN_OR_RETURN(const double scale, binding.number(AttentionNode::kScale));
+  KPT_ASSIGN_OR_RETURN(const bool causal, binding.truth(AttentionNode::kCausal));
   kernels::MaskKind mask = kernels::MaskKind::kNone;
-  if (!binding.is_none(kMask)) {
-    mask = binding.find_type(kMask)->dtype == DType::kBool ? kernels::MaskKind::kBool : kernels::MaskKind::kAdded;
+  if (!binding.is_none(AttentionNode::kMask)) {
+    mask = binding.find_type(AttentionNode::kMask)->dtype == DType::kBool ? kernels::MaskKind::kBool
+                                                                          : kernels::MaskKind::kAdded;
   }
   return std::unique_ptr<OwnNode>(std::make_unique<AttentionNode>(dtype, mask, static_cast<float>(scale), causal));
 }

@@ -7,10 +7,10 @@
 namespace kpt::aten {
 namespace {
 
-enum Position : std::size_t { kInput, kActivation };
-
 class GluNode final : public OwnNode {
  public:
+  enum Position : std::size_t { kInput, kActivation };
+
   GluNode(DType dtype, ir::Activation activation) : dtype_(dtype), activation_(activation) {}
 
   std::string describe() const override {
@@ -36,10 +36,10 @@ class GluNode final : public OwnNode {
 }  // namespace
 
 Result<std::unique_ptr<OwnNode>> bind_glu(const OwnBinding& binding) {
-  KPT_RETURN_IF_ERROR(binding.check_tensor(kInput, {DType::kFloat32, DType::kBFloat16, DType::kFloat16}, 1));
-  const ir::TensorType& input = *binding.find_type(kInput);
+  KPT_RETURN_IF_ERROR(binding.check_tensor(GluNode::kInput, {DType::kFloat32, DType::kBFloat16, DType::kFloat16}, 1));
+  const ir::TensorType& input = *binding.find_type(GluNode::kInput);
   KPT_RETURN_IF_ERROR(binding.check_result(0, input.dtype, input.dims.size()));
-  KPT_ASSIGN_OR_RETURN(const ir::Activation activation, binding.activation(kActivation));
+  KPT_ASSIGN_OR_RETURN(const ir::Activation activation, binding.activation(GluNode::kActivation));
   return std::unique_ptr<OwnNode>(std::make_unique<GluNode>(input.dtype, activation));
 }
 

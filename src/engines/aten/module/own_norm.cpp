@@ -12,10 +12,10 @@
 namespace kpt::aten {
 namespace {
 
-enum Position : std::size_t { kInput, kResidual, kWeight, kBias, kEpsilon, kKind };
-
 class AddNormNode final : public OwnNode {
  public:
+  enum Position : std::size_t { kInput, kResidual, kWeight, kBias, kEpsilon, kKind };
+
   AddNormNode(DType dtype, double epsilon, kernels::NormKind kind) : dtype_(dtype), epsilon_(epsilon), kind_(kind) {}
 
   std::string describe() const override {
@@ -81,17 +81,18 @@ class AddNormNode final : public OwnNode {
 }  // namespace
 
 Result<std::unique_ptr<OwnNode>> bind_add_norm(const OwnBinding& binding) {
-  KPT_RETURN_IF_ERROR(binding.check_tensor(kInput, {DType::kFloat32, DType::kBFloat16, DType::kFloat16}, 1));
-  const DType dtype = binding.find_type(kInput)->dtype;
-  const std::size_t rank = binding.find_type(kInput)->dims.size();
-  KPT_RETURN_IF_ERROR(binding.check_optional_tensor(kResidual, {dtype}, rank, rank));
-  KPT_RETURN_IF_ERROR(binding.check_optional_tensor(kWeight, {dtype, DType::kFloat32}, 1, 1));
-  KPT_RETURN_IF_ERROR(binding.check_optional_tensor(kBias, {dtype, DType::kFloat32}, 1, 1));
+  KPT_RETURN_IF_ERROR(
+      binding.check_tensor(AddNormNode::kInput, {DType::kFloat32, DType::kBFloat16, DType::kFloat16}, 1));
+  const DType dtype = binding.find_type(AddNormNode::kInput)->dtype;
+  const std::size_t rank = binding.find_type(AddNormNode::kInput)->dims.size();
+  KPT_RETURN_IF_ERROR(binding.check_optional_tensor(AddNormNode::kResidual, {dtype}, rank, rank));
+  KPT_RETURN_IF_ERROR(binding.check_optional_tensor(AddNormNode::kWeight, {dtype, DType::kFloat32}, 1, 1));
+  KPT_RETURN_IF_ERROR(binding.check_optional_tensor(AddNormNode::kBias, {dtype, DType::kFloat32}, 1, 1));
   KPT_RETURN_IF_ERROR(binding.check_result(0, dtype, rank));
   KPT_RETURN_IF_ERROR(binding.check_result(1, dtype, rank));
-  KPT_ASSIGN_OR_RETURN(const double epsilon, binding.number(kEpsilon));
-  KPT_ASSIGN_OR_RETURN(const std::string kind, binding.text(kKind));
-  if (kind != "layer" && kind != "rms") return binding.refuse(kKind, "is neither \"layer\" nor \"rms\"");
+  KPT_ASSIGN_OR_RETURN(const double epsilon, binding.number(AddNormNode::kEpsilon));
+  KPT_ASSIGN_OR_RETURN(const std::string kind, binding.text(AddNormNode::kKind));
+  if (kind != "layer" && kind != "rms") return binding.refuse(AddNormNode::kKind, "is neither \"layer\" nor \"rms\"");
   return std::unique_ptr<OwnNode>(std::make_unique<AddNormNode>(
       dtype, epsilon, kind == "layer" ? kernels::NormKind::kLayer : kernels::NormKind::kRms));
 }

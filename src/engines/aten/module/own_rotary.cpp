@@ -7,10 +7,10 @@
 namespace kpt::aten {
 namespace {
 
-enum Position : std::size_t { kInput, kCos, kSin };
-
 class RotaryNode final : public OwnNode {
  public:
+  enum Position : std::size_t { kInput, kCos, kSin };
+
   explicit RotaryNode(DType dtype) : dtype_(dtype) {}
 
   std::string describe() const override { return fmt::format("rotary ({})", to_string(dtype_)); }
@@ -52,10 +52,11 @@ class RotaryNode final : public OwnNode {
 }  // namespace
 
 Result<std::unique_ptr<OwnNode>> bind_rotary(const OwnBinding& binding) {
-  KPT_RETURN_IF_ERROR(binding.check_tensor(kInput, {DType::kFloat32, DType::kBFloat16, DType::kFloat16}, 4, 4));
-  const DType dtype = binding.find_type(kInput)->dtype;
-  KPT_RETURN_IF_ERROR(binding.check_tensor(kCos, {dtype, DType::kFloat32}, 1, 4));
-  KPT_RETURN_IF_ERROR(binding.check_tensor(kSin, {dtype, DType::kFloat32}, 1, 4));
+  KPT_RETURN_IF_ERROR(
+      binding.check_tensor(RotaryNode::kInput, {DType::kFloat32, DType::kBFloat16, DType::kFloat16}, 4, 4));
+  const DType dtype = binding.find_type(RotaryNode::kInput)->dtype;
+  KPT_RETURN_IF_ERROR(binding.check_tensor(RotaryNode::kCos, {dtype, DType::kFloat32}, 1, 4));
+  KPT_RETURN_IF_ERROR(binding.check_tensor(RotaryNode::kSin, {dtype, DType::kFloat32}, 1, 4));
   KPT_RETURN_IF_ERROR(binding.check_result(0, dtype, 4));
   return std::unique_ptr<OwnNode>(std::make_unique<RotaryNode>(dtype));
 }

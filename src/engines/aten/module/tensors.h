@@ -16,6 +16,8 @@ namespace kpt::aten {
 at::ScalarType to_scalar_type(DType dtype);
 // Nothing for types that only libtorch has (quantized ones).
 std::optional<DType> find_dtype(at::ScalarType type);
+// Of a tensor that has none of those.
+inline DType dtype_of(const at::Tensor& tensor) { return find_dtype(tensor.scalar_type()).value(); }
 
 // The address of a static of this module: marks buffers that hold an at::Tensor.
 const void* buffer_maker() noexcept;
