@@ -9,8 +9,6 @@
 namespace kpt::aten {
 namespace {
 
-enum Position : std::size_t { kInput, kWeight, kBias, kResidual, kActivation };
-
 // Whether an epilogue does all of it. Its GELU is the one by tanh, good to 16-bit types only: 2e-6 of GPT-2's logits.
 bool ends_in_product(DType weight, DType result, bool has_bias, bool bias_in_product, bool has_residual,
                      ir::Activation activation) {
@@ -22,6 +20,8 @@ bool ends_in_product(DType weight, DType result, bool has_bias, bool bias_in_pro
 
 class LinearNode final : public OwnNode {
  public:
+  enum Position : std::size_t { kInput, kWeight, kBias, kResidual, kActivation };
+
   struct Form {
     DType input = DType::kFloat32;
     DType weight = DType::kFloat32;
@@ -118,28 +118,29 @@ Result<std::unique_ptr<OwnNode>> bind_gpu_linear(const OwnBinding& binding) {
 
 Result<std::unique_ptr<OwnNode>> bind_gpu_linear_by(const OwnBinding& binding, Multiply multiply,
                                                     std::string description) {
-  KPT_RETURN_IF_ERROR(binding.check_tensor(kInput, {DType::kFloat32, DType::kBFloat16, DType::kFloat16}, 1));
-  const ir::TensorType& input = *binding.find_type(kInput);
-  KPT_RETURN_IF_ERROR(binding.check_tensor(kWeight, {DType::kFloat32, DType::kBFloat16, DType::kFloat16}, 2, 2));
+  KPT_RETURN_IF_ERROR(binding.check_tensor(LinearNode::kInput, kGpuReals, 1));
+  const ir::TensorType& input = *binding.find_type(LinearNode::kInput);
+  KPT_RETURN_IF_ERROR(binding.check_tensor(LinearNode::kWeight, kGpuReals, 2, 2));
   LinearNode::Form form;
   form.input = input.dtype;
-  form.weight = binding.find_type(kWeight)->dtype;
+  form.weight = binding.find_type(LinearNode::kWeight)->dtype;
   // Beside products of one type there are those of a float32 input and a bfloat16 weight.
   if (form.input != form.weight && (form.input != DType::kFloat32 || form.weight != DType::kBFloat16)) {
-    return binding.refuse(kWeight,
+    return binding.refuse(LinearNode::kWeight,
                           fmt::format("is {} with an input of {}", to_string(form.weight), to_string(form.input)));
   }
   const DType half = form.weight == DType::kFloat16 ? DType::kFloat16 : DType::kBFloat16;
-  KPT_RETURN_IF_ERROR(binding.check_optional_tensor(kBias, {DType::kFloat32, half}, 1, 1));
+  KPT_RETURN_IF_ERROR(binding.check_optional_tensor(LinearNode::kBias, {DType::kFloat32, half}, 1, 1));
   // A product of bfloat16 numbers is written as either type.
   form.result = form.weight == DType::kBFloat16 ? binding.result_type(0).dtype : input.dtype;
   if (form.result != DType::kFloat32 && form.result != half) form.result = input.dtype;
-  KPT_RETURN_IF_ERROR(binding.check_optional_tensor(kResidual, {form.result}, input.dims.size(), input.dims.size()));
+  KPT_RETURN_IF_ERROR(
+      binding.check_optional_tensor(LinearNode::kResidual, {form.result}, input.dims.size(), input.dims.size()));
   KPT_RETURN_IF_ERROR(binding.check_result(0, form.result, input.dims.size()));
-  KPT_ASSIGN_OR_RETURN(form.activation, binding.activation(kActivation));
-  form.has_bias = !binding.is_none(kBias);
-  form.bias_in_product = form.has_bias && binding.find_type(kBias)->dtype == form.weight;
-  form.has_residual = !binding.is_none(kResidual);
+  KPT_ASSIGN_OR_RETURN(form.activation, binding.activation(LinearNode::kActivation));
+  form.has_bias = !binding.is_none(LinearNode::kBias);
+  form.bias_in_product = form.has_bias && binding.find_type(LinearNode::kBias)->dtype == form.weight;
+  form.has_residual = !binding.is_none(LinearNode::kResidual);
   return std::unique_ptr<OwnNode>(std::make_unique<LinearNode>(form, multiply, std::move(description)));
 }
 
