@@ -64,7 +64,9 @@ NvidiaPolicy nvidia_policy(const Config& config) {
   policy.fp8_scaling = fp8_scaling(config.get(options::kNvidiaFp8Scaling));
   policy.fp8_history = static_cast<std::int32_t>(config.get(options::kNvidiaFp8History));
   policy.tf32 = config.get(options::kNvidiaTf32);
-  policy.tune = config.get(options::kNvidiaTune);
+  const NvidiaTune tune = config.get(options::kNvidiaTune);
+  policy.tune_products = tune == NvidiaTune::kProducts || tune == NvidiaTune::kAll;
+  policy.tune_convolutions = tune == NvidiaTune::kConvolutions || tune == NvidiaTune::kAll;
   policy.nvtx = config.get(options::kNvidiaNvtx);
   return policy;
 }

@@ -95,7 +95,7 @@ TEST_F(ConfigLoading, EveryOptionListensToItsVariable) {
                                   {"KPT_NVIDIA_MEMORY_PERCENT", "80"},
                                   {"KPT_NVIDIA_NVTX", "true"},
                                   {"KPT_NVIDIA_TF32", "true"},
-                                  {"KPT_NVIDIA_TUNE", "true"},
+                                  {"KPT_NVIDIA_TUNE", "products"},
                                   {"KPT_MEMORY_BATCH_BUCKETS", "false"},
                                   {"KPT_MEMORY_SEQUENCE_BUCKETS", "false"},
                                   {"KPT_MEMORY_SPLIT_BATCHES", "true"},

@@ -22,6 +22,7 @@ namespace kpt {
 
 enum class ColorMode : std::uint8_t { kAuto, kAlways, kNever };
 enum class NvidiaFp8Scaling : std::uint8_t { kRow, kTensor, kDelayed };
+enum class NvidiaTune : std::uint8_t { kNone, kProducts, kConvolutions, kAll };
 enum class AmdEngineWord : std::uint8_t { kAuto, kLibtorch, kNative };
 enum class PjrtSharding : std::uint8_t { kBatch, kWeights };
 enum class TpuPrecision : std::uint8_t { kFloat32, kBFloat16x3, kBFloat16 };
@@ -31,6 +32,7 @@ inline constexpr std::array<std::string_view, 5> kLogLevelWords = {"debug", "inf
 inline constexpr std::array<std::string_view, 2> kLogFormatWords = {"text", "json"};
 inline constexpr std::array<std::string_view, 3> kColorModeWords = {"auto", "always", "never"};
 inline constexpr std::array<std::string_view, 3> kNvidiaFp8ScalingWords = {"row", "tensor", "delayed"};
+inline constexpr std::array<std::string_view, 4> kNvidiaTuneWords = {"none", "products", "convolutions", "all"};
 inline constexpr std::array<std::string_view, 3> kAmdEngineWords = {"auto", "libtorch", "native"};
 inline constexpr std::array<std::string_view, 2> kPjrtShardingWords = {"batch", "weights"};
 inline constexpr std::array<std::string_view, 3> kTpuPrecisionWords = {"float32", "bfloat16x3", "bfloat16"};
@@ -167,9 +169,9 @@ inline constexpr OptionDomain prices_of(std::span<const std::string_view> words)
     "each run on an NVIDIA GPU is an NVTX range for profilers, and so is each node of a run that goes node by node")   \
   X(kNvidiaTf32, bool, "nvidia.tf32", "false", domain::truth(), "KPT_NVIDIA_TF32",                                     \
     "products and convolutions of float32 on NVIDIA GPUs may round their operands to TF32 (10 bits of mantissa)")      \
-  X(kNvidiaTune, bool, "nvidia.tune", "false", domain::truth(), "KPT_NVIDIA_TUNE",                                     \
-    "algorithms of products and convolutions on NVIDIA GPUs are chosen by measuring, in the first run of each shape; " \
-    "false means those that cuBLAS and cuDNN propose")                                                                 \
+  X(kNvidiaTune, NvidiaTune, "nvidia.tune", "none", domain::one_of(kNvidiaTuneWords), "KPT_NVIDIA_TUNE",               \
+    "what on NVIDIA GPUs takes algorithms by measuring them, in the first run of each shape: products, convolutions, " \
+    "all of these or none, which means those that cuBLAS and cuDNN propose")                                           \
   X(kStrict, bool, "strict", "false", domain::truth(), "KPT_STRICT", "warnings count as failures")                     \
   X(kThreadsCount, std::int64_t, "threads.count", "0", domain::range(0, 4096), "KPT_THREADS",                          \
     "worker threads of runs; 0 means automatic: as many as the machine, its container and OMP_NUM_THREADS allow, "     \

@@ -12,7 +12,8 @@ enum class Fp8Scaling : std::uint8_t { kRow, kTensor, kDelayed };
 struct NvidiaPolicy {
   bool nvtx = false;                          // option nvidia.nvtx
   bool tf32 = false;                          // option nvidia.tf32
-  bool tune = false;                          // option nvidia.tune
+  bool tune_products = false;                 // option nvidia.tune
+  bool tune_convolutions = false;             // option nvidia.tune
   Fp8Scaling fp8_scaling = Fp8Scaling::kRow;  // option nvidia.fp8_scaling
   std::int32_t fp8_history = 16;              // option nvidia.fp8_history: runs, with kDelayed
 };

@@ -159,7 +159,7 @@ TEST(Nvidia, MeasuredAlgorithmsGiveTheSameNumbers) {
           const auto plain = load_here(builder.model);
           std::shared_ptr<const detail::LoadedModel> tuned;
           {
-            const Setting tune("KPT_NVIDIA_TUNE", "true");
+            const Setting tune("KPT_NVIDIA_TUNE", "products");
             tuned = load_here(builder.model);
           }
           EXPECT_THAT(tuned->executable().describe_runs(), testing::HasSubstr("nvidia.tune"));
@@ -201,7 +201,7 @@ TEST(Nvidia, MeasuredConvolutionsGiveTheSameNumbers) {
                                   {{dtype, {2, 16, 15, 13}}})[0]);
       const std::vector<Tensor> inputs = builder.draw_inputs();
       const auto plain = load_here(builder.model);
-      const Setting tune("KPT_NVIDIA_TUNE", "true");
+      const Setting tune("KPT_NVIDIA_TUNE", "all");
       const auto tuned = load_here(builder.model);
       std::vector<Tensor> first;
       // libtorch keeps what it chose for each thread: this one has nothing to choose from yet.
@@ -213,8 +213,8 @@ TEST(Nvidia, MeasuredConvolutionsGiveTheSameNumbers) {
         ASSERT_NEAR(found[index], wanted[index], rounding * (1 + std::abs(wanted[index])))
             << to_string(dtype) << ", " << groups << " groups: " << index;
       }
-      for (int round = 0; round < 2;
-           ++round) {  // captured on this thread, where another algorithm may be taken; replayed
+      // Captured on this thread, where another algorithm may be taken; replayed.
+      for (int round = 0; round < 2; ++round) {
         const auto again = read_as_double(run_once(tuned->executable(), inputs)[0]).value();
         for (std::size_t index = 0; index < wanted.size(); ++index) {
           ASSERT_NEAR(again[index], wanted[index], rounding * (1 + std::abs(wanted[index]))) << round << ": " << index;

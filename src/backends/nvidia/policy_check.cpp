@@ -26,7 +26,8 @@ Status refuse(std::string_view setting, const NvidiaArchitecture& architecture, 
 std::string describe_arithmetic(const NvidiaPolicy& policy) {
   std::vector<std::string> words;
   if (policy.tf32) words.emplace_back("tf32");
-  if (policy.tune) words.emplace_back("tuned");
+  if (policy.tune_products) words.emplace_back("tuned-products");
+  if (policy.tune_convolutions) words.emplace_back("tuned-convolutions");
   if (policy.fp8_scaling == Fp8Scaling::kTensor) words.emplace_back("fp8-tensor");
   if (policy.fp8_scaling == Fp8Scaling::kDelayed) {
     words.push_back(fmt::format("fp8-delayed-{}", policy.fp8_history));

@@ -71,9 +71,12 @@ TEST(NvidiaPolicy, WhatChangesResultsIsNamed) {
   EXPECT_EQ(describe_arithmetic(policy), "");
   policy.tf32 = true;
   EXPECT_EQ(describe_arithmetic(policy), "tf32");
-  policy.tune = true;
-  EXPECT_EQ(describe_arithmetic(policy), "tf32,tuned");
-  policy.tune = false;
+  policy.tune_products = true;
+  EXPECT_EQ(describe_arithmetic(policy), "tf32,tuned-products");
+  policy.tune_convolutions = true;
+  EXPECT_EQ(describe_arithmetic(policy), "tf32,tuned-products,tuned-convolutions");
+  policy.tune_products = false;
+  policy.tune_convolutions = false;
   policy.fp8_scaling = Fp8Scaling::kTensor;
   EXPECT_EQ(describe_arithmetic(policy), "tf32,fp8-tensor");
   policy.tf32 = false;

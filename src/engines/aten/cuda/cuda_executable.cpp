@@ -111,7 +111,8 @@ Result<std::unique_ptr<State>> CudaExecutable::make_state() const {
 
 std::string CudaExecutable::describe_runs() const {
   std::string rounding = policy_.tf32 ? "; products and convolutions of float32 may round to TF32 (nvidia.tf32)" : "";
-  if (policy_.tune) rounding += "; algorithms of kpt.linear and convolutions by measuring (nvidia.tune)";
+  if (policy_.tune_products) rounding += "; algorithms of kpt.linear by measuring (nvidia.tune)";
+  if (policy_.tune_convolutions) rounding += "; algorithms of convolutions by measuring (nvidia.tune)";
   if (!never_.empty()) return fmt::format("node by node: {}{}", never_, rounding);
   const std::lock_guard lock(mutex_);
   const auto captured =
@@ -234,11 +235,11 @@ void CudaExecutable::admit(std::span<const Tensor> inputs) {
 void CudaExecutable::run_nodes(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
                                std::uint32_t& position) {
   const Tf32Work rounding(takes_tf32(context));
-  const TunedWork choosing(policy_.tune);
+  const TunedWork choosing(policy_.tune_convolutions);
   admit(inputs);
   // Measuring waits for the device, which CUDA forbids while anything is captured.
   std::unique_lock<std::mutex> measuring(capture_mutex(), std::defer_lock);
-  if (policy_.tune) measuring.lock();
+  if (measures()) measuring.lock();
   std::unique_ptr<Frame> frame = frame_ ? std::move(frame_) : loaded_->make_frame();
   WaitingObserver waiting(context.observer, stream_);
   NodeObserver* const observer = context.observer == nullptr ? nullptr : &waiting;
@@ -270,7 +271,7 @@ void CudaExecutable::record(Shape& shape, State* state, std::span<const Tensor> 
 
 bool CudaExecutable::capture(Shape& shape, RunContext& context, std::span<const Tensor> inputs) {
   const Tf32Work rounding(takes_tf32(context));
-  const TunedWork choosing(measures_before_capture());
+  const TunedWork choosing(policy_.tune_convolutions && measures_before_capture());
   if (!try_capture(shape, context, inputs)) return false;
   return fits(shape);
 }

@@ -90,9 +90,10 @@ class CudaExecutable final : public Executable {
   // A run with the shape's own inputs; results are in the frame.
   std::unique_ptr<Frame> run_in_place(const Shape& shape, State* state) const;
   void record(Shape& shape, State* state, std::span<const Tensor> inputs);
+  bool measures() const { return policy_.tune_products || policy_.tune_convolutions; }
   // Algorithms belong to addresses, and cuDNN's to a thread: they are measured once more where both are those of the
   // captured run. Not where that would write a state twice.
-  bool measures_before_capture() const { return policy_.tune && !loaded_->is_stateful(); }
+  bool measures_before_capture() const { return measures() && !loaded_->is_stateful(); }
 
   std::string device_;
   std::unique_ptr<LoadedGraph> loaded_;

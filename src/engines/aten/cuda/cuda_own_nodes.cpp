@@ -10,7 +10,7 @@ namespace kpt::aten {
 namespace {
 
 Result<std::unique_ptr<OwnNode>> bind_cuda_linear(const OwnBinding& binding) {
-  if (!binding.policy().tune) return bind_gpu_linear(binding);
+  if (!binding.policy().tune_products) return bind_gpu_linear(binding);
   return bind_gpu_linear_by(binding, multiply_by_measured,
                             "the fastest of cuBLASLt's products and libtorch's, measured in the first run of a shape");
 }
