@@ -50,6 +50,7 @@ class Judge {
   };
   Result<Comparison> compare_one(const std::string& name, const Tensor& given, const Tensor& baseline,
                                  const Tensor& reference) const;
+  DType judged_type(const std::string& name, const Tensor& given) const;
   // Whether it fails by a known corner alone, which is noted then.
   bool is_corner(const NamedTensor& output, const Tensor& baseline, const Tensor& reference);
 
