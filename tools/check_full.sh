@@ -58,9 +58,14 @@ run_amd() {
     return 1
   fi
 }
-# The kernels' tests hold them in waves of 64 too, which nothing else compiles.
+# The kernels' tests hold them in waves of 64 too, which nothing else compiles. Only this build has the sources below, so
+# clang-tidy sees them here; without nvcc it sees a part of them.
 run_cuda() {
+  local python
+  python=$(tools/setup_python.sh)
   make cuda-compile CUDA_GPUS=all
+  KPT_LINT_DEEP=1 "$python" tools/run_clang_tidy.py build/cuda-release "$(dirname "$python")/clang-tidy" \
+    src/engines/aten/cuda/ src/kernels/gpu/cuda_ benchmarks/
   if [[ $(cmake --build build/cuda-release --target help) == *kpt_kernels_gpu_cuda_test* ]]; then
     cmake --build build/cuda-release --target kpt_kernels_gpu_cuda_test
   fi

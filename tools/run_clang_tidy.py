@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""clang-tidy on the sources of the build, on all cores.   run_clang_tidy.py BUILD_FOLDER CLANG_TIDY
+"""clang-tidy on the sources of the build, on all cores.   run_clang_tidy.py BUILD_FOLDER CLANG_TIDY [PREFIX…]
 
 The analysis of paths (clang-analyzer) takes nine tenths of the time, tests and benchmarks half of the rest: both only
 with KPT_LINT_DEEP=1, as `make check-full` has it. What is left is the reading of headers: in a build whose sources are
-joined it is done once for several of them. KPT_LINT_SHARE=N leaves some out (source_files.py).
+joined it is done once for several of them. KPT_LINT_SHARE=N leaves some out (source_files.py). With prefixes only sources
+whose path begins with one, whatever they are: for what one kind of build alone has.
 A file that passed is not looked at again until it, any header, its compile command or the configuration changes."""
 
 import concurrent.futures
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -36,10 +38,20 @@ def common_state(tidy):
     return state.digest()
 
 
+def folder_checks(source):
+    """What the .clang-tidy of a folder adds: clang-tidy does not find it for joined sources, which lie in the build."""
+    configurations = (folder / ".clang-tidy" for folder in (ROOT / source).parents if folder != ROOT and ROOT in folder.parents)
+    texts = (file.read_text() for file in configurations if file.exists())
+    return [checks for text in texts for checks in re.findall(r"^Checks: *'([^']*)'", text, re.MULTILINE)]
+
+
 def choose_checks(sources):
+    checks = sorted({checks for source in sources for checks in folder_checks(source)})
     if any(map(is_test, sources)):
-        return [f"--checks={TEST_CHECKS}"]
-    return [] if os.environ.get("KPT_LINT_DEEP") else [f"--checks={QUICK_CHECKS}"]
+        checks.append(TEST_CHECKS)
+    elif not os.environ.get("KPT_LINT_DEEP"):
+        checks.append(QUICK_CHECKS)
+    return [f"--checks={','.join(checks)}"] if checks else []
 
 
 def run(file, checks, build, tidy, key, stamp):
@@ -52,7 +64,7 @@ def run(file, checks, build, tidy, key, stamp):
 
 
 def main():
-    build, tidy = Path(sys.argv[1]).resolve(), sys.argv[2]
+    build, tidy, prefixes = Path(sys.argv[1]).resolve(), sys.argv[2], tuple(sys.argv[3:])
     common = common_state(tidy)
     stamps = build / "clang_tidy"
     stamps.mkdir(exist_ok=True)
@@ -61,6 +73,8 @@ def main():
     for entry in json.loads((build / "compile_commands.json").read_text()):
         sources = sources_of(entry["file"])
         if not sources or (any(map(is_test, sources)) and not os.environ.get("KPT_LINT_DEEP")):
+            continue
+        if prefixes and not any(source.startswith(prefixes) for source in sources):
             continue
         if not is_chosen(sources):
             left_out += len(sources)

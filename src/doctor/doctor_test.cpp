@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "config/options.h"
+#include "doctor/sections.h"
 
 namespace kpt::doctor {
 namespace {
@@ -55,6 +56,27 @@ TEST(Doctor, WithoutAHomeTheCacheFails) {
   ASSERT_EQ(report.checks.size(), 1U);
   EXPECT_EQ(report.checks[0].state, State::kFail);
   EXPECT_FALSE(report.checks[0].recommendation.empty());
+}
+
+// A module that was compiled where no nvcc was runs models through libtorch alone.
+TEST(Doctor, ACudaModuleWithoutKernelsOfOursIsAWarning) {
+  TorchReport report;
+  report.finding.presence = Presence::kPresent;
+  report.cuda.presence = Presence::kPresent;
+  report.cuda_devices = {{.index = 0, .name = "NVIDIA H200"}};
+  for (const bool has_kernels : {false, true}) {
+    report.cuda_own_kernels = has_kernels;
+    const Check line = describe_libtorch(report).back();
+    EXPECT_EQ(line.name, "cuda");
+    EXPECT_EQ(line.state, has_kernels ? State::kPass : State::kWarn);
+    EXPECT_EQ(line.message, has_kernels ? "sees 1 device"
+                                        : "sees 1 device, but this build has no GPU kernels of ours: no nvcc was there "
+                                          "when it was made");
+    EXPECT_EQ(line.recommendation.empty(), has_kernels);
+  }
+  report.cuda_devices.clear();  // nothing runs there anyway
+  report.cuda_own_kernels = false;
+  EXPECT_EQ(describe_libtorch(report).back().state, State::kPass);
 }
 
 // Where this machine has none in a place that is always looked at.

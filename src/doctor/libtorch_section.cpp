@@ -63,6 +63,11 @@ Check cuda_check(const TorchReport& report) {
   if (report.cuda.presence == Presence::kPresent) {
     const std::size_t count = report.cuda_devices.size();
     check.message = fmt::format("sees {} device{}", count, count == 1 ? "" : "s");
+    if (count > 0 && !report.cuda_own_kernels) {
+      check.state = State::kWarn;
+      check.message += ", but this build has no GPU kernels of ours: no nvcc was there when it was made";
+      check.recommendation = "install the CUDA toolkit, then make install PRESET=cuda-release";
+    }
   }
   return check;
 }
@@ -76,7 +81,10 @@ std::vector<Check> check_libtorch(const SectionInput& input) {
                   .message = "not looked at: option probe.backends leaves out torch",
                   .present = false}};
   }
-  const TorchReport report = probe_in_child(input);
+  return describe_libtorch(probe_in_child(input));
+}
+
+std::vector<Check> describe_libtorch(const TorchReport& report) {
   std::vector<Check> checks = {library_check(report)};
   for (const TorchMatmulCheck& product : report.checks) checks.push_back(product_check(product));
   if (report.finding.presence == Presence::kPresent) checks.push_back(cuda_check(report));

@@ -8,6 +8,7 @@
 #include "api/detection.h"
 #include "device/detection_context.h"
 #include "doctor/doctor.h"
+#include "engines/aten/torch_report.h"
 
 namespace kpt::doctor {
 
@@ -32,5 +33,8 @@ std::vector<Check> check_libtorch(const SectionInput& input);
 std::vector<Check> check_toolchains(const SectionInput& input);
 std::vector<Check> check_cache(const SectionInput& input);
 std::vector<Check> check_serving(const SectionInput& input);
+
+// The lines of check_libtorch(), from what its child process told.
+std::vector<Check> describe_libtorch(const TorchReport& report);
 
 }  // namespace kpt::doctor

@@ -51,7 +51,8 @@ Check nvcc_check(const SectionInput& input) {
   if (!path) {
     check.present = false;
     check.message = "not found; only needed to build our own CUDA kernels";
-    check.recommendation = "to build them: install the CUDA toolkit, or set CUDA_HOME to it, then make cuda-compile";
+    check.recommendation =
+        "to build them: install the CUDA toolkit, or set CUDA_HOME to it, then make install PRESET=cuda-release";
     return check;
   }
   const auto text = first_output({*path, "--version"});

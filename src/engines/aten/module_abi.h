@@ -29,7 +29,7 @@
 
 namespace kpt::aten {
 
-inline constexpr std::uint32_t kModuleAbi = 8;
+inline constexpr std::uint32_t kModuleAbi = 9;
 inline constexpr char kModuleEntry[] = "kpt_aten_module";
 inline constexpr char kCudaModuleEntry[] = "kpt_aten_cuda_module";
 inline constexpr char kRocmModuleEntry[] = "kpt_aten_rocm_module";
@@ -125,7 +125,8 @@ struct CudaModuleTable {
   std::uint32_t abi;
   TorchVersion built_for;
   std::uint64_t border;
-  bool has_nvtx;  // NVTX's headers were there when it was compiled
+  bool has_nvtx;         // NVTX's headers were there when it was compiled
+  bool has_own_kernels;  // kernels of ours: false for CUDA where no nvcc was
 
   CallOutcome (*device_count)(std::int32_t* count) noexcept;
   CallOutcome (*describe_device)(std::int32_t index, CudaDeviceFacts* facts) noexcept;

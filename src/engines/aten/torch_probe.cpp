@@ -113,6 +113,7 @@ std::optional<AtenCudaModule> open_cuda(const AtenModule& aten, const TorchSearc
   if (!cuda.ok()) return std::nullopt;
   report->cuda_open_seconds = seconds_since(start);
   report->cuda_module_path = cuda->path.string();
+  report->cuda_own_kernels = cuda->table->has_own_kernels;
   return std::move(cuda).value();
 }
 

@@ -84,6 +84,7 @@ void visit_report(Visitor&& visitor, Report& report) {
   visitor.field("checks", report.checks);
   visitor.field("cuda", report.cuda);
   visitor.field("cuda_module_path", report.cuda_module_path);
+  visitor.field("cuda_own_kernels", report.cuda_own_kernels);
   visitor.field("cuda_devices", report.cuda_devices);
   visitor.field("open_seconds", report.open_seconds);
   visitor.field("cuda_open_seconds", report.cuda_open_seconds);

@@ -53,6 +53,7 @@ struct TorchReport {
   std::vector<TorchMatmulCheck> checks;
   Finding cuda;  // the module for GPUs, CUDA's or ROCm's: present also when it sees no device
   std::string cuda_module_path;
+  bool cuda_own_kernels = false;  // whether that module was built with kernels of ours
   std::vector<TorchCudaDevice> cuda_devices;
   std::optional<double> open_seconds;       // libtorch and our module
   std::optional<double> cuda_open_seconds;  // what CUDA adds

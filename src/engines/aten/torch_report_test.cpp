@@ -24,6 +24,7 @@ TorchReport full_report() {
                    {"cuda:0", "bfloat16", 7, 1, 2, 3, std::nullopt, 1e-2, false}};
   report.cuda = {Presence::kBroken, "why", "what"};
   report.cuda_module_path = "/opt/kpt/lib/kpt/kpt_aten_cuda_2_15.so";
+  report.cuda_own_kernels = true;
   report.cuda_devices = {{0, "NVIDIA H200", 9, 0, 132, 150754820096, 150000000000, std::nullopt}};
   report.open_seconds = 0.25;
   report.cuda_open_seconds = 0.5;

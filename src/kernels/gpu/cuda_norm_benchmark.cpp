@@ -21,9 +21,8 @@
 #include "kernels/gpu/cuda_launcher.h"
 #include "kernels/gpu/norm.h"
 
+namespace kpt {
 namespace {
-
-using namespace kpt;
 
 // Larger than the L2 cache of any GPU of today, so that every repetition reads memory.
 constexpr std::size_t kSets = 4;
@@ -36,7 +35,7 @@ void require(cudaError_t error, const char* what) {
 // Normally distributed bfloat16: how much power a GPU draws, and so its clock, depends on the numbers.
 const std::vector<std::uint16_t>& random_numbers() {
   static const std::vector<std::uint16_t> kNumbers = [] {
-    std::mt19937 random(20261116);
+    std::mt19937 random(20261116);  // NOLINT(bugprone-random-generator-seed): figures of two runs compare
     std::normal_distribution<float> normal;
     std::vector<std::uint16_t> numbers(std::size_t{1} << 22U);
     for (std::uint16_t& number : numbers) {
@@ -370,6 +369,7 @@ void run_layouts(std::int64_t only) {
 }
 
 }  // namespace
+}  // namespace kpt
 
 int main(int argc, char** argv) {
   const std::span<char*> arguments(argv, static_cast<std::size_t>(argc));
@@ -381,9 +381,9 @@ int main(int argc, char** argv) {
   }
   try {
     if (layouts) {
-      run_layouts(width);
+      kpt::run_layouts(width);
     } else {
-      run_all();
+      kpt::run_all();
     }
     return 0;
   } catch (const std::exception& error) {

@@ -34,6 +34,8 @@ class CudaExecutable final : public Executable {
                                                   const Weights& weights, CudaMemoryLimits limits,
                                                   const NvidiaPolicy& policy);
   ~CudaExecutable() override;
+  CudaExecutable(const CudaExecutable&) = delete;
+  CudaExecutable& operator=(const CudaExecutable&) = delete;
   // What libtorch's allocator keeps for later goes back to the driver; never while something is captured. Throws what
   // libtorch throws.
   static void empty_cache();

@@ -11,6 +11,7 @@
 #include "engines/aten/module/device_memory.h"
 #include "engines/aten/module/guarded_call.h"
 #include "engines/aten/module/matmul_check.h"
+#include "engines/aten/module/own_nodes.h"
 #include "engines/aten/module/tensors.h"
 #include "engines/aten/module_abi.h"
 
@@ -72,6 +73,7 @@ const CudaModuleTable kTable = {
     .built_for = {TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR, TORCH_VERSION_PATCH},
     .border = kBorderHash,
     .has_nvtx = has_nvtx(),
+    .has_own_kernels = !own_node_table().empty(),
     .device_count = calls::device_count,
     .describe_device = describe_device,
     .memory_statistics = calls::memory_statistics,

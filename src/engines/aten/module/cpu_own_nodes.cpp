@@ -29,6 +29,6 @@ static_assert(tables_agree(), "kOwnTargets has the targets of kOwnNodes, in the 
 
 }  // namespace
 
-std::span<const OwnNodeEntry> own_node_table() { return kOwnNodes; }
+std::span<const OwnNodeEntry> own_node_table() noexcept { return kOwnNodes; }
 
 }  // namespace kpt::aten

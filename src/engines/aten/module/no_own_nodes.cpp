@@ -3,6 +3,6 @@
 
 namespace kpt::aten {
 
-std::span<const OwnNodeEntry> own_node_table() { return {}; }
+std::span<const OwnNodeEntry> own_node_table() noexcept { return {}; }
 
 }  // namespace kpt::aten

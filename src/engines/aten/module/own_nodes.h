@@ -184,7 +184,7 @@ struct OwnNodeEntry {
   Result<std::unique_ptr<OwnNode>> (*bind)(const OwnBinding& binding);
 };
 // The module's own: cpu_own_nodes.cpp, cuda/cuda_own_nodes.cpp or rocm/rocm_own_nodes.cpp.
-std::span<const OwnNodeEntry> own_node_table();
+std::span<const OwnNodeEntry> own_node_table() noexcept;
 
 Result<std::unique_ptr<OwnNode>> bind_add_norm(const OwnBinding& binding);
 Result<std::unique_ptr<OwnNode>> bind_attention(const OwnBinding& binding);

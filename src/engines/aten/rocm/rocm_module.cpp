@@ -59,6 +59,7 @@ const CudaModuleTable kTable = {
     .built_for = {TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR, TORCH_VERSION_PATCH},
     .border = kBorderHash,
     .has_nvtx = false,
+    .has_own_kernels = true,
     .device_count = calls::device_count,
     .describe_device = describe_device,
     .memory_statistics = calls::memory_statistics,

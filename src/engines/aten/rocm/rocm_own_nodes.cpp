@@ -27,6 +27,6 @@ static_assert(tables_agree(), "kRocmOwnTargets has the targets of kOwnNodes, in 
 
 }  // namespace
 
-std::span<const OwnNodeEntry> own_node_table() { return kOwnNodes; }
+std::span<const OwnNodeEntry> own_node_table() noexcept { return kOwnNodes; }
 
 }  // namespace kpt::aten
