@@ -74,6 +74,10 @@ asan: | build ## tests under AddressSanitizer and UBSan, without libtorch
 	$(call configure_and_build,asan)
 	@ctest --test-dir build/asan$(SUFFIX) -LE fuzz --no-tests=error --output-on-failure -j $(JOBS)
 
+.PHONY: asan-build
+asan-build: | build
+	$(call configure_and_build,asan)
+
 .PHONY: tsan
 tsan: | build ## tests under ThreadSanitizer
 	$(call configure_and_build,tsan,-DKPT_TORCH=ON)
