@@ -69,7 +69,7 @@ struct OutputError {
   std::string measure;          // "rms error", or "1 − cosine" where the level goes by that
   double error = 0;             // of the artifact, against fp64
   std::optional<double> plain;  // of the plain run
-  std::optional<double> limit;  // up to which the level's rule lets it pass
+  std::optional<double> limit;  // that the gate allowed, where one decided and is known
   bool passed = false;
 };
 

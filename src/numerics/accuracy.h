@@ -2,6 +2,7 @@
 // that it replaces. A candidate may be as wrong as PyTorch itself is, times a small factor, never more.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "kpt/status.h"
@@ -25,7 +26,10 @@ struct Comparison {
   double baseline_rmse = 0;            // against fp64
   double max_absolute_difference = 0;  // candidate against baseline
   double cosine = 1;                   // candidate against fp64
-  std::string reason;                  // one clause when it failed: "an element is NaN where the reference is 1.5"
+  // Up to which error against fp64 the rule lets it pass; nothing where it passed beyond that since every element is
+  // close, and where no size of an error decided.
+  std::optional<double> allowed_rmse = {};
+  std::string reason = {};  // one clause when it failed: "an element is NaN where the reference is 1.5"
 };
 
 // `candidate` and `baseline` are of one type and shape, `reference` of that shape in float64 (floating types). Passes

@@ -50,6 +50,23 @@ TEST(Accuracy, MayBeAsWrongAsPyTorchButNotMuchMore) {
   EXPECT_THAT(failed.reason, testing::HasSubstr("the error against fp64"));
 }
 
+// Factor 3 below a thousand elements, 2 above, and the additive term.
+TEST(Accuracy, TellsTheErrorThatItAllowed) {
+  const auto judge_size = [](std::size_t size, float error) {
+    std::vector<float> candidate(size, 100 + error);
+    return judge(candidate, std::vector<float>(size, 100.5F), std::vector<double>(size, 100));
+  };
+  EXPECT_NEAR(judge_size(10, 1.25F).allowed_rmse.value(), 1.5 + 1.3e-7, 1e-9);
+  EXPECT_TRUE(judge_size(10, 1.25F).passed);
+  EXPECT_NEAR(judge_size(1000, 1.25F).allowed_rmse.value(), 1 + 1.3e-7, 1e-9);
+  EXPECT_FALSE(judge_size(1000, 1.25F).passed);
+  // Close to the plain run in every element, and beyond the bound: no bound decided.
+  const Comparison close = judge({100.0001F}, {100}, {100});
+  EXPECT_TRUE(close.passed);
+  EXPECT_FALSE(close.allowed_rmse.has_value());
+  EXPECT_FALSE(judge({NAN}, {1}, {1}).allowed_rmse.has_value());
+}
+
 TEST(Accuracy, NotANumberMustBeWhereTheOthersHaveIt) {
   EXPECT_TRUE(judge({NAN, 1}, {NAN, 1}, {NAN, 1}).passed);
   EXPECT_FALSE(judge({NAN, 1}, {2, 1}, {2, 1}).passed);

@@ -77,6 +77,7 @@ Result<Comparison> compare_kinds(const Tensor& candidate, const Tensor& plain, c
 OutputVerdict judge_cosine(OutputVerdict verdict, const Sizes& sizes, std::optional<double> bound) {
   verdict.rule = "cosine";
   verdict.passed = true;
+  if (bound) verdict.allowed_error = *bound * (sizes.reference > 0 ? sizes.reference : 1);
   if (verdict.cosine < kLeastCosine) {
     return refuse(verdict, "cosine",
                   fmt::format("the cosine with fp64 is {:.4f}, at least {} is needed", verdict.cosine, kLeastCosine));
@@ -208,6 +209,7 @@ OutputVerdict Gate::judge_tensor(const Tensor& candidate, const Tensor& plain, c
   verdict.rule = is_floating(candidate.dtype()) ? "tolerance" : "equal";
   verdict.passed = plainly->passed;
   verdict.reason = plainly->reason;
+  verdict.allowed_error = plainly->allowed_rmse;
   if (!is_floating(candidate.dtype())) return verdict;
   const auto kinds = compare_kinds(candidate, plain, reference);
   const auto sizes = measure(candidate, reference);
@@ -220,8 +222,12 @@ OutputVerdict Gate::judge_tensor(const Tensor& candidate, const Tensor& plain, c
       if (beside.ok()) verdict.bf16_error = beside->baseline_rmse;
     }
   }
+  const double allowed = kBf16Factor * verdict.bf16_error.value_or(0);
+  if (options_.level == Level::kBalanced && verdict.bf16_error) {  // the looser of the two bounds
+    const double most = std::max(verdict.allowed_error.value_or(0), allowed);
+    if (!verdict.passed || verdict.candidate_error <= most) verdict.allowed_error = most;
+  }
   if (options_.level == Level::kBalanced && !verdict.passed && verdict.bf16_error) {
-    const double allowed = kBf16Factor * *verdict.bf16_error;
     verdict.rule = "bf16";
     verdict.passed = verdict.candidate_error <= allowed;
     verdict.reason = verdict.passed
@@ -231,9 +237,11 @@ OutputVerdict Gate::judge_tensor(const Tensor& candidate, const Tensor& plain, c
   }
   if (options_.level == Level::kAggressive && (!verdict.passed || options_.tolerance)) {
     verdict.reason.clear();
+    verdict.allowed_error.reset();
     // An output of zeros has no direction: only the stricter rule can judge it.
     if (sizes->reference > 0) return judge_cosine(verdict, *sizes, options_.tolerance);
     verdict.reason = plainly->reason;
+    verdict.allowed_error = plainly->allowed_rmse;
   }
   return verdict;
 }
@@ -382,6 +390,7 @@ Status Gate::look_again(ModelRun& candidate, Outputs given, GateReport& report) 
       OutputVerdict& alone = report.outputs[row];
       if (alone.passed) continue;
       alone.draws_together = given.size();
+      alone.allowed_error.reset();  // it held for this draw alone
       alone.passed = refusal.empty();
       alone.reason = refusal;
     }

@@ -63,10 +63,13 @@ struct OutputVerdict {
   double candidate_error = 0;        // root mean square, against fp64
   double plain_error = 0;            // likewise
   std::optional<double> bf16_error;  // likewise, of the plain bf16 run, where the level asks for it
-  double max_difference = 0;         // candidate against plain run
-  double cosine = 1;                 // candidate with fp64
-  std::string rule;                  // that decided: "equal", "tolerance", "bf16", "cosine", "form"
-  std::string reason;                // one clause when it failed
+  // Up to which candidate_error the rule lets it pass. Nothing where no such bound decided: it passed beyond it since
+  // every element is close, cosine and length decided and the user set no bound, it was judged over several draws, NaN.
+  std::optional<double> allowed_error;
+  double max_difference = 0;  // candidate against plain run
+  double cosine = 1;          // candidate with fp64
+  std::string rule;           // that decided: "equal", "tolerance", "bf16", "cosine", "form"
+  std::string reason;         // one clause when it failed
   std::optional<KeptPositions> positions;
   std::optional<std::size_t> draws_together;  // it failed alone and was judged over so many draws
 };

@@ -23,6 +23,10 @@ OutputVerdict read_verdict(const Json& json) {
   verdict.candidate_error = read_number(json.at("candidate_error"));
   verdict.plain_error = read_number(json.at("plain_error"));
   if (json.at("bf16_error").is_number()) verdict.bf16_error = json.at("bf16_error").get<double>();
+  // Artifacts written before it was kept lack it.
+  if (const auto found = json.find("allowed_error"); found != json.end() && found->is_number()) {
+    verdict.allowed_error = found->get<double>();
+  }
   verdict.max_difference = read_number(json.at("max_difference"));
   verdict.cosine = read_number(json.at("cosine"));
   verdict.rule = json.at("rule").get<std::string>();
@@ -52,6 +56,7 @@ Json to_json(const OutputVerdict& verdict) {
                {"cosine", number(verdict.cosine)},
                {"rule", verdict.rule},
                {"reason", verdict.reason}};
+  if (verdict.allowed_error) json["allowed_error"] = number(*verdict.allowed_error);
   if (verdict.positions) {
     json["positions"] = {{"mask", verdict.positions->mask},
                          {"kept", verdict.positions->kept},

@@ -9,8 +9,8 @@
 namespace kpt {
 
 // {"passed", "level", "tolerance", "bf16_run", "draws", "notes", "outputs": [{"name", "draw", "dtype", "passed",
-// "candidate_error", "plain_error", "bf16_error", "max_difference", "cosine", "rule", "reason"}]}. Numbers that are not
-// finite are null.
+// "candidate_error", "plain_error", "bf16_error", "max_difference", "cosine", "rule", "reason"}]}, and "allowed_error",
+// "positions" and "draws_together" where there are such. Numbers that are not finite are null.
 nlohmann::ordered_json to_json(const GateReport& report);
 nlohmann::ordered_json to_json(const OutputVerdict& verdict);
 nlohmann::ordered_json to_json(const LayerError& layer);

@@ -98,7 +98,7 @@ class Production {
 
  private:
   void add(std::string name, std::string severity, std::string text, std::optional<double> value) {
-    report_.checks.push_back({std::move(name), std::move(severity), std::move(text), value});
+    report_.checks.push_back({std::move(name), std::move(severity), std::move(text), value, device_});
   }
 
   // What is wrong with a draw is an error where it is the user's or the file's. Generated ones may be no fair question:
@@ -280,7 +280,8 @@ nlohmann::ordered_json to_json(const ProductionReport& report) {
   nlohmann::ordered_json json = {{"passed", report.passed()}, {"checks", nlohmann::ordered_json::array()}};
   for (const ProductionCheck& check : report.checks) {
     json["checks"].push_back(
-        {{"name", check.name},
+        {{"device", check.device},
+         {"name", check.name},
          {"severity", check.severity},
          {"text", check.text},
          {"value", check.value ? nlohmann::ordered_json(*check.value) : nlohmann::ordered_json()}});

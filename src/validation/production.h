@@ -29,6 +29,7 @@ struct ProductionCheck {
   std::string severity;  // "error": required and failed; "info": measured; "ok"
   std::string text;
   std::optional<double> value;
+  std::string device = {};  // as the caller named it
   bool passed() const { return severity != "error"; }
 };
 

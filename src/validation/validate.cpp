@@ -99,11 +99,14 @@ Result<ValidateReport> validate_model(const ImportedModel& model, const std::vec
     }
     report.contenders.push_back(std::move(result));
   }
+  if (gates.empty()) return report;
+  // Every gate left out the same ones: what the model itself cannot run.
+  const std::vector<Draw>& judged = gates.begin()->second.draws();
   for (std::size_t first = 0; first < outputs.size(); ++first) {
     for (std::size_t second = first + 1; second < outputs.size(); ++second) {
       compare_pair(outputs[first], outputs[second], contenders[first], contenders[second], report.pairs);
       if (!options.layers) continue;
-      KPT_ASSIGN_OR_RETURN(PairLayers pair, compare_inside(contenders[first], contenders[second], draws, context));
+      KPT_ASSIGN_OR_RETURN(PairLayers pair, compare_inside(contenders[first], contenders[second], judged, context));
       report.pair_layers.push_back(std::move(pair));
     }
   }

@@ -390,6 +390,18 @@ TEST_F(CompileForAmd, ProductionJudgesTheMemoryOfTheGpu) {
   const auto little = checks_with("0.000001");
   EXPECT_EQ(little.at("memory").at("severity"), "error");
   EXPECT_THAT(little.at("memory").at("text").get<std::string>(), HasSubstr("at most 1e-06 are required"));
+  // Of several devices each is checked, not the first alone.
+  const ProgramRun both =
+      run({"validate", golden("tied"), "--devices", "amd:0,cpu", "--production", "--max-memory-mb", "1", "--json"},
+          machine);
+  EXPECT_EQ(both.exit_code, 1) << both.err;
+  std::map<std::string, std::string> memory;
+  const auto report = both.json();
+  for (const auto& check : report.at("production").at("checks")) {
+    if (check.at("name") == "memory") memory[check.at("device")] = check.at("severity");
+  }
+  EXPECT_EQ(memory.at("amd:0"), "ok");
+  EXPECT_EQ(memory.at("cpu"), "error");
 }
 
 TEST_F(CompileForAmd, ALevelThatTheGpuItselfJudgedLeavesItsAnswersForTheCheckAtLoading) {

@@ -13,8 +13,10 @@
 #include "backends/amd/hip_compiler.h"
 #include "hardware_fixture.h"
 #include "importer/model_file.h"
+#include "importer/model_forge.h"
 #include "program.h"
 #include "support/tree_paths.h"
+#include "tensor_files/tensor_file.h"
 
 namespace kpt::testing {
 namespace {
@@ -88,6 +90,129 @@ TEST(ValidateCommand, TwoAtOnceDoNotMeetAndLeaveNothing) {
     EXPECT_EQ(find_check(ended.json(), "round_trip").at("severity"), "ok");
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+TEST(ValidateCommand, ProductionChecksEveryDeviceNamed) {
+  const std::vector<std::string> command = {"validate", golden("conv_norm"), "--devices", "cpu,cpu", "--production"};
+  std::vector<std::string> for_programs = command;
+  for_programs.emplace_back("--json");
+  const ProgramRun run = run_kpt(for_programs);
+  EXPECT_EQ(run.exit_code, 0) << run.err << run.out;
+  std::size_t loads = 0;
+  const auto report = run.json();
+  for (const auto& check : report.at("production").at("checks")) {
+    EXPECT_EQ(check.at("device"), "cpu");
+    if (check.at("name") == "load") ++loads;
+  }
+  EXPECT_EQ(loads, 2U);
+  EXPECT_THAT(run_kpt(command).out, ::testing::ContainsRegex("ok +cpu +round_trip"));
+}
+
+class ValidateArtifact : public ::testing::Test {
+ protected:
+  std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
+  ProgramRun optimize(const std::string& model, const std::vector<std::string>& flags) const {
+    std::vector<std::string> command = {"optimize",    model,          "--level",    "conservative", "-o",
+                                        path("m.kpt"), "--no-measure", "--no-cache", "--json"};
+    command.insert(command.end(), flags.begin(), flags.end());
+    return run_kpt(command);
+  }
+  ProgramRun validate(const std::string& model, const std::vector<std::string>& flags = {}) const {
+    std::vector<std::string> command = {"validate", model, path("m.kpt"), "--json"};
+    command.insert(command.end(), flags.begin(), flags.end());
+    return run_kpt(command);
+  }
+  // All weights of a model of the tree; those of float32 with `shift` added.
+  std::string write_weights(const std::string& model, float shift) const {
+    std::vector<NamedTensor> weights;
+    for (const auto& [name, tensor] : import_model(golden(model)).value().weights) {
+      weights.push_back({name, tensor.contiguous_copy().value()});
+      if (tensor.dtype() != DType::kFloat32) continue;
+      for (float& element : weights.back().tensor.elements<float>()) element += shift;
+    }
+    EXPECT_TRUE(write_tensors(path("w.safetensors"), weights).ok());
+    return path("w.safetensors");
+  }
+  std::string write_model(const ForgedZip& zip) const {
+    std::ofstream(path("forged.pt2"), std::ios::binary) << zip.build();
+    return path("forged.pt2");
+  }
+  static void expect_other_model(const ProgramRun& run) {
+    EXPECT_EQ(run.exit_code, 1) << run.out;
+    EXPECT_EQ(run.json().at("error").at("code"), "invalid_argument");
+    EXPECT_THAT(run.json().at("error").at("message").get<std::string>(),
+                HasSubstr("m.kpt was made from another graph or other weights than "));
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(ValidateArtifact, OfReplacedWeightsIsHeldAgainstThose) {
+  const std::string weights = write_weights("conv_norm", 0.25F);
+  ASSERT_EQ(optimize(golden("conv_norm"), {"--weights", weights}).exit_code, 0);
+  const ProgramRun right = validate(golden("conv_norm"), {"--weights", weights, "--production"});
+  EXPECT_EQ(right.exit_code, 0) << right.err << right.out;
+  expect_other_model(validate(golden("conv_norm")));
+  expect_other_model(validate(golden("tied")));
+  // What another version wrote may be another reading of the same file, so the gate decides.
+  Artifact artifact = read_artifact(path("m.kpt")).value();
+  artifact.producer = "kpt 0.0.1";
+  ASSERT_TRUE(write_artifact(path("other.kpt"), artifact).ok());
+  std::filesystem::rename(path("other.kpt"), path("m.kpt"));
+  const ProgramRun older = validate(golden("conv_norm"));
+  EXPECT_EQ(older.exit_code, 3) << older.err << older.out;
+  EXPECT_THAT(older.err, HasSubstr("m.kpt was written by kpt 0.0.1, and "));
+  EXPECT_EQ(older.json().at("notes").size(), 1U);
+}
+
+TEST_F(ValidateArtifact, TakesTheModelUnderAnotherName) {
+  ASSERT_EQ(optimize(golden("linear_state"), {}).exit_code, 0);
+  std::filesystem::copy_file(golden("linear_state"), path("renamed.pt2"));
+  const ProgramRun run = validate(path("renamed.pt2"));
+  EXPECT_EQ(run.exit_code, 0) << run.err << run.out;
+  EXPECT_TRUE(run.json().at("notes").empty());
+  // The same weights from another file are the same model.
+  EXPECT_EQ(validate(golden("linear_state"), {"--weights", write_weights("linear_state", 0)}).exit_code, 0);
+}
+
+TEST_F(ValidateArtifact, OfAStrippedArchiveNeedsItsWeights) {
+  ForgedZip zip = forge_model(golden("linear_state"));
+  for (ForgedEntry& entry : zip.entries) {
+    if (entry.name.find("/weight_") != std::string::npos) entry.content.clear();
+  }
+  const std::string stripped = write_model(zip);
+  const std::string weights = write_weights("linear_state", 0.25F);
+  ASSERT_EQ(optimize(stripped, {"--weights", weights}).exit_code, 0);
+  const ProgramRun run = validate(stripped, {"--weights", weights});
+  EXPECT_EQ(run.exit_code, 0) << run.err << run.out;
+  EXPECT_EQ(validate(stripped).exit_code, 1);
+}
+
+// Two models in one file that differ in a weight.
+TEST_F(ValidateArtifact, OfAFileWithSeveralModelsIsHeldAgainstTheOneNamed) {
+  ForgedZip zip = forge_model(golden("linear_state"));
+  const std::vector<ForgedEntry> entries = zip.entries;
+  for (ForgedEntry entry : entries) {
+    const std::size_t found = entry.name.rfind("/model");
+    if (entry.name.ends_with("/weight_0")) {
+      entry.name.back() = '9';
+      entry.content.replace(0, 4, std::string("\0\0\x80\x3f", 4));  // 1.0
+    } else if (found != std::string::npos && !entry.name.ends_with("/model.pt")) {
+      entry.name.replace(found, 6, "/second");
+      for (std::size_t at = 0; (at = entry.content.find("\"weight_0\"", at)) != std::string::npos; ++at) {
+        entry.content[at + 8] = '9';
+      }
+    } else {
+      continue;
+    }
+    zip.entries.push_back(entry);
+  }
+  const std::string both = write_model(zip);
+  ASSERT_EQ(optimize(both, {"--model", "second"}).exit_code, 0);
+  const ProgramRun run = validate(both, {"--model", "second"});
+  EXPECT_EQ(run.exit_code, 0) << run.err << run.out;
+  expect_other_model(validate(both, {"--model", "model"}));
+  EXPECT_THAT(validate(both).json().at("error").at("message").get<std::string>(), HasSubstr("name one"));
 }
 
 // An artifact that nobody optimized: the model with one weight changed.

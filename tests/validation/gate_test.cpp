@@ -8,12 +8,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "api/model_loading.h"
 #include "execution/bert_graph.h"
 #include "ir/text.h"
 #include "support/tree_paths.h"
 #include "validation/faults.h"
+#include "validation/gate_report.h"
 #include "validation/layers.h"
 
 namespace kpt {
@@ -384,6 +386,48 @@ TEST(Gate, AnotherFormIsRefusedWithASentence) {
   EXPECT_THAT(report.worst()[1].reason, HasSubstr("does not give it"));
   const GateReport narrow = gate.judge(make_bf16_form(model, Bf16Way::kReal).value()).value();
   EXPECT_THAT(narrow.worst()[0].reason, HasSubstr("where the model gives float32"));
+}
+
+// What passed lies within what was allowed, what was refused beyond it, and a report that is read back says the same.
+TEST(Gate, VerdictsTellTheErrorThatWasAllowed) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  const ImportedModel model = execution_test::make_bert(seed);
+  const auto judge = [&](Level level, std::optional<double> tolerance, const ImportedModel& candidate) {
+    const GateReport report = make_gate(model, {level, tolerance}, seed).judge(candidate).value();
+    const GateReport back = read_gate_report(to_json(report)).value();
+    for (std::size_t index = 0; index < report.outputs.size(); ++index) {
+      const OutputVerdict& verdict = report.outputs[index];
+      EXPECT_EQ(back.outputs[index].allowed_error, verdict.allowed_error);
+      if (!verdict.allowed_error) continue;
+      EXPECT_EQ(verdict.candidate_error <= *verdict.allowed_error, verdict.passed) << verdict.reason;
+    }
+    return report.outputs;
+  };
+  for (const OutputVerdict& verdict : judge(Level::kConservative, {}, scaled(model, 1.01))) {
+    ASSERT_TRUE(verdict.allowed_error.has_value());
+    EXPECT_FALSE(verdict.passed);
+    EXPECT_GE(*verdict.allowed_error, 2 * verdict.plain_error);
+  }
+  for (const OutputVerdict& verdict : judge(Level::kBalanced, {}, in_bf16(model))) {
+    EXPECT_EQ(verdict.allowed_error, kBf16Factor * *verdict.bf16_error);
+  }
+  // The base rule decides at aggressive too; cosine and length have no such bound, the user's has.
+  for (const OutputVerdict& verdict : judge(Level::kAggressive, {}, model)) {
+    EXPECT_EQ(verdict.rule, "tolerance");
+    EXPECT_TRUE(verdict.allowed_error.has_value());
+  }
+  for (const OutputVerdict& verdict : judge(Level::kAggressive, {}, scaled(model, 1.05))) {
+    EXPECT_FALSE(verdict.allowed_error.has_value());
+  }
+  for (const OutputVerdict& verdict : judge(Level::kAggressive, 0.02, scaled(model, 1.05))) {
+    ASSERT_TRUE(verdict.allowed_error.has_value());
+    EXPECT_NEAR(verdict.candidate_error / *verdict.allowed_error, 2.5, 0.01);
+  }
+  // Stored by a version that did not keep it.
+  auto older = to_json(make_gate(model, {}, seed).judge(model).value());
+  for (auto& output : older.at("outputs")) output.erase("allowed_error");
+  EXPECT_FALSE(read_gate_report(older).value().outputs[0].allowed_error.has_value());
 }
 
 TEST(Gate, BuffersThatAModelWritesCountAsOutputs) {

@@ -169,6 +169,24 @@ TEST_F(Validate, PairsAreComparedAtTheLastPositionOnlyWhereOneMayGiveNoMore) {
   }
 }
 
+// Draws of 2, 1 and 3 rows, of which the model takes three alone.
+TEST_F(Validate, ValuesInsidePairsAreThoseOfADrawThatTheModelRuns) {
+  model_.graph = ir::read_graph(
+                     "kpt_graph 1\nsymbol s0 in 1..8\nparameter w: float32[64, 32]\ninput x: float32[s0, 32]\n"
+                     "hidden: float32[s0, 64] = aten.linear.default(input=%x, weight=%w)\n"
+                     "third: float32[64] = aten.select.int(self=%hidden, dim=0, index=2)\noutput %third \"y\"\n")
+                     .value();
+  model_.weights = pass_testing::draw_weights(model_.graph, seed_);
+  options_.layers = true;
+  const auto report = validate_model(model_, {{"one", "cpu", model_}, {"other", "cpu", model_}}, options_, context_);
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  EXPECT_TRUE(report->passed());
+  ASSERT_EQ(report->contenders[0].gate.draws.size(), 1U);
+  ASSERT_EQ(report->pair_layers.size(), 1U);
+  ASSERT_EQ(report->pair_layers[0].layers.size(), 2U);
+  EXPECT_EQ(report->pair_layers[0].layers[0].agreement.elements, 3U * 64U);
+}
+
 TEST_F(Validate, ProductionHoldsFiguresAgainstRequirements) {
   const ProductionReport fine = produce({1e6, 1e-3, 1e6, {1, 8}});
   EXPECT_TRUE(fine.passed());

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 
 #include <fmt/format.h>
@@ -13,6 +14,8 @@
 #include "api/backend_list.h"
 #include "api/model_loading.h"
 #include "artifact/artifact.h"
+#include "artifact/model_hash.h"
+#include "base/build_info.h"
 #include "base/text.h"
 #include "cli/model_arguments.h"
 #include "cli/optimize_text.h"
@@ -34,6 +37,8 @@ using Json = nlohmann::ordered_json;
 struct ValidateArguments : DrawArguments {
   std::string model;
   std::string artifact;
+  std::string name;
+  std::string weights;
   std::string devices = "cpu";
   std::optional<double> tolerance;
   bool layers = false;
@@ -63,9 +68,31 @@ Result<std::vector<std::int64_t>> parse_batches(const std::string& text) {
   return batches;
 }
 
+// That the artifact was made from this very model: against another one every figure would be a false alarm. The hash is
+// of graph and weights, not of the file's name. Nothing to compare where whoever wrote the artifact gave none, and only
+// a note where another version wrote it, since that may read a file into another graph.
+Status check_pair(const ValidateArguments& arguments, const ImportedModel& model, const Artifact& artifact,
+                  std::vector<std::string>& notes) {
+  if (artifact.source_sha256.empty()) return {};
+  KPT_ASSIGN_OR_RETURN(const std::string hash, hash_model(model.graph, model.weights));
+  if (hash == artifact.source_sha256) return {};
+  const std::string with = arguments.weights.empty() ? "" : " with the weights of " + arguments.weights;
+  const std::string file = fs::path(arguments.artifact).filename().string();
+  const std::string own = fmt::format("kpt {}", build_info().version);
+  if (artifact.producer != own) {
+    notes.push_back(fmt::format("{} was written by {}, and {} cannot tell whether it was made from {}{}", file,
+                                printable(artifact.producer, 64), own, arguments.model, with));
+    return {};
+  }
+  return {StatusCode::kInvalidArgument,
+          fmt::format("{} was made from another graph or other weights than {}{}: give the model that it was made from "
+                      "(a file named '{}' then), with the same --weights and --model",
+                      file, arguments.model, with, printable(artifact.source, 128))};
+}
+
 // The artifact's form for a device, with the level whose rule it must meet.
-Result<Contender> open_contender(const std::string& path, const std::string& device, const BackendContext& context) {
-  KPT_ASSIGN_OR_RETURN(Artifact artifact, read_artifact(path));
+Result<Contender> open_contender(const std::string& path, Artifact& artifact, const std::string& device,
+                                 const BackendContext& context) {
   KPT_ASSIGN_OR_RETURN(const PlacedDevice placed, find_runnable_device(device, context));
   const ArtifactTarget* const target = find_part(artifact, placed.device->target().name());
   if (target == nullptr) {
@@ -86,9 +113,45 @@ Result<Contender> open_contender(const std::string& path, const std::string& dev
   return contender;
 }
 
+// The model on every device named, each time followed by the artifact's part for that device where there is one.
+Result<std::vector<Contender>> open_contenders(const ValidateArguments& arguments, const ImportedModel& model,
+                                               const BackendContext& context, std::vector<std::string>& notes) {
+  std::optional<Artifact> artifact;
+  if (!arguments.artifact.empty()) {
+    KPT_ASSIGN_OR_RETURN(artifact, read_artifact(arguments.artifact));
+    KPT_RETURN_IF_ERROR(check_pair(arguments, model, *artifact, notes));
+  }
+  std::vector<Contender> contenders;
+  for (const std::string& device : split_list(arguments.devices)) {
+    contenders.push_back({device, device, model, Level::kConservative});
+    if (!artifact) continue;
+    KPT_ASSIGN_OR_RETURN(Contender optimized, open_contender(arguments.artifact, *artifact, device, context));
+    contenders.push_back(std::move(optimized));
+  }
+  if (contenders.empty()) return Status(StatusCode::kInvalidArgument, "--devices names no device");
+  return contenders;
+}
+
+// The checks of all devices, one after the other; of an artifact where there is one, else of the model itself.
+Result<ProductionReport> check_devices(const ValidateArguments& arguments, const std::vector<Contender>& contenders,
+                                       const DrawOptions& draws, const BackendContext& context) {
+  Requirements requirements = arguments.requirements;
+  KPT_ASSIGN_OR_RETURN(requirements.batch_sizes, parse_batches(arguments.batch_sizes));
+  const std::size_t forms = arguments.artifact.empty() ? 1 : 2;
+  ProductionReport all;
+  for (std::size_t judged = forms - 1; judged < contenders.size(); judged += forms) {
+    const Contender& form = contenders[judged];
+    KPT_ASSIGN_OR_RETURN(ProductionReport own,
+                         check_production(form.model, draws, requirements, context, form.device, form.program));
+    std::ranges::move(own.checks, std::back_inserter(all.checks));
+  }
+  return all;
+}
+
 struct ValidateOutcome {
   ValidateReport validation;
   std::optional<ProductionReport> production;
+  std::vector<std::string> notes;  // of reading the files
   bool passed() const { return validation.passed() && (!production || production->passed()); }
 };
 
@@ -99,27 +162,20 @@ Result<ValidateOutcome> validate(const ValidateArguments& arguments, const Backe
   KPT_RETURN_IF_ERROR(check_model_file(arguments.model, tell).status());
   progress.finish();
   ImportOptions import_options;
+  import_options.model_name = arguments.name;
+  import_options.weights = arguments.weights;
   import_options.read_sample_inputs = true;
   KPT_ASSIGN_OR_RETURN(const ImportedModel model, import_model(arguments.model, import_options));
-  std::vector<Contender> contenders;
-  for (const std::string& device : split_list(arguments.devices)) {
-    contenders.push_back({device, device, model, Level::kConservative});
-    if (arguments.artifact.empty()) continue;
-    KPT_ASSIGN_OR_RETURN(Contender optimized, open_contender(arguments.artifact, device, context));
-    contenders.push_back(std::move(optimized));
-  }
-  if (contenders.empty()) return Status(StatusCode::kInvalidArgument, "--devices names no device");
+  ValidateOutcome outcome;
+  outcome.notes = model.notes;
+  KPT_ASSIGN_OR_RETURN(const std::vector<Contender> contenders,
+                       open_contenders(arguments, model, context, outcome.notes));
   ValidateOptions options;
   options.tolerance = arguments.tolerance;
   options.layers = arguments.layers;
   KPT_ASSIGN_OR_RETURN(options.draws, make_draw_options(arguments));
-  ValidateOutcome outcome;
   if (arguments.production) {  // first: the gate's fp64 run would count as the model's memory
-    Requirements requirements = arguments.requirements;
-    KPT_ASSIGN_OR_RETURN(requirements.batch_sizes, parse_batches(arguments.batch_sizes));
-    const Contender& judged = contenders[arguments.artifact.empty() ? 0 : 1];
-    KPT_ASSIGN_OR_RETURN(outcome.production, check_production(judged.model, options.draws, requirements, context,
-                                                              judged.device, judged.program));
+    KPT_ASSIGN_OR_RETURN(outcome.production, check_devices(arguments, contenders, options.draws, context));
   }
   KPT_ASSIGN_OR_RETURN(outcome.validation, validate_model(model, contenders, options, context));
   return outcome;
@@ -199,7 +255,7 @@ std::string render(const ValidateOutcome& outcome, bool color) {
     std::vector<std::vector<std::string>> rows;
     for (const ProductionCheck& check : outcome.production->checks) {
       const Color paint_as = check.severity == "error" ? Color::kRed : Color::kGreen;
-      rows.push_back({paint(check.severity, paint_as, color), check.name, check.text});
+      rows.push_back({paint(check.severity, paint_as, color), check.device, check.name, check.text});
     }
     text += format_table(rows) + "\n";
   }
@@ -217,13 +273,17 @@ void add_arguments(CLI::App& command, ValidateArguments& arguments) {
   command.add_option("MODEL", arguments.model, "a .pt2 file")->required();
   command.add_option("ARTIFACT", arguments.artifact, "a .kpt file made from it");
   command.add_option("--devices", arguments.devices, "where to run, with commas between")->capture_default_str();
+  command.add_option("--model", arguments.name, "which model of a file that holds several");
+  command.add_option("--weights", arguments.weights,
+                     "a safetensors file that replaces weights by name: the one the artifact was made with");
   command.add_flag("--layers", arguments.layers,
                    "errors node by node and the first that diverges; of two devices, how far they are apart");
   command.add_option("--tolerance", arguments.tolerance, "in place of the rule's own");
   add_draw_arguments(command, arguments);
-  CLI::Option* production =
-      command.add_flag("--production", arguments.production,
-                       "also: load, forward, repetition, round trip through a file, latency, memory, batch sizes");
+  CLI::Option* production = command.add_flag(
+      "--production", arguments.production,
+      "also, on every device named: load, forward, repetition, round trip through a file, latency, memory, "
+      "batch sizes");
   command.add_option("--max-latency-ms", arguments.requirements.max_latency_ms, "95 % of runs must take at most this")
       ->needs(production);
   command
@@ -258,9 +318,11 @@ void add_validate_command(CLI::App& app, CommandContext& context) {
     const auto outcome = validate(*arguments, *backend_context, progress);
     progress.finish();
     if (!outcome.ok()) return context.fail(outcome.status());
+    context.tell(outcome->notes);
     if (context.flags().json) {
       Json json = to_json(outcome->validation);
       json["passed"] = outcome->passed();
+      json["notes"] = outcome->notes;
       json["production"] = outcome->production ? to_json(*outcome->production) : Json();
       context.out() << dump_json(json, 2) << "\n";
     } else {
