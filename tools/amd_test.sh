@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What to run first on a machine with an AMD GPU, from the runtime to whole models.   amd_test.sh BUILD PYTHON
-# Ends at the first thing that does not hold. No machine with an AMD GPU has run it yet.
+# Ends at the first thing that does not hold or was skipped. No machine with an AMD GPU has run it yet.
 set -euo pipefail
 build=$1 python=$2
 here=$(cd "$(dirname "$0")" && pwd)
@@ -30,7 +30,12 @@ own_tests() {
     echo "amd-test: no GPU tells its gfx target; kernels are compiled for the four targets of CI"
   fi
   KPT_AMD_TARGETS=$targets "$build/test_bin/kpt_backends_amd_test" \
-    --gtest_filter='HipLibrary*:*AmdKernels*:*AmdMatrixKernels*'
+    --gtest_filter='HipLibrary*:*AmdKernels*:*AmdMatrixKernels*' | tee "$build/amd_test.log"
+  if grep -q SKIPPED "$build/amd_test.log"; then
+    echo "amd-test: kernels were not looked at, such as for want of a compiler for the GPU (clang-22 and lld-22, or ROCm's): \
+see $build/amd_test.log" >&2
+    return 1
+  fi
 }
 export_models() {
   "$python" "$here/../tests/models/export_models.py" --out "$build/amd_test_models" --size small --reuse \

@@ -1,12 +1,18 @@
 #!/usr/bin/env bash
-# Makes sure that the system packages of packages_debian.txt are installed.   setup_packages.sh [WISH…]
+# Makes sure that the system packages of packages_debian.txt are installed.   setup_packages.sh [--offered] [WISH…]
 # As root (or with sudo that asks no password) it installs what is missing; otherwise it prints the one line to run.
 # A line with ? at its end is a wish: installed where that is possible and the system has such a package, else left out.
-# Arguments are further wishes: of these it says which are left out, and looks once into fresh lists of packages.
+# Arguments are further wishes: of these it says which are left out, and looks once into fresh lists of packages. With
+# --offered it fails where the system has such a package and it is not installed in the end.
 # With KPT_PYTHON set it installs nothing: the machine is taken as it is, and CMake names what it misses.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
+offered=no
+if [ "${1:-}" = --offered ]; then
+  offered=yes
+  shift
+fi
 [ -n "${KPT_PYTHON:-}" ] && exit 0
 mapfile -t packages < <(grep -v '?$' "$here/packages_debian.txt")
 mapfile -t wishes < <(sed -n 's/?$//p' "$here/packages_debian.txt")
@@ -69,12 +75,24 @@ install_wanted() {
   echo "setup: installing ${wanted[*]}"
   install "${wanted[@]}" || echo "setup: ${wanted[*]} could not be installed; what needs them is left out" >&2
 }
+check_offered() {
+  [ $offered = yes ] || return 0
+  local name left=()
+  for name in "$@"; do
+    if is_missing "$name" && apt-cache show "$name" >/dev/null 2>&1; then left+=("$name"); fi
+  done
+  [ ${#left[@]} -gt 0 ] || return 0
+  echo "setup: this system has packages that are not installed, and what needs them would be left out. Run:" >&2
+  echo "  sudo apt-get install -y --no-install-recommends ${left[*]}" >&2
+  exit 1
+}
 look_up "${wishes[@]}"
 install_wanted
 
 look_up "$@"
 if [ ${#unknown[@]} -gt 0 ] && [ $may_install = no ]; then
   echo "setup: left out, this user may not install packages: ${unknown[*]}" >&2
+  check_offered "$@"
   exit 0
 fi
 if [ ${#unknown[@]} -gt 0 ] && [ $fresh_lists = no ]; then
@@ -83,3 +101,4 @@ if [ ${#unknown[@]} -gt 0 ] && [ $fresh_lists = no ]; then
 fi
 install_wanted
 [ ${#unknown[@]} -eq 0 ] || echo "setup: left out, this system has no such package: ${unknown[*]}" >&2
+check_offered "$@"

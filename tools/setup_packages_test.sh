@@ -52,6 +52,12 @@ grep -q "broken could not be installed" "$work/err" || fail "that a wish could n
 run 1000 here known || fail "a wish of a user who may not install is a failure"
 [ "$(lines)" -eq 1 ] && grep -q "may not install packages: known" "$work/err" || fail "that the user may not is not said"
 [ ! -s "$work/calls" ] || fail "apt-get was called for a user who may not"
+run 0 --offered here known late nowhere || fail "what no list holds is a failure with --offered"
+has known && has late || fail "--offered kept wishes from being installed"
+if run 0 --offered known broken; then fail "a wish that the system has and cannot be installed is no failure with --offered"; fi
+grep -q "no-install-recommends broken\$" "$work/err" || fail "the line that installs what is left out is missing"
+if run 1000 --offered known; then fail "a wish of a user who may not install is no failure with --offered"; fi
+run 1000 --offered here nowhere || fail "what nobody has is a failure with --offered for a user who may not install"
 lacking=cmake
 if run 1000 known; then fail "a package that is needed and missing is no success"; fi
 grep -q "no-install-recommends cmake\$" "$work/err" || fail "the line to run is missing, or names a wish"

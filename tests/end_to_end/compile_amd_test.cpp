@@ -1,5 +1,8 @@
 // kpt compile for AMD GPUs that are not here, with a real compiler, and its artifacts on the test libamdhip64.
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -13,6 +16,7 @@
 #include "backends/amd/hip_compiler.h"
 #include "base/files.h"
 #include "hardware_fixture.h"
+#include "importer/model_forge.h"
 #include "program.h"
 #include "support/tree_paths.h"
 
@@ -459,6 +463,60 @@ TEST_F(CompileForAmd, OptimizeSaysWhatItDidForTheGpuAndItsFileRunsThere) {
   const ProgramRun plain = run({"run", file, "--device", "cpu"});
   EXPECT_EQ(plain.exit_code, 1);
   EXPECT_THAT(plain.err, HasSubstr("amd:gfx942"));
+}
+
+void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
+    text.replace(at, from.size(), to);
+  }
+}
+
+// `tied` with a vocabulary of 48 and rows of 32 numbers: FP8 is for multiples of 16.
+std::string wide_model() {
+  std::string weight;
+  for (int index = 0; index < 48 * 32; ++index) {
+    const auto bytes = std::bit_cast<std::array<char, 4>>(std::sin(static_cast<float>(index)));
+    weight.append(bytes.data(), bytes.size());
+  }
+  ForgedZip zip = forge_model(golden("tied"));
+  for (ForgedEntry& entry : zip.entries) {
+    if (entry.name.find("/weights/weight_") != std::string::npos) entry.content = weight;
+    if (!entry.name.ends_with(".json")) continue;
+    for (const auto& [from, to] : {std::pair{7, 48}, std::pair{4, 32}, std::pair{12, 96}, std::pair{21, 144}}) {
+      replace_all(entry.content, fmt::format("{{\"as_int\": {}}}", from), fmt::format("{{\"as_int\": {}}}", to));
+    }
+  }
+  return zip.build();
+}
+
+// What a flag for the precision would say is said of passes: gfx942 multiplies FP8, int8 and bfloat16.
+TEST_F(CompileForAmd, EachPassThatLowersThePrecisionCanBeDisabled) {
+  ASSERT_TRUE(write_file_atomically(path("wide.pt2"), wide_model()).ok());
+  const std::vector<std::string> machine =
+      machine_with("gfx942", std::filesystem::path(compiler_).parent_path().string());
+  // How many products are in each type, as the optimized file says.
+  const auto products_without = [&](const std::vector<std::string>& disabled) {
+    std::vector<std::string> arguments = {"optimize",   path("wide.pt2"), "--device",    "amd:0", "--level",
+                                          "aggressive", "--no-measure",   "--tolerance", "1",     "-o",
+                                          path("m.kpt")};
+    for (const std::string& pass : disabled) arguments.insert(arguments.end(), {"--disable-pass", pass});
+    const ProgramRun optimized = run(arguments, machine);
+    EXPECT_EQ(optimized.exit_code, 0) << optimized.err << optimized.out;
+    const auto explained = run({"explain", path("m.kpt"), "--target", "amd:gfx942", "--json"}).json();
+    std::map<std::string, int> products;
+    for (const auto& node : explained.at("nodes")) {
+      const std::string how = node.at("how");
+      for (const char* kernel : {"matrix_cdna3_e4m3fnuz", "matrix_cdna3_i8", "matrix_cdna3_bf16", "product_f32"}) {
+        if (how.find(kernel) != std::string::npos) ++products[kernel];
+      }
+    }
+    return products;
+  };
+  using Products = std::map<std::string, int>;
+  EXPECT_EQ(products_without({}), (Products{{"matrix_cdna3_e4m3fnuz", 2}}));
+  EXPECT_EQ(products_without({"quantize_fp8"}), (Products{{"matrix_cdna3_i8", 2}})) << "int8 follows";
+  EXPECT_EQ(products_without({"quantize_fp8", "quantize_int8"}), (Products{{"matrix_cdna3_bf16", 2}}));
+  EXPECT_EQ(products_without({"quantize_fp8", "quantize_int8", "assign_bf16"}), (Products{{"product_f32", 2}}));
 }
 
 TEST_F(CompileForAmd, OptimizeForSeveralDevicesGivesOneFileThatRunsOnEach) {

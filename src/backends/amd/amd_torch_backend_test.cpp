@@ -261,6 +261,25 @@ TEST_F(AmdTorchBackend, TheModuleGetsALauncherOfTheKernelsThatTheGraphNeeds) {
   gpus() = {};
 }
 
+TEST_F(AmdTorchBackend, AGpuWhoseComputeUnitsNobodyTellsRunsOurKernels) {
+  const testing::TestGpu machine("gfx942");
+  const auto detect = [](const DetectionContext& context) {
+    AmdReport report = one_gpu(context);
+    report.gpus[0].compute_units = 0;  // /sys/class/kfd does not list its place on the bus
+    return report;
+  };
+  const auto backend = make_amd_torch_backend(
+      BackendContext(), {detect, []() -> Result<const aten::CudaModuleTable*> { return &fake_table(); },
+                         build_dir() + "/fakes/amd/libamdhip64.so.6", testing::forge_family});
+  Device* const device = backend->devices().value().front();
+  EXPECT_THAT(device->target().capabilities().own_operators, ::testing::Contains("kpt.glu.default"));
+  const Status status = backend->load(program_of("kpt.glu.default"), {}, std::span(&device, 1)).status();
+  EXPECT_THAT(status.message(), HasSubstr("the fake has no memory")) << "the module was asked";
+  ASSERT_NE(gpus().launcher, nullptr);
+  EXPECT_EQ(gpus().launcher->shape().multiprocessors, 1);
+  gpus() = {};
+}
+
 TEST_F(AmdTorchBackend, AKernelThatCannotBeCompiledEndsTheLoad) {
   const testing::TestGpu machine("gfx942");
   AmdTorchParts parts{one_gpu, []() -> Result<const aten::CudaModuleTable*> { return &fake_table(); },

@@ -84,32 +84,14 @@ Status write_sources(const HipSource& source, const fs::path& folder) {
   return write_file_atomically(folder / source.name, source.text);
 }
 
-std::vector<std::string> base_arguments(const std::string& compiler, std::string_view gfx_target) {
-  return {compiler,
-          "-x",
-          "hip",
-          "--cuda-device-only",
-          "-nogpulib",
-          "-nogpuinc",
-          fmt::format("--offload-arch={}", gfx_target)};
-}
-
-// What the source is told of the architecture's row in the table.
-std::vector<std::string> target_macros(const AmdArchitecture& architecture) {
-  return {fmt::format("-DKPT_WAVE={}", architecture.wavefront_size),
-          fmt::format("-DKPT_SIMD_REGISTERS={}", architecture.registers.registers)};
+std::vector<std::string> base_options(std::string_view gfx_target) {
+  return {"-x", "hip", "--cuda-device-only", "-nogpulib", "-nogpuinc", fmt::format("--offload-arch={}", gfx_target)};
 }
 
 std::vector<std::string> compile_arguments(const HipCompiler& compiler, const HipSource& source,
                                            const AmdArchitecture& architecture, const fs::path& folder) {
-  std::vector<std::string> arguments = base_arguments(compiler.path, architecture.gfx_target);
-  for (const char* option : {"-std=c++20", "-O3", "-mcode-object-version=5", "--no-gpu-bundle-output",
-                             "-fno-color-diagnostics", "-fno-caret-diagnostics", "-ferror-limit=5"}) {
-    arguments.emplace_back(option);
-  }
-  // One compute unit for a workgroup: its barrier then needs no invalidation of caches.
-  if (architecture.wavefront_size == 32) arguments.emplace_back("-mcumode");
-  std::ranges::move(target_macros(architecture), std::back_inserter(arguments));
+  std::vector<std::string> arguments = {compiler.path};
+  std::ranges::move(hip_options(architecture), std::back_inserter(arguments));
   arguments.push_back("-I" + (folder / "include").string());
   arguments.insert(arguments.end(), {"-o", (folder / "result").string(), (folder / source.name).string()});
   return arguments;
@@ -168,7 +150,8 @@ std::optional<std::string> ask(std::vector<std::string> arguments, std::chrono::
 }
 
 bool accepts_target(const std::string& compiler, std::string_view gfx_target, std::chrono::milliseconds limit) {
-  std::vector<std::string> arguments = base_arguments(compiler, gfx_target);
+  std::vector<std::string> arguments = {compiler};
+  std::ranges::move(base_options(gfx_target), std::back_inserter(arguments));
   arguments.insert(arguments.end(), {"-fsyntax-only", "/dev/null"});
   return ask(std::move(arguments), limit).has_value();
 }
@@ -252,6 +235,19 @@ void add_included(std::string_view text, std::vector<HipFile>& headers) {
 }
 
 }  // namespace
+
+std::vector<std::string> hip_options(const AmdArchitecture& architecture) {
+  std::vector<std::string> options = base_options(architecture.gfx_target);
+  for (const char* option : {"-std=c++20", "-O3", "-mcode-object-version=5", "--no-gpu-bundle-output",
+                             "-fno-color-diagnostics", "-fno-caret-diagnostics", "-ferror-limit=5"}) {
+    options.emplace_back(option);
+  }
+  // One compute unit for a workgroup: its barrier then needs no invalidation of caches.
+  if (architecture.wavefront_size == 32) options.emplace_back("-mcumode");
+  options.push_back(fmt::format("-DKPT_WAVE={}", architecture.wavefront_size));
+  options.push_back(fmt::format("-DKPT_SIMD_REGISTERS={}", architecture.registers.registers));
+  return options;
+}
 
 Result<HipSource> own_kernels(std::string_view family) {
   HipSource source;
@@ -369,15 +365,20 @@ std::optional<std::string> HipCompileCache::find_kept(const CacheKey& key, std::
   return *std::move(kept);
 }
 
-Result<std::string> HipCompileCache::compile(const HipSource& source, std::string_view gfx_target) {
+CacheKey hip_cache_key(const HipCompiler& compiler, const HipSource& source, std::span<const std::string> options) {
   CacheKey key("amd-kernel");
-  key.add("format", std::uint64_t{1}).add("compiler", compiler_.version).add("target", gfx_target);
-  if (const AmdArchitecture* row = find_amd_architecture(gfx_target)) {
-    for (const std::string& macro : target_macros(*row)) key.add("macro", macro);  // the table may change
-  }
+  key.add("format", std::uint64_t{2}).add("compiler", compiler.version);
   key.add("name", source.name).add("text", source.text);
   for (const HipFile& file : source.headers) key.add(file.path, file.text);
-  for (const std::string& option : options_) key.add("option", option);
+  for (const std::string& option : options) key.add("option", option);
+  return key;
+}
+
+Result<std::string> HipCompileCache::compile(const HipSource& source, std::string_view gfx_target) {
+  KPT_ASSIGN_OR_RETURN(const AmdArchitecture* architecture, get_architecture(gfx_target));
+  std::vector<std::string> options = hip_options(*architecture);
+  options.insert(options.end(), options_.begin(), options_.end());
+  const CacheKey key = hip_cache_key(compiler_, source, options);
   auto kept = find_kept(key, gfx_target);
   {
     const std::lock_guard lock(mutex_);

@@ -65,6 +65,9 @@ std::vector<HipCompilerChoice> find_hip_compilers(const Environment& environment
 // table does not have.
 Result<HipCompiler> find_hip_compiler(const Environment& environment, std::string_view gfx_target);
 
+// All that the compiler is told for a target but the paths, in its order.
+std::vector<std::string> hip_options(const AmdArchitecture& architecture);
+
 // Compiles in a folder of its own below the system's temporary one. Fails with
 //   kKernelCompilation (HipCompilationError): file, line and the compiler's text are in the message and in the details;
 //   kCompilationTimeout: killed at the limit;
@@ -79,6 +82,9 @@ Result<std::string> compile_hip(const HipCompiler& compiler, const HipSource& so
 // The same as assembly text: what instructions a kernel became. Fails as compile_hip() does.
 Result<std::string> hip_assembly(const HipCompiler& compiler, const HipSource& source, std::string_view gfx_target,
                                  std::chrono::milliseconds time_limit);
+
+// What compiled code depends on. `options`: hip_options(), and the further ones after them.
+CacheKey hip_cache_key(const HipCompiler& compiler, const HipSource& source, std::span<const std::string> options);
 
 // compile_hip() with results kept between processes. Safe to call from several threads; two that ask for the same thing
 // at once compile it twice.

@@ -203,6 +203,28 @@ TEST_F(HipCompilerTest, FurtherOptionsFollowItsOwnAndArePartOfTheKey) {
   EXPECT_THAT(calls, ::testing::ContainsRegex("-O3 .*kernel.hip -O2 -ffp-contract=off\n")) << "the last one counts";
 }
 
+TEST_F(HipCompilerTest, WhatItsOwnOptionsWereIsPartOfTheKey) {
+  const fs::path calls = folder_ / "calls";
+  const HipCompiler compiler = script("echo \"$*\" >" + calls.string());
+  CompileCache kept = cache();
+  for (const std::string target : {"gfx942", "gfx1100"}) {
+    const std::string good =
+        testing::make_code_object(testing::make_metadata({{"kernel", {}}}, "amdgcn-amd-amdhsa--" + target));
+    const std::vector<std::string> options = hip_options(*find_amd_architecture(target));
+    for (std::size_t index = 0; index < options.size(); ++index) {
+      std::vector<std::string> others = options;  // those of another release of ours
+      others.erase(others.begin() + static_cast<std::ptrdiff_t>(index));
+      ASSERT_TRUE(kept.put(hip_cache_key(compiler, source_, others), good).ok());
+    }
+    HipCompileCache compile(compiler, &kept, kLimit);
+    EXPECT_FALSE(compile.compile(source_, target).ok()) << "the script writes nothing, and nothing else may be taken";
+    EXPECT_EQ(compile.statistics().misses, 1U);
+    const std::string told = std::move(read_text_file(calls, 100000)).value();
+    for (const std::string& option : options) EXPECT_THAT(told, HasSubstr(option + " "));
+    EXPECT_EQ(told.find("-mcumode") != std::string::npos, target == "gfx1100");
+  }
+}
+
 TEST_F(HipCompilerTest, TheSourceIsToldTheWaveAndTheRegistersOfItsTarget) {
   const fs::path calls = folder_ / "calls";
   const HipCompiler compiler = script("echo \"$*\" >" + calls.string());

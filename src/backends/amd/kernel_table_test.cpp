@@ -167,9 +167,8 @@ void expect_instructions(const HipCompiler& compiler, std::string_view family, c
 
 TEST(AmdMatrixKernels, HaveTheMatrixInstruction) {
   if (testing::kSanitized) GTEST_SKIP() << "the compiler's work is looked at without sanitizers";
-  const std::vector<std::string> targets = matrix_targets();
-  if (targets.empty()) GTEST_SKIP() << "none of these targets has a matrix unit";
-  for (const std::string& target : targets) {
+  // With none, as for a GPU without such a unit, nothing is left out.
+  for (const std::string& target : matrix_targets()) {
     SCOPED_TRACE(target);
     const auto compiler = find_hip_compiler(Environment::from_process(), target);
     if (!compiler.ok()) GTEST_SKIP() << compiler.status().message();

@@ -2,6 +2,7 @@
 
 #include <link.h>
 
+#include <algorithm>
 #include <set>
 
 #include "backends/amd/hip_launcher.h"
@@ -86,7 +87,9 @@ Result<std::shared_ptr<gpu::Launcher>> TorchKernels::make_launcher(const AmdGpu&
   }
   KPT_ASSIGN_OR_RETURN(const auto runtime, open_runtime());
   KPT_ASSIGN_OR_RETURN(const HipDevice device, HipRuntime::open_device(runtime, gpu.index));
-  KPT_ASSIGN_OR_RETURN(std::unique_ptr<HipLauncher> launcher, HipLauncher::make(device, gpu.compute_units, objects));
+  // Detection cannot tell them where the driver does not list the GPU's place on the bus.
+  const int compute_units = std::max(gpu.compute_units, 1);
+  KPT_ASSIGN_OR_RETURN(std::unique_ptr<HipLauncher> launcher, HipLauncher::make(device, compute_units, objects));
   return std::shared_ptr<gpu::Launcher>(std::move(launcher));
 }
 

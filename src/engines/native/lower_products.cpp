@@ -251,6 +251,15 @@ Status lower_linear(PlanBuilder& plan, const ir::Node& node) {
   return add_linear(plan, step);
 }
 
+// Whether the product of two matrices, the right one [depth, columns], is a linear layer on matrix cores. Their kernels
+// take the columns as rows in memory: others are copied first in each run, which few rows on the left are not worth.
+bool is_linear_on_matrix_cores(const PlanBuilder& plan, const View& left, const View& right) {
+  constexpr std::int64_t kRowsWorthACopy = 16;  // those of a tile
+  if (left.dims.size() != 2 || right.dims.size() != 2 || left.dtype != right.dtype) return false;
+  if (!has_matrix_type(plan, right.dtype)) return false;
+  return right.strides[0] == 1 || left.dims[0] >= kRowsWorthACopy;
+}
+
 // self · beta + alpha · mat1 · mat2, for a self that is a row or of the result's shape.
 Status lower_addmm(PlanBuilder& plan, const ir::Node& node) {
   KPT_ASSIGN_OR_RETURN(const View added, plan.tensor(node, "self"));
@@ -265,17 +274,25 @@ Status lower_addmm(PlanBuilder& plan, const ir::Node& node) {
     return not_covered("the extents do not fit");
   }
   KPT_RETURN_IF_ERROR(check_result(output, output.dtype, {left.dims[0], right.dims[1]}));
+  std::optional<View> bias, residual;
+  if (added.dims.size() == 1 && added.dims[0] == output.dims[1]) {
+    bias = added;
+  } else {
+    residual = expanded(added, output.dims);
+    if (!residual) return not_covered("what is added cannot be broadcast to the result");
+  }
+  if (alpha.real == 1 && is_linear_on_matrix_cores(plan, left, right)) {
+    return add_linear(plan, {left, transposed(right, 0, 1), output, bias, residual, Activation::kNone});
+  }
   ProductStep step;
   step.left = batched(left);
   step.right = batched(transposed(right, 0, 1));
   step.output = batched(output);
   step.scale = static_cast<float>(alpha.real);
-  if (added.dims.size() == 1 && added.dims[0] == output.dims[1]) {
-    KPT_ASSIGN_OR_RETURN(step.bias, contiguous(plan, added));
+  if (bias) {
+    KPT_ASSIGN_OR_RETURN(step.bias, contiguous(plan, *bias));
   } else {
-    const auto whole = expanded(added, output.dims);
-    if (!whole) return not_covered("what is added cannot be broadcast to the result");
-    KPT_ASSIGN_OR_RETURN(const View same, cast(plan, *whole, output.dtype));
+    KPT_ASSIGN_OR_RETURN(const View same, cast(plan, *residual, output.dtype));
     KPT_ASSIGN_OR_RETURN(step.residual, contiguous(plan, same));
   }
   add_product(plan, step);
@@ -292,7 +309,8 @@ Status lower_matmul(PlanBuilder& plan, const ir::Node& node) {
     return not_covered(fmt::format("products take tensors of 2 to {} axes", kBatched));
   }
   // A matrix that all batches share: one product of more rows.
-  if (right.dims.size() == 2 && left.dims.size() > 2) {
+  const bool shared = right.dims.size() == 2 && left.dims.size() > 2;
+  if (shared || is_linear_on_matrix_cores(plan, left, right)) {
     KPT_ASSIGN_OR_RETURN(const View output, plan.make_result(node));
     return add_linear(plan, {left, transposed(right, 0, 1), output, {}, {}, Activation::kNone});
   }

@@ -178,6 +178,56 @@ output %o "output"
   }
 }
 
+// What decomposed exports have in the place of linear layers: the weight as it lies, or turned.
+TEST_P(MatrixCores, ProductsOfMatricesAreLinear) {
+  struct Case {
+    const char* weight;  // [40, 33] or what it is made of
+    const char* turned;  // the node before
+    const char* product;
+    std::int64_t rows;
+    bool on_matrix_cores;
+  };
+  constexpr const char* kLies = "input w: float16[40, 33]";
+  constexpr const char* kStored = "input v: float16[33, 40]";
+  constexpr const char* kTurned = "w: float16[40, 33]{strides=[1, 40]} = aten.t.default(self=%v)\n";
+  constexpr const char* kMm = "aten.mm.default(self=%x, mat2=%w)";
+  constexpr const char* kRow = "aten.addmm.default(self=%b, mat1=%x, mat2=%w)";
+  constexpr const char* kWhole = "aten.addmm.default(self=%r, mat1=%x, mat2=%w)";
+  constexpr const char* kTwice = "aten.addmm.default(self=%b, mat1=%x, mat2=%w, alpha=2)";
+  for (const Case& form :
+       {Case{kStored, kTurned, kMm, 3, true}, Case{kStored, kTurned, kRow, 3, true},
+        Case{kStored, kTurned, kWhole, 3, true}, Case{kLies, "", kMm, 21, true}, Case{kLies, "", kRow, 21, true},
+        Case{kLies, "", kWhole, 21, true}, Case{kLies, "", kMm, 3, false}, Case{kStored, kTurned, kTwice, 21, false}}) {
+    const std::string text = fmt::format(
+        "kpt_graph 1\ninput x: float16[{0}, 40]\n{1}\ninput b: float16[33]\ninput r: float16[{0}, 33]\n"
+        "{2}o: float16[{0}, 33] = {3}\noutput %o \"output\"\n",
+        form.rows, form.weight, form.turned, form.product);
+    SCOPED_TRACE(text);
+    EXPECT_THAT(how(text), HasSubstr(form.on_matrix_cores ? fmt::format("matrix_{}_f16", gpu::unit_name(GetParam()))
+                                                          : "product_f16"));
+    const bool turned = form.turned == kTurned;
+    const Drawn x = halves({form.rows, 40});
+    const Drawn w = turned ? halves({33, 40}) : halves({40, 33});
+    const Drawn b = halves({33});
+    const Drawn r = halves({form.rows, 33});
+    const auto got = run(text, {x.tensor, w.tensor, b.tensor, r.tensor});
+    ASSERT_EQ(got.size(), static_cast<std::size_t>(form.rows) * 33U);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      double wanted = 0;
+      if (form.product == kRow || form.product == kTwice) wanted = b.numbers[i % 33];
+      if (form.product == kWhole) wanted = r.numbers[i];
+      double size = std::abs(wanted);
+      for (std::size_t k = 0; k < 40; ++k) {
+        const double weight = turned ? w.numbers[i % 33 * 40 + k] : w.numbers[k * 33 + i % 33];
+        const double product = x.numbers[i / 33 * 40 + k] * weight * (form.product == kTwice ? 2 : 1);
+        wanted += product;
+        size += std::abs(product);
+      }
+      ASSERT_NEAR(got[i], wanted, 6e-4 * size) << i;
+    }
+  }
+}
+
 std::string quantized_graph(const char* kind, const char* type) {
   return fmt::format(R"(kpt_graph 1
 values x, w, s, b, o

@@ -11,6 +11,7 @@
 #include <ATen/ops/scaled_dot_product_attention.h>
 
 #include "engines/aten/module/frame.h"
+#include "engines/aten/module/tensors.h"
 #include "engines/aten/module/typed_failure.h"
 #include "ir/scaled_product.h"
 
@@ -45,7 +46,7 @@ void run_scaled_product(const Step& step, Frame& frame) {
   frame.slots[step.result()] = product.to(dtype.isNone() ? self.scalar_type() : dtype.toScalarType());
 }
 
-// Whether libtorch has a product for NVIDIA GPUs: extents that 16 divides, rows of one operand by columns of the other,
+// Whether libtorch has a product on NVIDIA GPUs: extents that 16 divides, rows of one operand by columns of the other,
 // scales for each row and column where the result is bfloat16, a bias of the result's type.
 bool takes_scaled_product(const Step& step, const Frame& frame) {
   const at::Tensor& self = tensor_at(step.arguments[0], frame);
@@ -66,7 +67,7 @@ bool takes_scaled_product(const Step& step, const Frame& frame) {
          columns.size(1) == mat2.size(1);
 }
 
-void run_scaled_product_on_gpu(const Step& step, Frame& frame) {
+void run_scaled_product_on_nvidia(const Step& step, Frame& frame) {
   if (!takes_scaled_product(step, frame)) return run_scaled_product(step, frame);
   const bool biased = !step.arguments[4].is_constant();
   const c10::IValue& dtype = step.arguments[6].constant;
@@ -116,19 +117,26 @@ struct ReplacedEntry {
   std::string_view target;
   bool (*fits)(const ir::Graph& graph, const ir::Node& node);
   TypedFunction on_cpu;  // null: libtorch's kernel does
-  TypedFunction on_gpu;
+  TypedFunction on_nvidia;
+  TypedFunction on_amd;
 };
 
+// libtorch's ROCm build multiplies FP8 on four targets alone, and float8_e4m3fn on three of them: a model that was
+// loaded would fail when it runs. Float32 is the same everywhere.
 constexpr ReplacedEntry kReplaced[] = {
-    {"aten._scaled_mm.default", scaled_product_fits, run_scaled_product, run_scaled_product_on_gpu},
-    {"aten._scaled_dot_product_flash_attention_for_cpu.default", cpu_attention_fits, nullptr, run_cpu_attention_on_gpu},
+    {"aten._scaled_mm.default", scaled_product_fits, run_scaled_product, run_scaled_product_on_nvidia,
+     run_scaled_product},
+    {"aten._scaled_dot_product_flash_attention_for_cpu.default", cpu_attention_fits, nullptr, run_cpu_attention_on_gpu,
+     run_cpu_attention_on_gpu},
 };
 
 }  // namespace
 
 TypedFunction find_replacement(const ir::Graph& graph, const ir::Node& node, const at::Device& device) {
   for (const ReplacedEntry& entry : kReplaced) {
-    if (entry.target == node.target && entry.fits(graph, node)) return device.is_cpu() ? entry.on_cpu : entry.on_gpu;
+    if (entry.target != node.target || !entry.fits(graph, node)) continue;
+    if (device.is_cpu()) return entry.on_cpu;
+    return kGpuKind.vendor == Vendor::kAmd ? entry.on_amd : entry.on_nvidia;
   }
   return nullptr;
 }

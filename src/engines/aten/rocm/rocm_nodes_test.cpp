@@ -18,9 +18,11 @@
 
 #include "engines/aten/module/device_run.h"
 #include "engines/aten/module/loaded_graph.h"
+#include "engines/aten/module/replaced_nodes.h"
 #include "engines/aten/module/tensors.h"
 #include "engines/aten/own_targets.h"
 #include "engines/aten/rocm/rocm_launch.h"
+#include "ir/text.h"
 #include "kernels/gpu/host_launcher.h"
 
 namespace kpt::aten {
@@ -410,6 +412,22 @@ TEST_P(RocmNodes, OperatorsThatNeedCudasLibrariesAreRefused) {
   NodeGraph graph("kpt.linear_fp8.default", seed_);
   graph.input("input", DType::kFloat32, {3, 4});
   EXPECT_EQ(graph.run(&launcher_).status().code(), StatusCode::kUnsupported);
+}
+
+// What libtorch's ROCm build multiplies depends on the target; the form of the CPU, in float32, does not.
+TEST(RocmReplacements, ScaledProductsTakeTheFormOfTheCpu) {
+  for (const char* const type : {"float8_e4m3fn", "float8_e5m2"}) {
+    const auto graph = ir::read_graph(
+        fmt::format("kpt_graph 1\ninput x: {0}[32, 48]\ninput w: {0}[48, 32]{{strides=[1, 48]}}\ninput a: float32[]\n"
+                    "input b: float32[]\nmm: bfloat16[32, 32] = aten._scaled_mm.default(self=%x, mat2=%w, scale_a=%a, "
+                    "scale_b=%b, bias=none, scale_result=none, out_dtype=dtype(bfloat16), use_fast_accum=true)\n"
+                    "output %mm \"y\"\n",
+                    type));
+    ASSERT_TRUE(graph.ok()) << graph.status().message();
+    const TypedFunction on_cpu = find_replacement(*graph, graph->nodes[0], at::Device(at::kCPU));
+    ASSERT_NE(on_cpu, nullptr);
+    EXPECT_EQ(find_replacement(*graph, graph->nodes[0], at::Device(at::kCUDA, 0)), on_cpu);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Waves, RocmNodes, ::testing::Values(32, 64));
