@@ -86,8 +86,13 @@ TEST(Nvidia, MemoryThatRunsOutIsATypedErrorAndTheNextRunIsRight) {
     auto program = placed.device->target().compile(builder.model.graph);
     ASSERT_TRUE(program.ok()) << program.status().message();
     Device* const devices[] = {placed.device};
+    const std::uint64_t failures = *placed.device->memory().value().out_of_memory_count;
     const auto loaded = placed.backend->load(std::move(program).value(), builder.model.weights, devices);
     EXPECT_EQ(loaded.status().code(), StatusCode::kOutOfMemory) << loaded.status().message();
+    for (const char* part : {"needed_bytes=4294967296", "available_bytes=", "free_bytes=", "total_bytes=", "advice="}) {
+      EXPECT_THAT(loaded.status().to_string(), HasSubstr(part));
+    }
+    EXPECT_EQ(*placed.device->memory().value().out_of_memory_count, failures + 1);
     // What fits still runs.
     const auto sums = run_once(small->executable(), small_inputs);
     for (const float element : sums[0].elements<float>()) EXPECT_EQ(element, 3.0F);
