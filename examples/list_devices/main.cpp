@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "kpt/device.h"
+#include "kpt/device_figures.h"
 #include "kpt/errors.h"
 #include "kpt/version.h"
 
@@ -21,6 +22,10 @@ int main(int argc, char** argv) {
   if (argc < 2) return EXIT_SUCCESS;
   try {
     std::cout << "using " << kpt::require_device(argv[1]).description << "\n";
+    const kpt::DeviceLoad load = kpt::read_device_load(argv[1]).value();
+    if (load.utilization_percent) std::cout << *load.utilization_percent << " % busy\n";
+    const kpt::Result<kpt::DeviceMemoryFigures> memory = kpt::read_device_memory(argv[1]);
+    if (memory.ok() && memory->free_bytes) std::cout << *memory->free_bytes << " bytes free\n";
   } catch (const kpt::CudaNotAvailableError& error) {
     std::cerr << "no CUDA: " << error.what() << "\n";
     return EXIT_FAILURE;

@@ -1,9 +1,7 @@
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,12 +11,11 @@
 
 #include "backends/tpu/architecture.h"
 #include "base/build_info.h"
-#include "base/environment.h"
 #include "config/options.h"
 #include "kpt/device.h"
 #include "kpt/errors.h"
 #include "kpt/version.h"
-#include "support/hardware_fixture.h"
+#include "support/recorded_machine.h"
 #include "support/tpu_machine.h"
 #include "support/tree_paths.h"
 
@@ -28,54 +25,8 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-// Variables of this process, as they were again when it ends.
-class ScopedVariables {
- public:
-  ScopedVariables() = default;
-  ScopedVariables(const ScopedVariables&) = delete;
-  ScopedVariables& operator=(const ScopedVariables&) = delete;
-  // NOLINTBEGIN(concurrency-mt-unsafe): no other thread runs
-  ~ScopedVariables() {
-    for (auto entry = before_.rbegin(); entry != before_.rend(); ++entry) {
-      if (entry->second) {
-        ::setenv(entry->first.c_str(), entry->second->c_str(), 1);
-      } else {
-        ::unsetenv(entry->first.c_str());
-      }
-    }
-  }
-  void set(const std::string& name, const std::string& value) {
-    const char* present = std::getenv(name.c_str());
-    before_.emplace_back(name, present != nullptr ? std::optional<std::string>(present) : std::nullopt);
-    ::setenv(name.c_str(), value.c_str(), 1);
-  }
-  // NOLINTEND(concurrency-mt-unsafe)
-
- private:
-  std::vector<std::pair<std::string, std::optional<std::string>>> before_;
-};
-
-// This process on a recorded machine, of which only `backend` is asked.
-class RecordedMachine {
- public:
-  RecordedMachine(const std::string& kind, const std::string& name, const std::string& backend)
-      : fixture_(testing::HardwareFixture::load(source_dir() + "/tests/data/hardware/" + kind + "/" + name + ".json")) {
-    const Environment recorded = fixture_.context().environment;
-    for (const EnvironmentVariable& row : environment_table()) {
-      if (const auto value = recorded.find(row.name)) variables.set(std::string(row.name), *value);
-    }
-    variables.set("KPT_SYSTEM_ROOT", fixture_.root().string());
-    variables.set("KPT_PROBE_BACKENDS", backend);
-    variables.set("LD_LIBRARY_PATH", build_dir() + "/fakes/nvidia");
-    variables.set("KPT_FAKE_CUDA", fixture_.driver_file().string());
-  }
-
-  ScopedVariables variables;
-
- private:
-  testing::HardwareFixture fixture_;
-};
+using testing::RecordedMachine;
+using testing::ScopedVariables;
 
 DeviceInfo second_device() {
   const std::vector<DeviceInfo> devices = list_devices().value();

@@ -51,7 +51,19 @@ Status check_available(const MemoryStatistics& memory, std::uint64_t needed, std
       .with("available_bytes", std::to_string(*available))
       .with("free_bytes", std::to_string(*memory.free_bytes))
       .with("margin_bytes", std::to_string(margin))
-      .with("advice", "run a smaller batch, or free memory that other processes hold");
+      .with("advice", std::string(kAdviceForRuns));
+}
+
+Status with_memory_facts(Status shortage, std::optional<std::uint64_t> needed, const MemoryStatistics& memory,
+                         std::string_view advice) {
+  const auto add_bytes = [&shortage](const char* key, const std::optional<std::uint64_t>& bytes) {
+    if (bytes) shortage.with(key, std::to_string(*bytes));
+  };
+  add_bytes("needed_bytes", needed);
+  add_bytes("available_bytes", count_available(memory));
+  add_bytes("free_bytes", memory.free_bytes);
+  add_bytes("total_bytes", memory.total_bytes);
+  return std::move(shortage).with("advice", std::string(advice));
 }
 
 }  // namespace kpt

@@ -26,4 +26,14 @@ std::optional<double> count_fragmentation(const MemoryStatistics& memory);
 Status check_available(const MemoryStatistics& memory, std::uint64_t needed, std::uint64_t margin, Vendor vendor,
                        std::string_view what);
 
+// What mends a shortage.
+inline constexpr std::string_view kAdviceForRuns = "run a smaller batch, or free memory that other processes hold";
+inline constexpr std::string_view kAdviceForRequests =
+    "free memory that other models or processes hold, or take a device that has more";
+
+// A shortage that showed when memory was asked for, with what is known of it as context: needed_bytes (of the request
+// that failed), available_bytes, free_bytes and total_bytes, each only where it is known, and advice.
+Status with_memory_facts(Status shortage, std::optional<std::uint64_t> needed, const MemoryStatistics& memory,
+                         std::string_view advice);
+
 }  // namespace kpt

@@ -65,6 +65,16 @@ TEST(AvailableMemory, NeitherWrapsNorRefusesWhatItCannotKnow) {
   EXPECT_TRUE(check_available(MemoryStatistics{}, kMost, 0, Vendor::kNone, "it").ok());
 }
 
+TEST(AvailableMemory, AShortageSaysWhatIsKnownOfItAndNoMore) {
+  const Status failure(StatusCode::kOutOfMemory, "it failed", Vendor::kNvidia);
+  EXPECT_EQ(with_memory_facts(failure, 700, make_memory(), "mend it").to_string(),
+            "it failed (needed_bytes=700, available_bytes=400, free_bytes=300, total_bytes=1000, advice=mend it)");
+  const Status unknown = with_memory_facts(failure, std::nullopt, MemoryStatistics{}, "mend it");
+  EXPECT_EQ(unknown.to_string(), "it failed (advice=mend it)");
+  EXPECT_EQ(unknown.code(), StatusCode::kOutOfMemory);
+  EXPECT_EQ(unknown.vendor(), Vendor::kNvidia);
+}
+
 TEST(AvailableMemory, FragmentationIsAShareOfWhatWasTaken) {
   MemoryStatistics memory = make_memory();
   EXPECT_EQ(count_fragmentation(memory), 0.1);

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 
 #include "ir/text.h"
+#include "kpt/device_figures.h"
 #include "nvidia_runs.h"
 
 namespace kpt::execution_test {
@@ -86,8 +87,13 @@ TEST(Nvidia, MemoryThatRunsOutIsATypedErrorAndTheNextRunIsRight) {
     auto program = placed.device->target().compile(builder.model.graph);
     ASSERT_TRUE(program.ok()) << program.status().message();
     Device* const devices[] = {placed.device};
+    const std::uint64_t failures = *placed.device->memory().value().out_of_memory_count;
     const auto loaded = placed.backend->load(std::move(program).value(), builder.model.weights, devices);
     EXPECT_EQ(loaded.status().code(), StatusCode::kOutOfMemory) << loaded.status().message();
+    for (const char* part : {"needed_bytes=4294967296", "available_bytes=", "free_bytes=", "total_bytes=", "advice="}) {
+      EXPECT_THAT(loaded.status().to_string(), HasSubstr(part));
+    }
+    EXPECT_EQ(*placed.device->memory().value().out_of_memory_count, failures + 1);
     // What fits still runs.
     const auto sums = run_once(small->executable(), small_inputs);
     for (const float element : sums[0].elements<float>()) EXPECT_EQ(element, 3.0F);
@@ -304,6 +310,30 @@ TEST(Nvidia, MemoryIsCountedAsTensorsComeAndGo) {
   EXPECT_EQ(*end.peak_bytes, *end.allocated_bytes);
   EXPECT_LT(*end.reserved_bytes, *after.reserved_bytes);
   EXPECT_GT(*end.free_bytes, *after.free_bytes);
+}
+
+// What programs that only know include/kpt ask.
+TEST(Nvidia, MemoryByTheDevicesNameIsThatOfTheProcess) {
+  PlacedDevice placed = find_device_under_test();
+  const std::string name = placed.device->info().name;
+  ASSERT_TRUE(empty_device_memory_cache(name).ok());
+  constexpr std::uint64_t kBlock = 256 * kMiB;
+  const std::uint64_t before = *read_device_memory(name).value().allocated_bytes;
+  {
+    const Tensor block =
+        placed.device->allocate(DType::kUInt8, std::vector<std::int64_t>{static_cast<std::int64_t>(kBlock)}).value();
+    EXPECT_EQ(read_device_memory(name).value().allocated_bytes, before + kBlock);
+  }
+  const DeviceMemoryFigures after = read_device_memory(name).value();
+  EXPECT_GE(after.peak_bytes, before + kBlock);
+  EXPECT_LE(after.fragmentation, 1);
+  ASSERT_TRUE(reset_device_memory_peak(name).ok());
+  ASSERT_TRUE(empty_device_memory_cache(name).ok());
+  const DeviceMemoryFigures end = read_device_memory(name).value();
+  EXPECT_EQ(end.peak_bytes, end.allocated_bytes);
+  EXPECT_LT(end.reserved_bytes, after.reserved_bytes);
+  const DeviceLoad load = read_device_load(name).value();
+  EXPECT_TRUE(load.memory_free_bytes.has_value());
 }
 
 TEST(Nvidia, ARunThatCannotFitIsRefusedBeforeItStarts) {

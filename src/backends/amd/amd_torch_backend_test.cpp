@@ -59,6 +59,11 @@ CallOutcome load_graph(std::int32_t /*index*/, const std::shared_ptr<const ir::G
   return outcome;
 }
 
+CallOutcome memory_statistics(std::int32_t /*index*/, MemoryStatistics* statistics) noexcept {
+  statistics->free_bytes = 4096;
+  return ok();
+}
+
 const aten::CudaModuleTable& fake_table() {
   static const aten::CudaModuleTable kTable = [] {
     aten::CudaModuleTable table{};
@@ -66,6 +71,7 @@ const aten::CudaModuleTable& fake_table() {
     table.limit_memory = limit_memory;
     table.check_graph = check_graph;
     table.load_graph = load_graph;
+    table.memory_statistics = memory_statistics;
     return table;
   }();
   return kTable;
@@ -152,6 +158,7 @@ TEST_F(AmdTorchBackend, MemoryLimitsReachTheModuleAndItsFailuresComeBackTyped) {
   EXPECT_EQ(loaded.status().code(), StatusCode::kOutOfMemory);
   EXPECT_EQ(loaded.status().vendor(), Vendor::kAmd);
   EXPECT_EQ(loaded.status().message(), "loading the graph on amd:0 failed: the fake has no memory");
+  EXPECT_THAT(loaded.status().to_string(), HasSubstr("free_bytes=4096, advice="));
   program = std::make_shared<GraphProgram>("amd:gfx90a", ir::Graph());
   EXPECT_EQ(backend->load(program, {}, std::span(&device, 1)).status().code(), StatusCode::kInvalidArgument);
 }

@@ -3,8 +3,19 @@
 #include <fmt/format.h>
 
 #include "engines/aten/graph_engine.h"
+#include "engines/aten/shortage_text.h"
+#include "memory/available_memory.h"
 
 namespace kpt {
+
+Status AtenGpuDevice::describe_request(const aten::CallOutcome& outcome, const char* what) const {
+  Status status = to_status(outcome, what + info_.name, vendor_);
+  if (status.code() != StatusCode::kOutOfMemory) return status;
+  MemoryStatistics memory;
+  if (table_.memory_statistics(index_, &memory).code != aten::CallCode::kOk) memory = {};
+  const auto needed = aten::find_requested_bytes(status.message());
+  return with_memory_facts(std::move(status), needed, memory, kAdviceForRequests);
+}
 
 Result<Tensor> AtenGpuDevice::allocate(DType dtype, std::span<const std::int64_t> dims) {
   if (dims.size() > kMaxRank) {
@@ -13,14 +24,13 @@ Result<Tensor> AtenGpuDevice::allocate(DType dtype, std::span<const std::int64_t
   if (!count_elements(dims)) return Status(StatusCode::kInvalidArgument, "a tensor has extents without a product");
   Tensor tensor;
   const Dims extents(dims);
-  KPT_RETURN_IF_ERROR(
-      to_status(table_.allocate(index_, dtype, &extents, &tensor), "allocating memory on " + info_.name, vendor_));
+  KPT_RETURN_IF_ERROR(describe_request(table_.allocate(index_, dtype, &extents, &tensor), "allocating memory on "));
   return tensor;
 }
 
 Result<Tensor> AtenGpuDevice::upload(const Tensor& host) {
   Tensor tensor;
-  KPT_RETURN_IF_ERROR(to_status(table_.upload(index_, &host, &tensor), "copying a tensor to " + info_.name, vendor_));
+  KPT_RETURN_IF_ERROR(describe_request(table_.upload(index_, &host, &tensor), "copying a tensor to "));
   return tensor;
 }
 
@@ -58,8 +68,8 @@ Result<std::unique_ptr<Executable>> AtenGpuDevice::load(const Program& program, 
   Status status;
   std::unique_ptr<Executable> executable;
   KPT_RETURN_IF_ERROR(
-      to_status(table_.load_graph(index_, &graph, &weights, &limits, &policy, &launcher, &status, &executable),
-                "loading the graph on " + info_.name, vendor_));
+      describe_request(table_.load_graph(index_, &graph, &weights, &limits, &policy, &launcher, &status, &executable),
+                       "loading the graph on "));
   KPT_RETURN_IF_ERROR(status);
   return executable;
 }

@@ -35,6 +35,10 @@ class AtenGpuDevice : public Device {
                                            const std::shared_ptr<gpu::Launcher>& launcher = nullptr) const;
 
  private:
+  // What came of asking for memory: where there was too little, with needed_bytes if libtorch told them, what there is,
+  // and advice. `what` ends before the device's name.
+  Status describe_request(const aten::CallOutcome& outcome, const char* what) const;
+
   const Target& target_;
   const aten::CudaModuleTable& table_;
   std::int32_t index_;

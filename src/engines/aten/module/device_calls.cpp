@@ -9,7 +9,6 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "engines/aten/module/compiled_graph.h"
-#include "engines/aten/module/device_memory.h"
 #include "engines/aten/module/guarded_call.h"
 #include "engines/aten/module/tensors.h"
 #include "engines/aten/module/warning_sink.h"
@@ -28,12 +27,6 @@ void require_connected() {
 
 // libtorch's index type is a signed char; it is a number here and not a character. 0 without a driver.
 std::int32_t count_devices() { return int{c10::impl::VirtualGuardImpl(at::kCUDA).deviceCount()}; }
-
-// A request of a caller that failed counts, whoever made it.
-CallOutcome counted(std::int32_t index, const CallOutcome& outcome) noexcept {
-  if (outcome.code == CallCode::kOutOfMemory) count_out_of_memory(static_cast<c10::DeviceIndex>(index));
-  return outcome;
-}
 
 }  // namespace
 
@@ -81,23 +74,21 @@ CallOutcome set_warning_sink(void (*sink)(const char* text)) noexcept {
 }
 
 CallOutcome allocate(std::int32_t index, DType dtype, const Dims* dims, Tensor* tensor) noexcept {
-  const CallOutcome outcome = guarded_call([=] {
+  return memory_call(index, [=] {
     const c10::InferenceMode inference;
     const at::Device device(at::kCUDA, require_device(index));
     replace_tensor(at::empty({dims->data(), dims->size()}, at::TensorOptions(device).dtype(to_scalar_type(dtype))),
                    *tensor);
   });
-  return counted(index, outcome);
 }
 
 CallOutcome upload(std::int32_t index, const Tensor* host, Tensor* tensor) noexcept {
-  const CallOutcome outcome = guarded_call([=] {
+  return memory_call(index, [=] {
     const c10::InferenceMode inference;
     const at::Device device(at::kCUDA, require_device(index));
     replace_tensor(to_aten(*host).to(device, /*non_blocking=*/false, /*copy=*/true), *tensor);
     wait_for_queue(device);
   });
-  return counted(index, outcome);
 }
 
 CallOutcome download(const Tensor* tensor, Tensor* host) noexcept {

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <vector>
 
 #include <c10/core/Device.h>
 
+#include "engines/aten/module/device_memory.h"
+#include "engines/aten/module/guarded_call.h"
 #include "engines/aten/module_abi.h"
 
 namespace kpt::aten {
@@ -13,6 +16,27 @@ namespace kpt::aten {
 // Also initializes libtorch's state of GPUs, which allocator and generator need. Throws CallFailure, with kNoDevice
 // where there is no such GPU or no driver.
 c10::DeviceIndex require_device(std::int32_t index);
+
+// guarded_call() for a body that takes memory of a device. Too little of it is kOutOfMemory also where a vendor's
+// library found none for itself, and is counted: a request that failed, whoever made it.
+template <typename Body>
+CallOutcome memory_call(std::int32_t index, const Body& body) noexcept {
+  const auto device = static_cast<c10::DeviceIndex>(index);
+  bool ran_out = false;
+  CallOutcome outcome = guarded_call([&] {
+    try {
+      body();
+    } catch (const CallFailure&) {
+      throw;
+    } catch (const std::exception& error) {
+      ran_out = ran_out_of_memory(error, device);
+      throw;
+    }
+  });
+  if (ran_out) outcome.code = CallCode::kOutOfMemory;
+  if (outcome.code == CallCode::kOutOfMemory) count_out_of_memory(device);
+  return outcome;
+}
 
 namespace calls {
 

@@ -1,27 +1,21 @@
 #include "engines/aten/module/device_memory.h"
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <limits>
-#include <string>
+#include <utility>
 
 #include <c10/core/CachingDeviceAllocator.h>
 
 #include "engines/aten/module/guarded_call.h"
+#include "engines/aten/shortage_text.h"
 
 namespace kpt::aten {
 namespace {
 
-// What the vendors' libraries fail with when their own allocations do; the second kind has other reasons too.
-constexpr const char* kAllocationFailed[] = {"CUDNN_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_ALLOC_FAILED",
-                                             "CUDA error: out of memory", "HIPBLAS_STATUS_ALLOC_FAILED",
-                                             "miopenStatusAllocFailed",   "HIP error: out of memory"};
-constexpr const char* kMayBeAllocation[] = {"CUDNN_STATUS_INTERNAL_ERROR", "CUDNN_STATUS_NOT_INITIALIZED",
-                                            "CUBLAS_STATUS_NOT_INITIALIZED", "HIPBLAS_STATUS_NOT_INITIALIZED"};
+// Where a library may have failed for want of memory, it did if less is free.
 constexpr std::uint64_t kLibrariesNeed = std::uint64_t{512} << 20;
 
 struct MemoryRecord {
@@ -61,7 +55,7 @@ MemoryStatistics read_memory(c10::DeviceIndex device) {
   memory.split_bytes = to_count(held.inactive_split_bytes[kAll].current);
   memory.allocations = to_count(held.allocation[kAll].allocated);
   memory.frees = to_count(held.allocation[kAll].freed);
-  memory.out_of_memory_count = record.out_of_memory.load();
+  memory.out_of_memory_count = times_out_of_memory(device);
   memory.retries = record.retries.load() + to_count(held.num_alloc_retries);
   return memory;
 }
@@ -78,13 +72,8 @@ void reset_device_peak(c10::DeviceIndex device) { allocator().resetPeakStats(dev
 
 bool ran_out_of_memory(const std::exception& error, c10::DeviceIndex device) {
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;
-  const std::string text = first_line(error);
-  const auto is_in = [&](const auto& names) {
-    return std::any_of(std::begin(names), std::end(names),
-                       [&](const char* name) { return text.find(name) != std::string::npos; });
-  };
-  if (is_in(kAllocationFailed)) return true;  // whatever is free by now: other threads come and go
-  if (!is_in(kMayBeAllocation)) return false;
+  const ShortageSign sign = find_shortage(first_line(error));
+  if (sign != ShortageSign::kPossible) return sign == ShortageSign::kCertain;  // whatever other threads left by now
   try {
     return allocator().getMemoryInfo(device).first < kLibrariesNeed;
   } catch (const std::exception&) {  // the device is lost
@@ -92,18 +81,20 @@ bool ran_out_of_memory(const std::exception& error, c10::DeviceIndex device) {
   }
 }
 
-Status describe_shortage(Status status, c10::DeviceIndex device) {
+Status describe_shortage(Status status, c10::DeviceIndex device, std::string_view advice) {
   if (status.code() != StatusCode::kOutOfMemory) return status;
   count_out_of_memory(device);
+  MemoryStatistics memory;
   try {
-    const auto [free_bytes, total] = allocator().getMemoryInfo(device);
-    status.with("free_bytes", std::to_string(free_bytes)).with("total_bytes", std::to_string(total));
+    memory = read_memory(device);
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the failure itself is what counts
   }
-  return std::move(status).with("advice", "run a smaller batch, or free memory that other processes hold");
+  const auto needed = find_requested_bytes(status.message());
+  return with_memory_facts(std::move(status), needed, memory, advice);
 }
 
 void count_out_of_memory(c10::DeviceIndex device) { ++record_of(device).out_of_memory; }
 void count_retry(c10::DeviceIndex device) { ++record_of(device).retries; }
+std::uint64_t times_out_of_memory(c10::DeviceIndex device) { return record_of(device).out_of_memory.load(); }
 
 }  // namespace kpt::aten

@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <exception>
+#include <string_view>
 
 #include <c10/core/Device.h>
 
 #include "device/memory_statistics.h"
 #include "kpt/status.h"
+#include "memory/available_memory.h"
 
 namespace kpt::aten {
 
@@ -28,12 +30,14 @@ void reset_device_peak(c10::DeviceIndex device);
 // there is none: then the driver's free bytes tell.
 bool ran_out_of_memory(const std::exception& error, c10::DeviceIndex device);
 
-// A failure for want of memory is counted and says how much there is and what to do; others stay as they are.
-Status describe_shortage(Status status, c10::DeviceIndex device);
+// A failure for want of memory is counted and says how much was asked for, as far as libtorch's text in it tells, how
+// much there is, and what to do; others stay as they are.
+Status describe_shortage(Status status, c10::DeviceIndex device, std::string_view advice = kAdviceForRuns);
 
 // A run or a request that failed because there was too little memory, and one begun again after some was given back.
 // Thread safe.
 void count_out_of_memory(c10::DeviceIndex device);
 void count_retry(c10::DeviceIndex device);
+std::uint64_t times_out_of_memory(c10::DeviceIndex device);
 
 }  // namespace kpt::aten

@@ -47,9 +47,9 @@ CallOutcome load_graph(std::int32_t index, const std::shared_ptr<const ir::Graph
                        const CudaMemoryLimits* limits, const NvidiaPolicy* /*policy*/,
                        const std::shared_ptr<gpu::Launcher>* launcher, Status* status,
                        std::unique_ptr<Executable>* executable) noexcept {
-  return guarded_call([=] {
+  return memory_call(index, [=] {
     auto loaded = RocmExecutable::load(require_device(index), *graph, *weights, limits->margin_bytes, *launcher);
-    *status = loaded.status();
+    *status = describe_shortage(loaded.status(), static_cast<c10::DeviceIndex>(index), kAdviceForRequests);
     if (loaded.ok()) *executable = std::move(loaded).value();
   });
 }
