@@ -15,6 +15,16 @@ def is_chosen(entry, names):
     return any(fnmatch.fnmatch(entry["name"], name) or entry.get("architecture") == name for name in names)
 
 
+def count_steps(entry):
+    """How often the first case of a model can run before its cache may be full; None where a run takes no place in one.
+
+    A case of a model with varying extents takes several places.
+    """
+    if not entry["stateful_steps"] or any(given["name"] == "cache_position" for given in entry["inputs"]):
+        return None
+    return 1 if entry.get("ranges") else entry["stateful_steps"]
+
+
 def read_index(folder):
     file = Path(folder) / "index.json"
     try:

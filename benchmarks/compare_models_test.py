@@ -17,12 +17,14 @@ PRETENDER = """#!{python}
 import json, random, sys
 generator = random.Random({seed} + {offset})
 times = {times!r}
-current = None
+places = {places!r}  # in the caches of some models: beyond them runs fail
+current, left = None, None
 for line in sys.stdin:
     words = line.split()
     if words[0] in ("load", "build"):
         name = words[-1].split("/")[-1].removesuffix(".pt2")
         current = times[name].get(words[0] if {offset} == 0 else "ours")
+        left = places.get(name)
         answer = {{"load_seconds": 0.1, "anonymous_bytes": 10}}
         if current == "dies":
             sys.exit(3)
@@ -30,6 +32,10 @@ for line in sys.stdin:
             answer = {{"error": "cannot be loaded"}}
     else:
         answer = {{"times_ms": [current * generator.uniform(0.995, 1.005) for _ in range(int(words[1]))]}}
+        for index in range(int(words[1]) if left is not None else 0):
+            left = (places[name] if words[2:] and index % int(words[2]) == 0 else left) - 1
+            if left < 0:
+                answer = {{"error": "the cache is full"}}
     print(json.dumps(answer), flush=True)
 """
 
@@ -50,11 +56,12 @@ class CompareModels(unittest.TestCase):
         (self.folder / "index.json").write_text(
             json.dumps({"models": entries, "torch": "2", "seed": 1, "size": "small"}))
 
-    def compare(self, times, entries, only=("*",)):
+    def compare(self, times, entries, only=("*",), places=None):
         """(exit code, output, what stands in the JSON file)."""
         for offset, name in ((0, "eager.py"), (1, "ours")):
             path = self.folder / name
-            path.write_text(PRETENDER.format(python=sys.executable, seed=self.seed, offset=offset, times=times))
+            path.write_text(PRETENDER.format(python=sys.executable, seed=self.seed, offset=offset, times=times,
+                                             places=places or {}))
             path.chmod(0o755)
         self.write_index(entries)
         done = subprocess.run(
@@ -80,14 +87,28 @@ class CompareModels(unittest.TestCase):
         code, text, written = self.compare(times, [make_entry("a")])
         self.assertEqual((code, written["slower"], written["failed"]), (0, [], {}), text)
 
-    def test_what_cannot_be_repeated_is_left_out_by_name(self):
+    def test_what_does_not_fit_in_memory_is_left_out_by_name(self):
         times = {"a": {"load": 1.0, "build": 1.0, "ours": 0.9}, "step": {"load": 1.0, "build": 1.0, "ours": 9.0}}
-        entries = [make_entry("a"), make_entry("counter", stateful_steps=8), make_entry("big", parameter_bytes=1 << 60),
+        entries = [make_entry("a"), make_entry("big", parameter_bytes=1 << 60),
                    make_entry("step", stateful_steps=8, inputs=[{"name": "cache_position"}])]
         code, text, written = self.compare(times, entries)
         self.assertEqual(code, 1, text)
         self.assertEqual(written["slower"], ["step"], text)
-        self.assertEqual(sorted(written["left_out"]), ["big", "counter"], text)
+        self.assertEqual(sorted(written["left_out"]), ["big"], text)
+
+    def test_a_model_whose_runs_fill_its_cache_is_measured_within_its_places(self):
+        times = {name: {"load": 1.0, "build": 1.0, "ours": ours} for name, ours in
+                 (("counter", 0.5), ("several", 0.5), ("slow", 1.5), ("free", 0.5))}
+        entries = [make_entry("counter", stateful_steps=8), make_entry("slow", stateful_steps=8),
+                   make_entry("several", stateful_steps=5, ranges={"tokens": [1, 9]}),
+                   make_entry("free", stateful_steps=8, inputs=[{"name": "cache_position"}])]
+        code, text, written = self.compare(times, entries, places={"counter": 8, "slow": 8, "several": 1})
+        self.assertEqual((code, written["left_out"], written["failed"]), (1, {}, {}), text)
+        self.assertEqual(written["slower"], ["slow"], text)
+        self.assertAlmostEqual(written["models"][0]["ratio"][0], 2.0, delta=0.05, msg=text)
+        for name in times:  # with fewer places than the index says the pretenders fail: they count
+            _, text, written = self.compare(times, entries, [name], {name: 0})
+            self.assertEqual(written["failed"], {name: "the cache is full"}, text)
 
     def test_a_model_that_fails_is_named_and_the_others_are_measured(self):
         times = {"a": {"load": 1.0, "build": 1.0}, "b": {"load": 1.0, "build": 1.0, "ours": 0.9}}

@@ -11,7 +11,8 @@ alternate between this process and another one in one run:
   load FILE [CASES_FILE] [CASE]   torch.export.load(FILE).module(); inputs from the safetensors file (default: beside
                                   FILE, case 0)
   build DIR NAME                  the nn.Module that NAME of DIR was exported from, with the same weights
-  run N                           {"times_ms": […]} of N runs
+  run N [STEPS]                   {"times_ms": […]} of N runs; with STEPS, the module's buffers go back to what they
+                                  held when it was made before the first run and after each STEPS runs, not timed
   memory                          {"anonymous_bytes": …} of this process
   quit
 """
@@ -32,6 +33,8 @@ import blas_setting  # noqa: E402, F401  before torch
 
 import torch  # noqa: E402
 from safetensors.torch import load_file
+
+from chosen_models import count_steps
 
 
 def read_anonymous_bytes():
@@ -65,6 +68,7 @@ class LoadedModel:
         self.load_seconds = time.perf_counter() - start
         after = read_anonymous_bytes()
         self.anonymous_bytes = after - before if after is not None and before is not None else None
+        self.first_state = {name: buffer.clone() for name, buffer in self.module.named_buffers()}
 
     def describe(self):
         weights = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()
@@ -72,11 +76,17 @@ class LoadedModel:
         return {"load_seconds": round(self.load_seconds, 4), "anonymous_bytes": self.anonymous_bytes,
                 "weight_bytes": sum(weights.values())}
 
-    def run(self, count):
-        """Milliseconds of each run."""
+    def reset(self):
+        for name, buffer in self.module.named_buffers():
+            buffer.copy_(self.first_state[name])
+
+    def run(self, count, steps=None):
+        """Milliseconds of each run. A model with state begins anew after each `steps` runs."""
         times = []
         with torch.inference_mode():
-            for _ in range(count):
+            for index in range(count):
+                if steps and index % steps == 0:
+                    self.reset()
                 start = time.perf_counter_ns()
                 self.module(**self.inputs)
                 times.append((time.perf_counter_ns() - start) / 1e6)
@@ -146,10 +156,9 @@ def measure_all(arguments):
 def measure_one(arguments, entry):
     torch.set_num_threads(arguments.threads)
     model = load_program(arguments.models / entry["file"], arguments.models / entry["cases_file"])
-    if entry.get("stateful_steps") and "cache_position" not in model.inputs:
-        return  # every run takes a place in its cache: it cannot be repeated
-    model.run(arguments.warm_up)
-    times = model.run(arguments.repeats)
+    steps = count_steps(entry)
+    model.run(arguments.warm_up, steps)
+    times = model.run(arguments.repeats, steps)
     print(json.dumps({"name": entry["name"], "threads": arguments.threads, "torch": torch.__version__,
                       **model.describe(), **summarize(times)}))
 
@@ -170,12 +179,13 @@ class ModelServer:
             self.model = None
             self.model = build_module(Path(words[1]), words[2])
             return {"built": words[2], **self.model.describe()}
-        if words[:1] == ["run"] and len(words) == 2 and self.model is not None:
-            return {"times_ms": self.model.run(int(words[1]))}
+        if words[:1] == ["run"] and len(words) in (2, 3) and self.model is not None:
+            return {"times_ms": self.model.run(*map(int, words[1:]))}
         if words == ["memory"]:
             gc.collect()
             return {"anonymous_bytes": read_anonymous_bytes()}
-        raise ValueError("expected: load FILE [CASES_FILE] [CASE], build DIR NAME, run N (after these), memory or quit")
+        raise ValueError("expected: load FILE [CASES_FILE] [CASE], build DIR NAME, run N [STEPS] (after these), memory or "
+                         "quit")
 
 
 def serve(arguments):

@@ -2,13 +2,16 @@
 // line each.
 //
 //   load FILE [CASES_FILE] [CASE]   {"load_seconds": …, "anonymous_bytes": …}
-//   run N                           {"times_ms": […]} of N runs
+//   run N [STEPS]                   {"times_ms": […]} of N runs; with STEPS, the buffers that the model writes go back
+//   to
+//                                   what the file holds before the first run and after each STEPS runs, not timed
 //   memory                          {"anonymous_bytes": …} of this process
 //   outputs FILE                    writes what the last run gave as safetensors, by position: {"outputs": 2}
 //   quit
 //
 // The inputs are those of the case; outputs are kept from run to run as a service would, on the host. A model that
-// writes buffers keeps them too: every run goes on where the last one stopped, unless an input says where it stands.
+// writes buffers keeps them too: without STEPS every run goes on where the last one stopped, unless an input says where
+// it stands.
 // Usage: kpt_serve_models [DEVICE].
 #include <chrono>
 #include <fstream>
@@ -93,10 +96,14 @@ Json load(std::istringstream& words, const std::string& device, std::optional<Se
 
 Json run(std::istringstream& words, std::optional<Served>& served) {
   int count = 1;
-  words >> count;
+  int steps = 0;
+  words >> count >> steps;
   if (!served) return {{"error", "nothing is loaded"}};
   std::vector<double> times;
   for (int round = 0; round < count; ++round) {
+    if (steps > 0 && round % steps == 0) {
+      if (const kpt::Status status = served->session.reset(); !status.ok()) return {{"error", status.message()}};
+    }
     const auto start = Clock::now();
     const kpt::Status status = served->session.run(served->inputs, served->outputs);
     times.push_back(1e3 * seconds_since(start));

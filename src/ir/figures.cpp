@@ -62,6 +62,35 @@ std::string_view base_name(std::string_view target) {
   return target.substr(0, target.find('.'));
 }
 
+// Of the convolutions that go from the output's places to the input's: conv_transpose*, and `transposed` of
+// convolution.
+bool is_transposed(const Node& node, std::string_view name) {
+  if (name.starts_with("conv_transpose")) return true;
+  constexpr std::size_t kTransposed = 6;  // input, weight, bias, stride, padding, dilation, transposed
+  for (std::size_t position = 0; position < node.arguments.size(); ++position) {
+    const NamedArgument& argument = node.arguments[position];
+    if (argument.name.empty() ? name != "convolution" || position != kTransposed : argument.name != "transposed") {
+      continue;
+    }
+    const bool* transposed = std::get_if<bool>(&argument.value.value);
+    return transposed != nullptr && *transposed;
+  }
+  return false;
+}
+
+// Each element of the output is a sum over one filter; of a transposed one, each of the input goes through one.
+std::optional<double> count_convolution(const Graph& graph, const Node& node, std::string_view name, double elements,
+                                        const Bindings& symbols) {
+  const ValueId* input = tensor_argument(node, 0);
+  const ValueId* weight = tensor_argument(node, 1);
+  if (input == nullptr || weight == nullptr) return std::nullopt;
+  const auto times = is_transposed(node, name) ? count(graph, *input, symbols) : std::optional(elements);
+  const auto weights = count(graph, *weight, symbols);
+  const auto filters = size_at(graph, *weight, 0, symbols);
+  if (!times || !weights || !filters || *filters == 0) return std::nullopt;
+  return 2 * *times * (*weights / *filters);
+}
+
 std::string_view classify(std::string_view name) {
   if (is_one_of(name, {"linear", "linear_int8", "linear_weight_int8", "linear_fp8", "linear_int4", "mm", "bmm", "addmm",
                        "baddbmm", "matmul", "_scaled_mm"})) {
@@ -94,14 +123,7 @@ std::optional<double> count_flops(const Graph& graph, const Node& node, std::str
     const auto inner = size_at(graph, *left, -1, symbols);
     return inner ? std::optional(2 * *elements * *inner) : std::nullopt;
   }
-  if (kind == "convolution") {
-    const ValueId* weight = tensor_argument(node, 1);
-    if (weight == nullptr) return std::nullopt;
-    const auto weights = count(graph, *weight, symbols);
-    const auto filters = size_at(graph, *weight, 0, symbols);
-    if (!weights || !filters || *filters == 0) return std::nullopt;
-    return 2 * *elements * (*weights / *filters);
-  }
+  if (kind == "convolution") return count_convolution(graph, node, name, *elements, symbols);
   if (kind == "attention") {
     const ValueId* query = tensor_argument(node, 0);
     const ValueId* key = tensor_argument(node, 1);

@@ -64,5 +64,46 @@ output %mm "out"
   EXPECT_EQ(figures.flops, 2.0 * 8 * 16 * 32);
 }
 
+double flops_of(const std::string& inputs_and_node) {
+  const auto graph = read_graph("kpt_graph 1\n" + inputs_and_node + "output %y \"out\"\n");
+  EXPECT_TRUE(graph.ok()) << graph.status().message();
+  return count_figures(*graph, {}).classes.at("convolution").flops;
+}
+
+// Three channels become eight, with filters of 5x5 on 10x10 places: both ways the same products.
+TEST(Figures, ATransposedConvolutionCountsTheElementsOfItsInput) {
+  const double forward = flops_of(R"(input x: float32[2, 3, 14, 14]
+input w: float32[8, 3, 5, 5]
+y: float32[2, 8, 10, 10] = aten.conv2d.default(input=%x, weight=%w)
+)");
+  EXPECT_EQ(forward, 2.0 * (2 * 10 * 10) * (8 * 3 * 5 * 5));
+  EXPECT_EQ(flops_of(R"(input x: float32[2, 8, 10, 10]
+input w: float32[8, 3, 5, 5]
+y: float32[2, 3, 14, 14] = aten.conv_transpose2d.input(input=%x, weight=%w)
+)"),
+            forward);
+  for (const bool transposed : {false, true}) {
+    const std::string word = transposed ? "true" : "false";
+    const std::string given = transposed ? "input x: float32[2, 8, 10, 10]\n" : "input x: float32[2, 3, 14, 14]\n";
+    const std::string made = transposed ? "y: float32[2, 3, 14, 14]" : "y: float32[2, 8, 10, 10]";
+    const std::string first = given + "input w: float32[8, 3, 5, 5]\n" + made + " = aten.convolution.default(";
+    EXPECT_EQ(flops_of(first +
+                       "input=%x, weight=%w, bias=none, stride=[1, 1], padding=[0, 0], dilation=[1, 1], "
+                       "transposed=" +
+                       word + ", output_padding=[0, 0], groups=1)\n"),
+              forward);
+    EXPECT_EQ(flops_of(first + "%x, %w, none, [1, 1], [0, 0], [1, 1], " + word + ", [0, 0], 1)\n"), forward);
+  }
+}
+
+// Groups: the weight of a transposed one holds the channels of one group on its second axis.
+TEST(Figures, GroupsShareTheProductsOfATransposedConvolution) {
+  EXPECT_EQ(flops_of(R"(input x: float32[1, 8, 7]
+input w: float32[8, 3, 4]
+y: float32[1, 6, 10] = aten.conv_transpose1d.default(input=%x, weight=%w, bias=none, stride=[1], padding=[0], output_padding=[0], groups=2)
+)"),
+            2.0 * (8 * 7) * (3 * 4));
+}
+
 }  // namespace
 }  // namespace kpt::ir

@@ -70,12 +70,39 @@ Result<std::unique_ptr<Program>> make_program(const Target& target, ir::Graph gr
   return program;
 }
 
+// A target answers without the file that tells the lines: sub-graphs that it refuses are asked about by themselves.
+Result<std::vector<Support>> find_graph_support(const ir::Graph& graph, const Target& target,
+                                                const FindSource& find_source) {
+  KPT_ASSIGN_OR_RETURN(std::vector<Support> answers, target.supports(graph));
+  for (std::size_t index = 0; index < answers.size(); ++index) {
+    if (answers[index].supported || !answers[index].reason.starts_with(kInsideIt)) continue;
+    std::string reason;
+    for (const ir::NamedArgument& argument : graph.nodes[index].arguments) {
+      const auto* body = std::get_if<ir::Subgraph>(&argument.value.value);
+      if (body == nullptr || body->graph == nullptr) continue;
+      KPT_ASSIGN_OR_RETURN(const auto inside, find_graph_support(*body->graph, target, find_source));
+      const Status status = list_unsupported(*body->graph, inside, "cannot run", find_source);
+      if (!status.ok()) reason += (reason.empty() ? std::string(kInsideIt) : ", and ") + status.message();
+    }
+    if (!reason.empty()) answers[index].reason = reason;
+  }
+  return answers;
+}
+
+FindSource find_source_in(const ImportedModel& model) {
+  return [&model](const ir::Node& node) { return find_source_line(model, node); };
+}
+
 }  // namespace
 
+Result<std::vector<Support>> find_support(const ImportedModel& model, const Target& target) {
+  return find_graph_support(model.graph, target, find_source_in(model));
+}
+
 Status check_support(const ImportedModel& model, const Target& target) {
-  KPT_ASSIGN_OR_RETURN(const auto answers, target.supports(model.graph));
-  Status status = list_unsupported(model.graph, answers, fmt::format("cannot run on {}", target.name()),
-                                   [&](const ir::Node& node) { return find_source_line(model, node); });
+  KPT_ASSIGN_OR_RETURN(const auto answers, find_support(model, target));
+  Status status =
+      list_unsupported(model.graph, answers, fmt::format("cannot run on {}", target.name()), find_source_in(model));
   if (status.ok()) return status;
   const std::string advice = target.place(model.graph).advice;
   if (!advice.empty()) status = reword(status, status.code(), status.message() + "; " + advice);

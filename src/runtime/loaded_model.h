@@ -78,6 +78,8 @@ class LoadedModel {
   mutable std::unique_ptr<ThreadPool> worker_;  // of one thread, for runs that are waited for later; ends first
 };
 
+// What the target says about each node; of nodes inside a sub-graph that cannot run, with their source lines.
+Result<std::vector<Support>> find_support(const ImportedModel& model, const Target& target);
 // Ok when the target runs all nodes, else kUnsupported as load() gives it.
 Status check_support(const ImportedModel& model, const Target& target);
 

@@ -116,17 +116,25 @@ TEST_F(Load, AnOperatorThatOccursOftenIsToldOnce) {
               HasSubstr("2 of 5 nodes cannot run on cpu: 'add' aten.nothing.default (first of 2): "));
 }
 
-TEST_F(Load, AllNodesInsideASubGraphAreNamed) {
+TEST_F(Load, AllNodesInsideSubGraphsAreNamedWithSourceLine) {
   const auto model = load("cond", [](json& nodes) {
-    json& branch = find_node(nodes, "higher_order.cond")["inputs"][1]["arg"]["as_graph"]["graph"];
+    json& inputs = find_node(nodes, "higher_order.cond")["inputs"];
+    json& branch = inputs[1]["arg"]["as_graph"]["graph"];
     branch["nodes"][0]["target"] = "torch.ops.aten.nothing.default";
     branch["nodes"][1]["target"] = "torch.ops.mylib.custom.default";
+    inputs[2]["arg"]["as_graph"]["graph"]["nodes"][0]["target"] = "torch.ops.mylib.other.default";
   });
   EXPECT_EQ(model.status().code(), StatusCode::kUnsupported);
   EXPECT_THAT(model.status().message(), StartsWith(path() + ": 1 of "));
+  // Of a node inside, the exporter tells the line of the call.
+  const std::string place = ", negative, (x,)))";
+  const std::string custom = "it is a custom operator; only libtorch's own (aten) can run (make_golden.py:";
   EXPECT_THAT(model.status().message(),
-              AllOf(HasSubstr("higher_order.cond: inside it, 2 of 2 nodes cannot run: 'sin' aten.nothing.default"),
-                    HasSubstr("'add' mylib.custom.default")));
+              AllOf(HasSubstr("higher_order.cond: inside it, 2 of 2 nodes cannot run: 'sin' aten.nothing.default: this "
+                              "libtorch has no such operator (make_golden.py:"),
+                    HasSubstr(place + "; 'add' mylib.custom.default: " + custom),
+                    HasSubstr(place + ", and 1 of 2 nodes cannot run: 'cos' mylib.other.default: " + custom),
+                    HasSubstr(place + " (make_golden.py:")));
 }
 
 // {"type": "cpu", …} wherever it stands.

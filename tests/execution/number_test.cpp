@@ -21,15 +21,16 @@ ir::ValueId add_number(ir::Graph& graph, const std::string& name, ir::ValueKind 
 }
 
 // One node `target(a, b)`, or `target(a)`; both given by the caller.
-std::shared_ptr<const detail::LoadedModel> make_model(const std::string& target, ir::ValueKind operand, int arity,
+std::shared_ptr<const detail::LoadedModel> make_model(const std::string& target,
+                                                      const std::vector<ir::ValueKind>& operands,
                                                       ir::ValueKind result) {
   ImportedModel model;
   ir::Graph& graph = model.graph;
   ir::Node node;
   node.target = target;
   node.name = "node";
-  for (int index = 0; index < arity; ++index) {
-    const std::string name(1, static_cast<char>('a' + index));
+  for (const ir::ValueKind operand : operands) {
+    const std::string name(1, static_cast<char>('a' + static_cast<char>(node.arguments.size())));
     const ir::ValueId id = add_number(graph, name, operand);
     graph.inputs.push_back({ir::InputKind::kUser, id, name, true, {}});
     node.arguments.push_back({"", {id}});
@@ -39,6 +40,11 @@ std::shared_ptr<const detail::LoadedModel> make_model(const std::string& target,
   graph.nodes.push_back(node);
   graph.outputs = {{ir::OutputKind::kUser, {output}, "output"}};
   return execution_test::load_here(std::move(model));
+}
+
+std::shared_ptr<const detail::LoadedModel> make_model(const std::string& target, ir::ValueKind operand, int arity,
+                                                      ir::ValueKind result) {
+  return make_model(target, std::vector<ir::ValueKind>(static_cast<std::size_t>(arity), operand), result);
 }
 
 template <typename T>
@@ -181,6 +187,92 @@ TEST(Numbers, QuotientsAndRootsAreFloats) {
   const std::vector<Tensor> nine = {number(DType::kInt64, std::int64_t{9})};
   ASSERT_TRUE(root->executable().run(context, nine, outputs).ok());
   EXPECT_EQ(outputs[0].elements<double>()[0], 3.0);
+}
+
+Tensor number(double value) { return number(DType::kFloat64, value); }
+Tensor number(std::int64_t value) { return number(DType::kInt64, value); }
+ir::ValueKind kind_of(double /*value*/) { return ir::ValueKind::kFloat; }
+ir::ValueKind kind_of(std::int64_t /*value*/) { return ir::ValueKind::kInt; }
+
+// target(a, b) as a float.
+template <typename A, typename B>
+Result<double> real(const std::string& target, A a, B b) {
+  const auto model = make_model(target, {kind_of(a), kind_of(b)}, ir::ValueKind::kFloat);
+  std::vector<Tensor> outputs;
+  RunContext context;
+  const std::vector<Tensor> inputs = {number(a), number(b)};
+  KPT_RETURN_IF_ERROR(model->executable().run(context, inputs, outputs));
+  return outputs[0].elements<double>()[0];
+}
+
+template <typename A, typename B>
+bool holds(const std::string& target, A a, B b) {
+  return compute(*make_model(target, {kind_of(a), kind_of(b)}, ir::ValueKind::kBool), {number(a), number(b)}).value() !=
+         0;
+}
+
+std::string failure(const Result<double>& result) { return result.ok() ? "it is a number" : result.status().message(); }
+
+TEST(Numbers, PowersThatPythonRefusesOrMakesComplexFail) {
+  const std::int64_t zero = 0;
+  const std::int64_t minus_one = -1;
+  const auto of_zero = testing::HasSubstr("raised zero to a negative power");
+  EXPECT_THAT(failure(real("_operator.pow", zero, minus_one)), of_zero);
+  EXPECT_THAT(failure(real("_operator.pow", 0.0, -0.5)), of_zero);
+  EXPECT_THAT(failure(real("_operator.pow", -2.0, 0.5)), testing::HasSubstr("which is a complex number"));
+  EXPECT_THAT(failure(real("_operator.pow", minus_one, 1.5)), testing::HasSubstr("which is a complex number"));
+  EXPECT_THAT(failure(real("_operator.pow", 1e200, 2.0)), testing::HasSubstr("overflowed a double"));
+  EXPECT_EQ(real("_operator.pow", std::int64_t{2}, minus_one).value(), 0.5);
+  EXPECT_EQ(real("_operator.pow", -2.0, 3.0).value(), -8.0);
+  EXPECT_EQ(real("_operator.pow", -HUGE_VAL, 0.5).value(), HUGE_VAL);
+  EXPECT_EQ(real("_operator.pow", 0.0, -HUGE_VAL).value(), HUGE_VAL);
+}
+
+TEST(Numbers, IntegersAreDividedAndComparedWithFloatsExactly) {
+  constexpr std::int64_t kBeyond = (std::int64_t{1} << 53) + 1;  // lies between two doubles
+  EXPECT_EQ(real("_operator.truediv", kBeyond, std::int64_t{3}).value(), 0x1.5555555555556p51);
+  EXPECT_EQ(real("_operator.truediv", 3 * kBeyond, std::int64_t{3}).value(), 0x1p53);
+  EXPECT_FALSE(holds("_operator.eq", kBeyond, 0x1p53));
+  EXPECT_TRUE(holds("_operator.ne", 0x1p53, kBeyond));
+  EXPECT_TRUE(holds("_operator.gt", kBeyond, 0x1p53));
+  EXPECT_TRUE(holds("_operator.lt", 0x1p53, kBeyond));
+  EXPECT_FALSE(holds("_operator.ge", 0x1p53, kBeyond));
+  EXPECT_FALSE(holds("_operator.le", INT64_MAX, -HUGE_VAL));
+  EXPECT_TRUE(holds("_operator.lt", INT64_MAX, 0x1p63));
+  for (const char* order : {"eq", "lt", "le", "gt", "ge"}) {
+    EXPECT_FALSE(holds(std::string("_operator.") + order, std::int64_t{0}, std::nan(""))) << order;
+  }
+  EXPECT_TRUE(holds("_operator.ne", std::int64_t{0}, std::nan("")));
+}
+
+TEST(Numbers, ZeroIsShiftedByAnyCountAndNothingByANegativeOne) {
+  EXPECT_EQ(two("_operator.lshift", 0, 63), 0);
+  EXPECT_EQ(two("_operator.lshift", 0, INT64_MAX), 0);
+  EXPECT_EQ(two("_operator.lshift", -1, 63), INT64_MIN);
+  for (const char* target : {"_operator.lshift", "_operator.rshift"}) {
+    const auto shift = make_model(target, ir::ValueKind::kInt, 2, ir::ValueKind::kInt);
+    EXPECT_THAT(compute(*shift, {number(std::int64_t{0}), number(std::int64_t{-1})}).status().message(),
+                testing::HasSubstr("shifted by a negative count"));
+  }
+}
+
+TEST(Numbers, FloatsKeepPythonsZerosAndNaNs) {
+  const auto negative_zero = [](const Result<double>& result) { return *result == 0 && std::signbit(*result); };
+  EXPECT_FALSE(negative_zero(real("_operator.mod", -4.0, 2.0)));
+  EXPECT_TRUE(negative_zero(real("_operator.mod", 4.0, -2.0)));
+  EXPECT_EQ(real("_operator.mod", -1.0, HUGE_VAL).value(), HUGE_VAL);
+  EXPECT_TRUE(negative_zero(real("_operator.floordiv", -0.0, 3.0)));
+  EXPECT_EQ(real("_operator.floordiv", 1.0, 0.1).value(), 9.0);
+  EXPECT_EQ(real("_operator.floordiv", -1.0, HUGE_VAL).value(), -1.0);
+  EXPECT_TRUE(std::isnan(real("torch.sym_min", std::nan(""), 1.0).value()));
+  EXPECT_EQ(real("torch.sym_min", 1.0, std::nan("")).value(), 1.0);
+  EXPECT_EQ(real("torch.sym_max", std::int64_t{3}, 2.5).value(), 3.0);  // a float, since one of them is
+}
+
+TEST(Numbers, RootsOfNegativeNumbersFail) {
+  const auto root = make_model("torch._sym_sqrt", ir::ValueKind::kInt, 1, ir::ValueKind::kFloat);
+  EXPECT_THAT(compute(*root, {number(std::int64_t{-1})}).status().message(),
+              testing::HasSubstr("took the root of a negative number"));
 }
 
 TEST(Numbers, WrongArityIsRefusedAtLoad) {

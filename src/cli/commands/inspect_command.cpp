@@ -19,6 +19,7 @@
 #include "importer/model_file.h"
 #include "ir/figures.h"
 #include "ir/text.h"
+#include "runtime/loaded_model.h"
 #include "runtime/split_plan.h"
 
 namespace kpt::cli {
@@ -104,7 +105,7 @@ Status read_model(const InspectArguments& arguments, const Result<PlacedDevice>&
 }
 
 void find_unsupported(const Result<PlacedDevice>& placed, const std::string& path, Inspection& inspection) {
-  const auto answers = placed.ok() ? placed->device->target().supports(inspection.model.graph) : placed.status();
+  const auto answers = placed.ok() ? detail::find_support(inspection.model, placed->device->target()) : placed.status();
   if (!answers.ok()) {
     inspection.support_problem = answers.status().message();
     return;

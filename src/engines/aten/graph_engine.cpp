@@ -42,7 +42,10 @@ Result<std::shared_ptr<const AtenEngine>> AtenEngine::open(const TorchSearch& se
     }
   }
   // One run at a time uses the operators' threads; runs side by side are the callers' threads.
-  KPT_RETURN_IF_ERROR(to_status(module.table->set_threads(threads, 1), "setting libtorch's threads"));
+  std::int32_t between = 1;
+  KPT_RETURN_IF_ERROR(to_status(module.table->set_threads(threads, &between), "setting libtorch's threads"));
+  if (between != 1)
+    log::info("the program set libtorch's threads between operators first", {{"threads", std::to_string(between)}});
   KPT_RETURN_IF_ERROR(to_status(module.table->set_warning_sink(&log_warning), "taking over libtorch's warnings"));
   std::shared_ptr<AtenEngine> engine(new AtenEngine(std::move(module)));
   engine->gpu_ = std::move(gpu);

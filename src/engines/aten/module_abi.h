@@ -50,12 +50,11 @@ struct TorchVersion {
 
 // What the loaded libtorch says about itself. All text is zero-terminated and cut to fit.
 struct BuildFacts {
-  std::int32_t threads;          // inside one operator
-  std::int32_t interop_threads;  // between operators
-  char cpu_capability[32];       // the vector code it chose: "AVX512", "SVE256", "DEFAULT"
-  char blas[32];                 // "mkl", "nvpl", "open"; empty when it does not say
-  char configuration[8192];      // its build settings, several lines
-  char parallel[4096];           // its threading settings, several lines
+  std::int32_t threads;      // inside one operator
+  char cpu_capability[32];   // the vector code it chose: "AVX512", "SVE256", "DEFAULT"
+  char blas[32];             // "mkl", "nvpl", "open"; empty when it does not say
+  char configuration[8192];  // its build settings, several lines
+  char parallel[4096];       // its threading settings, several lines
 };
 
 // The error of one product, |computed - exact| / (|A| |B|), the greatest over all elements. Seen this way rounding
@@ -92,9 +91,9 @@ struct ModuleTable {
   // the outcome.
   CallOutcome (*load_graph)(const std::shared_ptr<const ir::Graph>* graph, const Weights* weights, Status* status,
                             std::unique_ptr<Executable>* executable) noexcept;
-  // Threads inside one operator and between operators, for the whole process. The second can be set once, before the
-  // first parallel work; later calls leave it.
-  CallOutcome (*set_threads)(std::int32_t threads, std::int32_t interop_threads) noexcept;
+  // Threads inside one operator and between operators, for the whole process: for every thread that runs graphs. The
+  // second can be set once, before the first work of that kind; where the program was earlier, what holds comes back.
+  CallOutcome (*set_threads)(std::int32_t threads, std::int32_t* interop_threads) noexcept;
   // Who hears what libtorch warns of during runs, in place of the standard error stream. `sink` may be called from any
   // thread.
   CallOutcome (*set_warning_sink)(void (*sink)(const char* text)) noexcept;

@@ -3,6 +3,7 @@
 #include <ATen/core/jit_type.h>
 #include <fmt/format.h>
 
+#include "device/unsupported_nodes.h"
 #include "engines/aten/module/compiled_graph.h"
 #include "engines/aten/module/replaced_nodes.h"
 #include "engines/aten/module/tensors.h"
@@ -93,7 +94,7 @@ Result<std::unique_ptr<CompiledGraph>> bind_body(const ir::Node& node, std::size
     return unsupported(fmt::format("its argument {} is no sub-graph", position));
   }
   auto compiled = CompiledGraph::compile(*body->graph, context.device, false, context.policy);
-  if (!compiled.ok()) return unsupported("inside it, " + compiled.status().message());
+  if (!compiled.ok()) return unsupported(std::string(kInsideIt) + compiled.status().message());
   return compiled;
 }
 

@@ -10,6 +10,7 @@
 #include "engines/aten/module/graph_state.h"
 #include "engines/aten/module/guarded_call.h"
 #include "engines/aten/module/tensors.h"
+#include "engines/aten/module/thread_count.h"
 #include "engines/aten/module/typed_failure.h"
 
 namespace kpt::aten {
@@ -44,6 +45,7 @@ void copy_named(const at::Tensor& value, const at::Tensor& target, const std::st
 Result<std::unique_ptr<LoadedGraph>> LoadedGraph::load(std::shared_ptr<const ir::Graph> graph, const Weights& weights,
                                                        at::Device device, bool plan_memory,
                                                        const NvidiaPolicy& policy) {
+  take_thread_count();  // own nodes lay weights out anew
   const c10::InferenceMode inference;
   std::unique_ptr<LoadedGraph> loaded(new LoadedGraph(std::move(graph), device));
   KPT_ASSIGN_OR_RETURN(loaded->compiled_, CompiledGraph::compile(*loaded->graph_, device, plan_memory, policy));

@@ -14,6 +14,7 @@
 #include "engines/aten/module/matmul_check.h"
 #include "engines/aten/module/record_activity.h"
 #include "engines/aten/module/tensors.h"
+#include "engines/aten/module/thread_count.h"
 #include "engines/aten/module/warning_sink.h"
 #include "engines/aten/module_abi.h"
 #include "kernels/cpu/cpu_features.h"
@@ -46,7 +47,6 @@ CallOutcome build_facts(BuildFacts* facts) noexcept {
   return guarded_call([facts] {
     *facts = {};
     facts->threads = at::get_num_threads();
-    facts->interop_threads = static_cast<std::int32_t>(at::get_num_interop_threads());
     copy_text(at::get_cpu_capability(), facts->cpu_capability);
     const std::string configuration = at::show_config();
     copy_text(find_blas(configuration), facts->blas);
@@ -76,16 +76,17 @@ CallOutcome set_warning_sink(void (*sink)(const char* text)) noexcept {
   return guarded_call([=] { WarningSink::instance().set(sink); });
 }
 
-CallOutcome set_threads(std::int32_t threads, std::int32_t interop_threads) noexcept {
+CallOutcome set_threads(std::int32_t threads, std::int32_t* interop_threads) noexcept {
   return guarded_call([=] {
-    at::set_num_threads(threads);
+    set_thread_count(threads);
     static std::once_flag once;
     std::call_once(once, [&] {
       try {
-        at::set_num_interop_threads(interop_threads);
-      } catch (const c10::Error&) {  // NOLINT(bugprone-empty-catch): the program that we are in has chosen already
+        at::set_num_interop_threads(*interop_threads);
+      } catch (const c10::Error&) {  // NOLINT(bugprone-empty-catch): the caller is told what holds
       }
     });
+    *interop_threads = static_cast<std::int32_t>(at::get_num_interop_threads());
   });
 }
 

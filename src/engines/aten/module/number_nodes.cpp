@@ -1,9 +1,12 @@
 #include "engines/aten/module/number_nodes.h"
 
 #include <cmath>
+#include <compare>
 #include <cstdint>
+#include <optional>
 
 #include "engines/aten/module/guarded_call.h"
+#include "ir/arithmetic.h"
 
 namespace kpt::aten {
 namespace {
@@ -51,66 +54,69 @@ IValue multiply(Operands x) {
   return result;
 }
 
+// Nothing, from integers whose divisor is not zero and whose count not negative, is what 64 bits do not hold.
+std::int64_t fit(std::optional<std::int64_t> result) {
+  if (!result) fail(kOverflow);
+  return *result;
+}
+
+void require_divisor(const IValue& value) {
+  if (as_double(value) == 0) fail(kDivisionByZero);  // no other integer becomes 0.0
+}
+
+// By the exact remainder, as Python does: 1.0 // 0.1 is 9, though the rounded quotient is 10. Zeros have Python's
+// signs.
 IValue floor_divide(Operands x) {
-  if (any_float(x)) {
-    const double a = as_double(x[0]);
-    const double b = as_double(x[1]);
-    if (b == 0) fail(kDivisionByZero);
-    // By the exact remainder, as Python does: 1.0 // 0.1 is 9, though the rounded quotient is 10.
-    const double rest = std::fmod(a, b);
-    const double quotient = (a - rest) / b - (rest != 0 && (rest < 0) != (b < 0) ? 1 : 0);
-    return std::nearbyint(quotient);
-  }
-  const std::int64_t a = as_int(x[0]);
-  const std::int64_t b = as_int(x[1]);
-  if (b == 0) fail(kDivisionByZero);
-  if (a == INT64_MIN && b == -1) fail(kOverflow);
-  return a / b - static_cast<std::int64_t>(a % b != 0 && (a < 0) != (b < 0));
+  require_divisor(x[1]);
+  if (!any_float(x)) return fit(ir::floor_divide(as_int(x[0]), as_int(x[1])));
+  const double a = as_double(x[0]);
+  const double b = as_double(x[1]);
+  const double rest = std::fmod(a, b);
+  const double quotient = (a - rest) / b - (rest != 0 && (rest < 0) != (b < 0) ? 1 : 0);
+  return quotient == 0 ? std::copysign(0.0, a / b) : ir::round_half_even(quotient);
 }
 
 IValue modulo(Operands x) {
-  if (any_float(x)) {
-    const double b = as_double(x[1]);
-    if (b == 0) fail(kDivisionByZero);
-    const double rest = std::fmod(as_double(x[0]), b);
-    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
-  }
-  const std::int64_t a = as_int(x[0]);
-  const std::int64_t b = as_int(x[1]);
-  if (b == 0) fail(kDivisionByZero);
-  if (b == -1) return std::int64_t{0};
-  const std::int64_t rest = a % b;
-  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+  require_divisor(x[1]);
+  if (!any_float(x)) return fit(ir::modulo(as_int(x[0]), as_int(x[1])));
+  const double b = as_double(x[1]);
+  const double rest = std::fmod(as_double(x[0]), b);
+  if (rest == 0) return std::copysign(0.0, b);
+  return (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
 IValue true_divide(Operands x) {
-  if (as_double(x[1]) == 0) fail(kDivisionByZero);
+  require_divisor(x[1]);
+  if (!any_float(x)) return ir::true_divide(as_int(x[0]), as_int(x[1]));
   return as_double(x[0]) / as_double(x[1]);
 }
 
 IValue power(Operands x) {
-  if (any_float(x) || as_int(x[1]) < 0) return std::pow(as_double(x[0]), as_double(x[1]));
-  std::int64_t result = 1;
-  std::int64_t base = as_int(x[0]);
-  for (std::int64_t rest = as_int(x[1]); rest > 0; rest >>= 1) {
-    if ((rest & 1) != 0 && __builtin_mul_overflow(result, base, &result)) fail(kOverflow);
-    if (rest > 1 && __builtin_mul_overflow(base, base, &base)) fail(kOverflow);
+  if (!any_float(x) && as_int(x[1]) >= 0) return fit(ir::power(as_int(x[0]), as_int(x[1])));
+  const double base = as_double(x[0]);
+  const double exponent = as_double(x[1]);
+  const double result = std::pow(base, exponent);
+  if (!std::isfinite(base) || !std::isfinite(exponent)) return result;
+  if (base == 0 && exponent < 0) fail("a size computation raised zero to a negative power");
+  if (base < 0 && exponent != std::floor(exponent)) {
+    fail("a size computation raised a negative number to a fraction, which is a complex number");
   }
+  if (std::isinf(result)) fail("a size computation overflowed a double");
   return result;
+}
+
+void require_count(std::int64_t count) {
+  if (count < 0) fail("a size computation shifted by a negative count");
 }
 
 IValue shift_left(Operands x) {
-  const std::int64_t count = as_int(x[1]);
-  if (count < 0 || count > 62) fail(kOverflow);
-  std::int64_t result = 0;
-  if (__builtin_mul_overflow(as_int(x[0]), std::int64_t{1} << count, &result)) fail(kOverflow);
-  return result;
+  require_count(as_int(x[1]));
+  return fit(ir::shift_left(as_int(x[0]), as_int(x[1])));
 }
 
 IValue shift_right(Operands x) {
-  const std::int64_t count = as_int(x[1]);
-  if (count < 0) fail("a size computation shifted by a negative count");
-  return as_int(x[0]) >> (count > 63 ? 63 : count);
+  require_count(as_int(x[1]));
+  return fit(ir::shift_right(as_int(x[0]), as_int(x[1])));
 }
 
 IValue negate(Operands x) {
@@ -127,18 +133,20 @@ IValue absolute(Operands x) {
   return as_int(x[0]) < 0 ? negate(x) : IValue(as_int(x[0]));
 }
 
-// Integers compare as integers: a double cannot tell 2^53 from 2^53 + 1.
-template <typename Compare>
-IValue compare(Operands x, const Compare& compare) {
-  return any_float(x) ? compare(as_double(x[0]), as_double(x[1])) : compare(as_int(x[0]), as_int(x[1]));
+// Exact, as in Python: a double cannot tell 2^53 from 2^53 + 1.
+std::partial_ordering compare(const IValue& a, const IValue& b) {
+  if (is_float(a) && is_float(b)) return a.toDouble() <=> b.toDouble();
+  if (is_float(b)) return ir::compare(as_int(a), b.toDouble());
+  if (is_float(a)) return 0 <=> ir::compare(as_int(b), a.toDouble());
+  return as_int(a) <=> as_int(b);
 }
 
-IValue equal(Operands x) { return compare(x, std::equal_to<>()); }
-IValue not_equal(Operands x) { return compare(x, std::not_equal_to<>()); }
-IValue less(Operands x) { return compare(x, std::less<>()); }
-IValue less_equal(Operands x) { return compare(x, std::less_equal<>()); }
-IValue greater(Operands x) { return compare(x, std::greater<>()); }
-IValue greater_equal(Operands x) { return compare(x, std::greater_equal<>()); }
+IValue equal(Operands x) { return compare(x[0], x[1]) == 0; }
+IValue not_equal(Operands x) { return compare(x[0], x[1]) != 0; }
+IValue less(Operands x) { return compare(x[0], x[1]) < 0; }
+IValue less_equal(Operands x) { return compare(x[0], x[1]) <= 0; }
+IValue greater(Operands x) { return compare(x[0], x[1]) > 0; }
+IValue greater_equal(Operands x) { return compare(x[0], x[1]) >= 0; }
 
 IValue bit_and(Operands x) {
   if (x[0].isBool() && x[1].isBool()) return x[0].toBool() && x[1].toBool();
@@ -159,10 +167,10 @@ bool truth(const IValue& value) { return is_float(value) ? value.toDouble() != 0
 
 IValue logical_not(Operands x) { return !truth(x[0]); }
 
-std::int64_t to_integer(double value) {
-  // The upper end is 2^63, which is exact as a double; NaN fails both comparisons.
-  if (!(value >= -0x1p63 && value < 0x1p63)) fail("a size computation made an integer of a number that is none");
-  return static_cast<std::int64_t>(value);
+std::int64_t to_integer(double whole) {
+  const auto integer = ir::to_integer(whole);
+  if (!integer) fail("a size computation made an integer of a number that is none");
+  return *integer;
 }
 
 IValue truncate(Operands x) {
@@ -174,16 +182,23 @@ IValue floor_number(Operands x) {
 IValue ceil_number(Operands x) {
   return is_float(x[0]) ? IValue(to_integer(std::ceil(x[0].toDouble()))) : IValue(as_int(x[0]));
 }
-// Python rounds halves to even, which is the default rounding of nearbyint.
 IValue round_number(Operands x) {
-  return is_float(x[0]) ? IValue(to_integer(std::nearbyint(x[0].toDouble()))) : IValue(as_int(x[0]));
+  return is_float(x[0]) ? IValue(to_integer(ir::round_half_even(x[0].toDouble()))) : IValue(as_int(x[0]));
 }
 IValue to_float(Operands x) { return as_double(x[0]); }
 IValue to_bool(Operands x) { return truth(x[0]); }
-IValue square_root(Operands x) { return std::sqrt(as_double(x[0])); }
+IValue square_root(Operands x) {
+  if (as_double(x[0]) < 0) fail("a size computation took the root of a negative number");
+  return std::sqrt(as_double(x[0]));
+}
 IValue choose(Operands x) { return truth(x[0]) ? x[1] : x[2]; }
-IValue greatest(Operands x) { return less(x).toBool() ? x[1] : x[0]; }
-IValue least(Operands x) { return less({x.data(), 2}).toBool() ? x[0] : x[1]; }
+// The first of equal ones and where one is NaN; with a float among them, a float.
+IValue pick(Operands x, bool second) {
+  const IValue& picked = x[second ? 1 : 0];
+  return any_float(x) ? IValue(as_double(picked)) : picked;
+}
+IValue greatest(Operands x) { return pick(x, compare(x[1], x[0]) > 0); }
+IValue least(Operands x) { return pick(x, compare(x[1], x[0]) < 0); }
 
 constexpr NumberOperator kOperators[] = {
     {"_operator.add", 2, add},

@@ -9,8 +9,9 @@
 namespace kpt::aten {
 
 // Operands are int, float or bool IValues; the result is one. Python's semantics: floor division, the modulus has the
-// sign of the divisor, integers never become floats by themselves. Throws CallFailure for a division by zero and for a
-// result that does not fit 64 bits, which Python would carry on with.
+// sign of the divisor, integers never become floats by themselves. Throws CallFailure where Python raises (a
+// division by zero), and for what Python would carry on with and nobody here can: integers beyond 64 bits, complex
+// numbers.
 using NumberFunction = c10::IValue (*)(std::span<const c10::IValue> operands);
 
 struct NumberOperator {

@@ -5,6 +5,7 @@
 
 #include "engines/aten/module/frame.h"
 #include "engines/aten/module/guarded_call.h"
+#include "engines/aten/module/thread_count.h"
 
 namespace kpt::aten {
 namespace {
@@ -291,6 +292,7 @@ void apply_plan(std::shared_ptr<const MemoryPlan> plan, Frame& frame) {
 }
 
 void run_steps(const CompiledGraph& graph, Frame& frame, const RunLimits& limits, std::uint32_t& position) {
+  take_thread_count();
   const bool limited = limits.deadline != nullptr || limits.cancelled != nullptr;
   for (position = 0; position < graph.steps().size(); ++position) {
     const Step& step = graph.steps()[position];
