@@ -11,6 +11,7 @@
 #include "backends/amd/architecture.h"
 #include "backends/amd/architecture_choice.h"
 #include "backends/amd/detect_amd.h"
+#include "backends/amd/target_traits.h"
 #include "backends/amd/torch_kernels.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -19,6 +20,7 @@
 #include "engines/aten/graph_engine.h"
 #include "engines/aten/own_targets.h"
 #include "ir/own_operators.h"
+#include "kernels/gpu/matrix.h"
 
 namespace kpt {
 namespace {
@@ -41,7 +43,7 @@ void warn_of_kept_bytes() {
       "that it has freed; amd.engine=native heeds it");
 }
 
-// Those that levels lower products to through libtorch.
+// Those that levels lower products to by libtorch's own; products of 8 bits are kernels of ours.
 std::vector<DType> types_of_matrix_cores(const AmdArchitecture& architecture) {
   std::vector<DType> types;
   for (const Precision precision : architecture.matrix_precisions) {
@@ -67,21 +69,16 @@ class AmdTorchTarget final : public Target {
     // What was optimized for our own kernels does not hold here, nor with matrix cores what was without.
     capabilities_.features = {std::string(architecture.gfx_target), to_lower(architecture.name), "libtorch"};
     if (!capabilities_.matrix_dtypes.empty()) capabilities_.features.emplace_back("matrix-cores");
+    unit_ = native_traits(architecture, 0, source.matrix_cores).shape.matrix;
   }
 
   std::string_view name() const override { return name_; }
   const Capabilities& capabilities() const override {
     std::call_once(looked_for_kernels_, [this] {
-      if (!source_.table().ok()) return;  // which also opens libtorch
-      obstacle_ = source_.kernels->find_obstacle(architecture_.gfx_target);
-      if (!obstacle_.empty()) return;
-      for (const aten::RocmOwnTarget& own : aten::kRocmOwnTargets) capabilities_.own_operators.emplace_back(own.target);
-      capabilities_.float16_operators = capabilities_.own_operators;
-      // As on NVIDIA GPUs: with more rows, reading a bfloat16 weight takes no longer. Not measured here.
-      capabilities_.weight_only_rows = 8;
-      capabilities_.product_takes_residual = false;
-      capabilities_.features.emplace_back("own-kernels");
-      std::ranges::copy(source_.compile_options, std::back_inserter(capabilities_.features));
+      const auto table = source_.table();  // which also opens libtorch
+      obstacle_ =
+          table.ok() ? source_.kernels->find_obstacle(architecture_.gfx_target) : std::string(table.status().message());
+      if (obstacle_.empty()) add_kernels();
     });
     return capabilities_;
   }
@@ -102,9 +99,7 @@ class AmdTorchTarget final : public Target {
       const std::string& target = graph.nodes[index].target;
       if (!target.starts_with(ir::kOwnPrefix)) continue;
       const std::vector<std::string>& own = capabilities().own_operators;
-      if (std::ranges::find(own, target) != own.end()) continue;
-      answers[index] = {false, "libtorch lacks this operator of ours, which amd.engine=native runs"};
-      if (!obstacle_.empty()) answers[index].reason += ": " + obstacle_;
+      if (std::ranges::find(own, target) == own.end()) answers[index] = {false, why_not(target)};
     }
     return answers;
   }
@@ -126,9 +121,40 @@ class AmdTorchTarget final : public Target {
   }
 
  private:
+  // What kernels of ours add.
+  void add_kernels() const {
+    for (const aten::RocmOwnTarget& own : aten::kRocmOwnTargets) {
+      if (own.needed_product) {
+        if (!gpu::find_row_type(*own.needed_product, unit_)) continue;
+        // Weights are stored in this type, whichever flavour of FP8 the instructions take.
+        capabilities_.matrix_dtypes.push_back(*own.needed_product);
+      }
+      capabilities_.own_operators.emplace_back(own.target);
+    }
+    capabilities_.float16_operators = capabilities_.own_operators;
+    // As on NVIDIA GPUs: with more rows, reading a bfloat16 weight takes no longer. Not measured here.
+    capabilities_.weight_only_rows = 8;
+    capabilities_.product_takes_residual = false;
+    capabilities_.features.emplace_back("own-kernels");
+    std::ranges::copy(source_.compile_options, std::back_inserter(capabilities_.features));
+  }
+
+  // Why an operator of ours does not run here, one clause.
+  std::string why_not(std::string_view target) const {
+    if (!obstacle_.empty()) return "kernels of ours do not run beside libtorch here: " + obstacle_;
+    const auto row = std::ranges::find(aten::kRocmOwnTargets, target, &aten::RocmOwnTarget::target);
+    if (row == std::end(aten::kRocmOwnTargets) || !row->needed_product) {
+      return "there is no kernel of ours for it; run `kpt optimize` here again";
+    }
+    if (!source_.matrix_cores) return "amd.matrix_cores=false leaves alone the matrix cores that it needs";
+    return fmt::format("{} has no matrix cores for {}; run `kpt optimize` here again", architecture_.gfx_target,
+                       to_string(*row->needed_product));
+  }
+
   std::string name_;
   const AmdArchitecture& architecture_;
   const TorchSource& source_;
+  gpu::MatrixUnit unit_ = gpu::MatrixUnit::kNone;  // that kernels of ours may use
   mutable std::once_flag looked_for_kernels_;
   mutable std::string obstacle_;       // why there are no kernels of ours
   mutable Capabilities capabilities_;  // whole once kernels were looked for

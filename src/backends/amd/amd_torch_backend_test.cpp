@@ -1,11 +1,14 @@
 // The backend on a table that a test makes: what it asks of a module, and what it says when the module refuses.
 #include "backends/amd/amd_torch_backend.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "backends/amd/architecture.h"
 #include "backends/amd/test_gpu.h"
 #include "base/log.h"
 #include "engines/aten/graph_engine.h"
@@ -19,6 +22,7 @@ using aten::CallCode;
 using aten::CallOutcome;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 struct FakeGpus {
   std::int32_t count = 1;
@@ -77,18 +81,20 @@ const aten::CudaModuleTable& fake_table() {
   return kTable;
 }
 
-AmdReport one_gpu(const DetectionContext& /*context*/) {
+AmdReport gpu_of(std::string_view gfx_target) {
   AmdReport report;
   report.finding.presence = Presence::kPresent;
   AmdGpu gpu;
-  gpu.name = "AMD Instinct MI300X";
-  gpu.gfx_target = "gfx942";
-  gpu.architecture = "CDNA3";
+  gpu.name = gfx_target == "gfx942" ? "AMD Instinct MI300X" : "AMD GPU";
+  gpu.gfx_target = gfx_target;
+  gpu.architecture = find_amd_architecture(gfx_target)->name;
   gpu.compute_units = 4;
   gpu.memory_total_bytes = 1U << 30U;
   report.gpus = {gpu};
   return report;
 }
+
+AmdReport one_gpu(const DetectionContext& /*context*/) { return gpu_of("gfx942"); }
 
 std::unique_ptr<Backend> make_backend(const BackendContext& context = BackendContext()) {
   return make_amd_torch_backend(
@@ -96,9 +102,11 @@ std::unique_ptr<Backend> make_backend(const BackendContext& context = BackendCon
 }
 
 // With kernels of ours, on the test libamdhip64.
-std::unique_ptr<Backend> make_backend_with_kernels() {
-  return make_amd_torch_backend(BackendContext(),
-                                {one_gpu, []() -> Result<const aten::CudaModuleTable*> { return &fake_table(); },
+std::unique_ptr<Backend> make_backend_with_kernels(std::string_view gfx_target = "gfx942",
+                                                   const BackendContext& context = BackendContext()) {
+  const auto detect = [gfx_target](const DetectionContext&) { return gpu_of(gfx_target); };
+  return make_amd_torch_backend(context,
+                                {detect, []() -> Result<const aten::CudaModuleTable*> { return &fake_table(); },
                                  build_dir() + "/fakes/amd/libamdhip64.so.6", testing::forge_family});
 }
 
@@ -222,20 +230,92 @@ TEST_F(AmdTorchBackend, OperatorsOfOursNeedOurKernels) {
   const auto answers = target.supports(graph).value();
   EXPECT_TRUE(answers[0].supported);
   EXPECT_FALSE(answers[1].supported);
-  EXPECT_THAT(answers[1].reason, HasSubstr("amd.engine=native"));
+  // Without a libamdhip64, or where an earlier test has opened one, without a compiler.
+  EXPECT_THAT(
+      answers[1].reason,
+      ::testing::AnyOf("kernels of ours do not run beside libtorch here: libtorch has loaded no libamdhip64; set "
+                       "amd.engine=native",
+                       StartsWith("kernels of ours do not run beside libtorch here: no compiler for gfx942")));
 }
 
 TEST_F(AmdTorchBackend, WithKernelsOfOursTheirOperatorsRun) {
   const auto backend = make_backend_with_kernels();
   const Target& target = backend->devices().value().front()->target();
   EXPECT_THAT(target.capabilities().own_operators,
-              ::testing::UnorderedElementsAre("kpt.add_norm.default", "kpt.glu.default", "kpt.linear.default",
-                                              "kpt.linear_int4.default", "kpt.linear_weight_int8.default",
+              ::testing::UnorderedElementsAre("kpt.add_norm.default", "kpt.attention.default", "kpt.glu.default",
+                                              "kpt.linear.default", "kpt.linear_fp8.default", "kpt.linear_int4.default",
+                                              "kpt.linear_int8.default", "kpt.linear_weight_int8.default",
                                               "kpt.rotary.default"));
   EXPECT_EQ(target.capabilities().float16_operators, target.capabilities().own_operators);
   EXPECT_THAT(target.capabilities().features, ::testing::Contains("own-kernels"));
   EXPECT_TRUE(target.supports(program_of("kpt.glu.default")->graph()).value()[0].supported);
-  EXPECT_FALSE(target.supports(program_of("kpt.attention.default")->graph()).value()[0].supported);
+  const Support convolution = target.supports(program_of("kpt.conv2d.default")->graph()).value()[0];
+  EXPECT_FALSE(convolution.supported);
+  EXPECT_EQ(convolution.reason, "there is no kernel of ours for it; run `kpt optimize` here again");
+}
+
+// As the native engine has it (AmdBackendTest.CapabilitiesFollowTheMatrixCores), but for bfloat16 and float16, whose
+// products are hipBLAS's.
+TEST_F(AmdTorchBackend, ProductsOfEightBitsFollowTheMatrixCoresOfOurs) {
+  struct Row {
+    std::string_view target;
+    bool int8, fp8;
+  };
+  constexpr Row kRows[] = {{"gfx908", false, false}, {"gfx90a", true, false},   {"gfx942", true, true},
+                           {"gfx950", true, true},   {"gfx1030", false, false}, {"gfx1100", true, false},
+                           {"gfx1201", true, true}};
+  for (const Row& row : kRows) {
+    SCOPED_TRACE(row.target);
+    for (const bool matrix_cores : {true, false}) {
+      BackendContext context;
+      context.amd_matrix_cores = matrix_cores;
+      const auto backend = make_backend_with_kernels(row.target, context);
+      const Target& target = backend->devices().value().front()->target();
+      const Capabilities& capabilities = target.capabilities();
+      const auto has = [&](DType dtype, const char* op) {
+        const auto& own = capabilities.own_operators;
+        const bool product = std::ranges::find(capabilities.matrix_dtypes, dtype) != capabilities.matrix_dtypes.end();
+        EXPECT_EQ(product, std::ranges::find(own, op) != own.end());
+        return product;
+      };
+      EXPECT_EQ(has(DType::kInt8, "kpt.linear_int8.default"), row.int8 && matrix_cores);
+      EXPECT_EQ(has(DType::kFloat8E4M3FN, "kpt.linear_fp8.default"), row.fp8 && matrix_cores);
+      EXPECT_THAT(capabilities.own_operators, ::testing::Contains("kpt.attention.default"));
+      const Support fp8 = target.supports(program_of("kpt.linear_fp8.default")->graph()).value()[0];
+      EXPECT_EQ(fp8.supported, row.fp8 && matrix_cores);
+      if (fp8.supported) continue;
+      EXPECT_EQ(fp8.reason, matrix_cores ? fmt::format("{} has no matrix cores for float8_e4m3fn; run `kpt optimize` "
+                                                       "here again",
+                                                       row.target)
+                                         : "amd.matrix_cores=false leaves alone the matrix cores that it needs");
+    }
+  }
+}
+
+TEST_F(AmdTorchBackend, KernelsForTheMatrixCoresAreThoseOfTheGpu) {
+  for (const std::string target : {"gfx942", "gfx1201"}) {
+    const testing::TestGpu machine(target);
+    for (const bool matrix_cores : {true, false}) {
+      SCOPED_TRACE(fmt::format("{} {}", target, matrix_cores));
+      BackendContext context;
+      context.amd_matrix_cores = matrix_cores;
+      const auto backend = make_backend_with_kernels(target, context);
+      Device* const device = backend->devices().value().front();
+      const auto program = std::make_shared<GraphProgram>(std::string(device->target().name()),
+                                                          ir::Graph(program_of("kpt.attention.default")->graph()));
+      (void)backend->load(program, {}, std::span(&device, 1));
+      ASSERT_NE(gpus().launcher, nullptr);
+      const gpu::MatrixUnit unit = gpus().launcher->shape().matrix;
+      EXPECT_EQ(unit, !matrix_cores        ? gpu::MatrixUnit::kNone
+                      : target == "gfx942" ? gpu::MatrixUnit::kCdna3
+                                           : gpu::MatrixUnit::kRdna4);
+      // Whether it is there: arguments that it does not take are refused later.
+      gpu::Launch launch;
+      launch.kernel = target == "gfx942" ? "attention_cdna3_f16_64" : "attention_rdna4_f16_64";
+      EXPECT_EQ(gpus().launcher->launch(launch, nullptr).code() == StatusCode::kNotFound, !matrix_cores);
+      gpus() = {};
+    }
+  }
 }
 
 TEST_F(AmdTorchBackend, TheModuleGetsALauncherOfTheKernelsThatTheGraphNeeds) {

@@ -9,14 +9,14 @@
 namespace kpt {
 
 Result<std::unique_ptr<HipLauncher>> HipLauncher::make(const HipDevice& device, int compute_units,
-                                                       std::span<const std::string> code_objects) {
+                                                       std::span<const std::string> code_objects, bool matrix_cores) {
   if (compute_units <= 0) {
     return Status(StatusCode::kInvalidArgument,
                   fmt::format("{} compute units are none; ask detection for their number", compute_units),
                   Vendor::kAmd);
   }
   std::unique_ptr<HipLauncher> launcher(
-      new HipLauncher(device, native_traits(device.architecture(), compute_units).shape));
+      new HipLauncher(device, native_traits(device.architecture(), compute_units, matrix_cores).shape));
   for (const std::string& bytes : code_objects) {
     KPT_ASSIGN_OR_RETURN(HipModule module, device.load_module(std::as_bytes(std::span(bytes))));
     for (const KernelResources& kernel : module.contents().kernels) {

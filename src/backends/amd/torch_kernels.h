@@ -31,8 +31,9 @@ class TorchKernels {
   // for a compiler once for each target.
   std::string find_obstacle(std::string_view gfx_target);
 
-  // For all families that nodes of the graph may launch; null where it has no nodes of ours. Compiles what no cache
-  // has. Fails as KernelStore::get() and HipLauncher::make() do.
+  // For all families that nodes of the graph may launch on the GPU, those for its matrix cores with them unless
+  // amd.matrix_cores is off; null where it has no nodes of ours. Compiles what no cache has. Fails as
+  // KernelStore::get() and HipLauncher::make() do.
   Result<std::shared_ptr<gpu::Launcher>> make_launcher(const AmdGpu& gpu, const ir::Graph& graph);
 
  private:
@@ -41,6 +42,7 @@ class TorchKernels {
   std::string library_;
   std::unique_ptr<KernelStore> store_;  // null where a test gives the kernels
   KernelSource kernels_;
+  bool matrix_cores_;
   std::mutex mutex_;
   std::shared_ptr<const HipRuntime> runtime_;  // null until it is needed
 };

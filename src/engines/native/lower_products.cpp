@@ -41,8 +41,7 @@ struct LinearStep {
 
 // Whether the matrix cores have an instruction for products of the type.
 bool has_matrix_type(const PlanBuilder& plan, DType dtype) {
-  const auto types = gpu::matrix_types(plan.traits().shape.matrix);
-  return std::ranges::find(types, dtype) != types.end();
+  return gpu::has_matrix_type(plan.traits().shape.matrix, dtype);
 }
 
 struct MatrixScales {
@@ -165,10 +164,11 @@ Result<QuantizedRows> add_quantized_rows(PlanBuilder& plan, const RowView& sourc
 Status lower_quantized_linear(PlanBuilder& plan, const ir::Node& node) {
   LinearStep step;
   KPT_RETURN_IF_ERROR(read_linear_node(plan, node, step));
-  const bool is_fp8 = step.weight.dtype == DType::kFloat8E4M3FN;
-  if (!is_fp8 && step.weight.dtype != DType::kInt8) return not_covered("the weight is neither int8 nor float8_e4m3fn");
-  const DType type = is_fp8 ? gpu::matrix_fp8_type(plan.traits().shape.matrix) : DType::kInt8;
-  if (!has_matrix_type(plan, type)) {
+  if (step.weight.dtype != DType::kFloat8E4M3FN && step.weight.dtype != DType::kInt8) {
+    return not_covered("the weight is neither int8 nor float8_e4m3fn");
+  }
+  const auto type = gpu::find_row_type(step.weight.dtype, plan.traits().shape.matrix);
+  if (!type) {
     return not_covered(fmt::format("there are no matrix cores for {}", to_string(step.weight.dtype)));
   }
   KPT_RETURN_IF_ERROR(check_product_types({&step.input, &step.output, step.bias ? &*step.bias : nullptr}));
@@ -180,7 +180,7 @@ Status lower_quantized_linear(PlanBuilder& plan, const ir::Node& node) {
   KPT_ASSIGN_OR_RETURN(const RowView input, rows_of(plan, step.input));
   KPT_ASSIGN_OR_RETURN(const RowView weight, rows_of(plan, step.weight));
   KPT_RETURN_IF_ERROR(check_linear(plan, step, input, weight));
-  KPT_ASSIGN_OR_RETURN(const QuantizedRows quantized, add_quantized_rows(plan, input, type));
+  KPT_ASSIGN_OR_RETURN(const QuantizedRows quantized, add_quantized_rows(plan, input, *type));
   add_matrix_cores(plan, step, quantized.rows, weight, MatrixScales{quantized.scale, columns});
   return {};
 }

@@ -32,7 +32,7 @@ struct AttentionCall {
 };
 
 // Whether there is a kernel: the unit, the type, the width and the strides of query, key, value and output, which 8
-// must divide. Addresses must be multiples of 16 as well.
+// must divide. So must 16 their addresses; those that are null are not known yet, and are not held against it.
 bool fits_attention(const AttentionCall& call, MatrixUnit unit);
 
 // Fails with kAttention of AMD for shapes, types, strides or a mask that no kernel serves, and with kInvalidArgument

@@ -53,12 +53,12 @@ bool fits_attention(const AttentionCall& call, MatrixUnit unit) {
   for (const RowStrides& strides : {call.query_strides, call.key_strides, call.value_strides, call.output_strides}) {
     if (!are_multiples({strides[0], strides[1], strides[2]}, 8)) return false;
   }
-  return true;
+  return are_aligned({call.query, call.key, call.value, call.output});
 }
 
 Result<Plan> plan_attention(const AttentionCall& call, const DeviceShape& device) {
-  if (!fits_attention(call, device.matrix) || !are_aligned({call.query, call.key, call.value, call.output})) {
-    return not_served("there is no kernel for the device, the type, the width or the strides");
+  if (!fits_attention(call, device.matrix)) {
+    return not_served("there is no kernel for the device, the type, the width, the strides or the addresses");
   }
   if (call.batches == 0 || call.heads == 0 || call.queries == 0) return Plan{};
   KPT_RETURN_IF_ERROR(check(call));

@@ -144,6 +144,7 @@ TEST_P(Attention, MasksAndCausality) {
 }
 
 TEST_P(Attention, BadCallsAreRefused) {
+  alignas(16) static constexpr std::byte kBytes[16] = {};
   AttentionCall call;
   EXPECT_EQ(plan_attention(call, with(MatrixUnit::kNone)).status().code(), StatusCode::kAttention);
   EXPECT_TRUE(plan_attention(call, with(MatrixUnit::kCdna3))->empty());
@@ -151,13 +152,16 @@ TEST_P(Attention, BadCallsAreRefused) {
   EXPECT_EQ(plan_attention(call, with(MatrixUnit::kCdna3)).status().message(),
             "attention: query, key, value and output must be given");
   EXPECT_TRUE(fits_attention(call, MatrixUnit::kRdna4));
-  for (const auto change : {+[](AttentionCall& c) { c.width = 80; }, +[](AttentionCall& c) { c.key_strides[2] = 12; },
-                            +[](AttentionCall& c) { c.dtype = DType::kFloat32; }}) {
+  for (const auto change :
+       {+[](AttentionCall& c) { c.width = 80; }, +[](AttentionCall& c) { c.key_strides[2] = 12; },
+        +[](AttentionCall& c) { c.dtype = DType::kFloat32; }, +[](AttentionCall& c) { c.value = kBytes + 8; }}) {
     AttentionCall other = call;
     change(other);
     EXPECT_FALSE(fits_attention(other, MatrixUnit::kRdna4));
     EXPECT_EQ(plan_attention(other, with(MatrixUnit::kRdna4)).status().code(), StatusCode::kAttention);
   }
+  call.value = kBytes;
+  EXPECT_TRUE(fits_attention(call, MatrixUnit::kRdna4));
   call.heads = 3;
   call.groups = 2;
   const Status heads = plan_attention(call, with(MatrixUnit::kCdna3)).status();

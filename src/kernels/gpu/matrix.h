@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "kernels/gpu/activation.h"
@@ -30,9 +31,13 @@ struct MatrixCall {
 
 // Types of inputs that a unit's instructions take.
 std::span<const DType> matrix_types(MatrixUnit unit);
+bool has_matrix_type(MatrixUnit unit, DType dtype);
 // What an FP8 input is on a unit: float8_e4m3fnuz on CDNA3, float8_e4m3fn elsewhere. The kernel of CDNA3 takes
 // float8_e4m3fn as well and reads it as the other, as it does with weights.
 DType matrix_fp8_type(MatrixUnit unit);
+// What the rows of an input are quantized to for a weight that is stored as int8 or float8_e4m3fn (kpt.linear_int8,
+// kpt.linear_fp8); nothing for other weights, and where the unit has no instruction for their products.
+std::optional<DType> find_row_type(DType weight, MatrixUnit unit);
 
 // Fails with kMatrixUnit of AMD, whose units these are, when the device's has no kernel for the type.
 Result<Plan> plan_matrix(const MatrixCall& call, const DeviceShape& device);

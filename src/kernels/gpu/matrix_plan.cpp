@@ -53,14 +53,25 @@ std::span<const DType> matrix_types(MatrixUnit unit) {
   return kWithoutFp8;
 }
 
+bool has_matrix_type(MatrixUnit unit, DType dtype) {
+  const std::span<const DType> types = matrix_types(unit);
+  return std::ranges::find(types, dtype) != types.end();
+}
+
 DType matrix_fp8_type(MatrixUnit unit) {
   return unit == MatrixUnit::kCdna3 ? DType::kFloat8E4M3FNUZ : DType::kFloat8E4M3FN;
+}
+
+std::optional<DType> find_row_type(DType weight, MatrixUnit unit) {
+  if (weight != DType::kInt8 && weight != DType::kFloat8E4M3FN) return std::nullopt;
+  const DType type = weight == DType::kInt8 ? weight : matrix_fp8_type(unit);
+  return has_matrix_type(unit, type) ? std::optional(type) : std::nullopt;
 }
 
 Result<Plan> plan_matrix(const MatrixCall& call, const DeviceShape& device) {
   const bool as_weight = device.matrix == MatrixUnit::kCdna3 && call.dtype == DType::kFloat8E4M3FN;
   const DType type = as_weight ? matrix_fp8_type(device.matrix) : call.dtype;
-  if (std::ranges::find(matrix_types(device.matrix), type) == matrix_types(device.matrix).end()) {
+  if (!has_matrix_type(device.matrix, type)) {
     return Status(
         StatusCode::kMatrixUnit,
         fmt::format("matrix: there is no kernel for {} on {}", to_string(call.dtype),

@@ -1,7 +1,6 @@
 // kpt.attention(query, key, value, mask, scale, causal) -> result, by the kernel that choose_attention() takes:
 // cuDNN's, or libtorch's operator, which takes the one that is said there.
 #include <atomic>
-#include <limits>
 
 #include <ATen/Functions.h>
 #include <ATen/cuda/CUDAContext.h>
@@ -10,6 +9,7 @@
 #include "engines/aten/attention_choice.h"
 #include "engines/aten/cuda/cuda_own_nodes.h"
 #include "engines/aten/module/device_memory.h"
+#include "engines/aten/module/gpu_attention.h"
 #include "engines/aten/module/gpu_launch.h"
 #include "engines/aten/module/guarded_call.h"
 #include "engines/aten/module/typed_failure.h"
@@ -17,8 +17,6 @@
 
 namespace kpt::aten {
 namespace {
-
-enum Position : std::size_t { kQuery, kKey, kValue, kMask, kScale, kCausal };
 
 class AttentionNode final : public OwnNode {
  public:
@@ -43,23 +41,20 @@ class AttentionNode final : public OwnNode {
 
   void run(OwnCall& call) const override {
     if (!call.wants(0)) return;
-    const at::Tensor& query = call.tensor(kQuery);
-    at::Tensor key = call.tensor(kKey);
-    at::Tensor value = call.tensor(kValue);
+    const at::Tensor& query = call.tensor(AttentionForm::kQuery);
+    at::Tensor key = call.tensor(AttentionForm::kKey);
+    at::Tensor value = call.tensor(AttentionForm::kValue);
     const std::int64_t heads = query.size(1);
     const std::int64_t groups = key.size(1);
-    require(key.sizes() == value.sizes(), "key and value are not of the same sizes");
-    require(key.size(0) == query.size(0) && key.size(3) == query.size(3),
-            "the key has another batch or width than the query");
+    check_attention(query, key, value);
     const at::DimVector sizes{query.size(0), query.size(2), heads, query.size(3)};
     if (query.numel() == 0 || key.size(2) == 0) {
       call.result(0, sizes).zero_();
       return;
     }
-    require(groups > 0 && heads % groups == 0, "the heads of the query are no multiple of the heads of the key");
     const at::DimVector scores{query.size(0), heads, query.size(2), key.size(2)};
     std::optional<at::Tensor> mask;
-    if (masked_) mask = mask_to_add(call.tensor(kMask), query.options(), scores);
+    if (masked_) mask = mask_to_add(call.tensor(AttentionForm::kMask), causal_, query.options(), scores);
     const bool shared = heads != groups;
     AttentionCandidate taken = choose(query, key);
     if (taken.kernel == AttentionKernel::kCudnn) {
@@ -78,14 +73,6 @@ class AttentionNode final : public OwnNode {
   }
 
  private:
-  static void require(bool holds, const char* what) { require_as(StatusCode::kAttention, holds, what); }
-
-  static at::Tensor repeat_heads(const at::Tensor& tensor, std::int64_t times) {
-    return tensor.unsqueeze(2)
-        .expand({tensor.size(0), tensor.size(1), times, tensor.size(2), tensor.size(3)})
-        .reshape({tensor.size(0), tensor.size(1) * times, tensor.size(2), tensor.size(3)});
-  }
-
   AttentionCandidate choose(const at::Tensor& query, const at::Tensor& key) const {
     AttentionCase now = recorded_;
     now.shared_heads = query.size(1) != key.size(1);
@@ -142,29 +129,6 @@ class AttentionNode final : public OwnNode {
     launch(gpu::plan_blind_rows(call, device_shape()));
   }
 
-  // To be added, and to be broadcast to `scores` = [batch, heads, queries, keys]; a causal node's triangle is part of
-  // it, since no kernel takes both. Truth values become zeros and minus infinities here: with them some kernels of
-  // libtorch's give rows that may look nowhere a value, which must be zero.
-  at::Tensor mask_to_add(const at::Tensor& given, const at::TensorOptions& options, at::IntArrayRef scores) const {
-    at::Tensor mask = given;
-    if (mask.scalar_type() == at::kBool) {
-      // By one kernel: the logarithms of one and zero.
-      mask = at::empty(given.sizes(), options);
-      at::log_out(mask, given);
-    }
-    if (causal_) {
-      const at::Tensor never = at::scalar_tensor(-std::numeric_limits<double>::infinity(), options);
-      const at::Tensor triangle = at::ones({scores[2], scores[3]}, options.dtype(at::kBool)).tril();
-      mask = at::where(triangle, mask, never);
-    }
-    for (std::int64_t axis = 0; axis < mask.dim(); ++axis) {
-      const auto wanted = scores[static_cast<std::size_t>(4 - mask.dim() + axis)];
-      require(mask.size(axis) == wanted || mask.size(axis) == 1,
-              "the mask cannot be broadcast to batch, heads, queries and keys");
-    }
-    return mask;
-  }
-
   AttentionCase recorded_;
   DType dtype_;
   bool masked_;
@@ -176,20 +140,13 @@ class AttentionNode final : public OwnNode {
 }  // namespace
 
 Result<std::unique_ptr<OwnNode>> bind_cuda_attention(const OwnBinding& binding) {
-  KPT_RETURN_IF_ERROR(binding.check_tensor(kQuery, {DType::kFloat32, DType::kBFloat16, DType::kFloat16}, 4, 4));
-  const DType dtype = binding.find_type(kQuery)->dtype;
-  KPT_RETURN_IF_ERROR(binding.check_tensor(kKey, {dtype}, 4, 4));
-  KPT_RETURN_IF_ERROR(binding.check_tensor(kValue, {dtype}, 4, 4));
-  KPT_RETURN_IF_ERROR(binding.check_optional_tensor(kMask, {DType::kBool, dtype}, 0, 4));
-  KPT_RETURN_IF_ERROR(binding.check_result(0, dtype, 4));
-  KPT_ASSIGN_OR_RETURN(const double scale, binding.number(kScale));
-  KPT_ASSIGN_OR_RETURN(const bool causal, binding.truth(kCausal));
-  const auto& query = binding.find_type(kQuery)->dims;
-  const auto& key = binding.find_type(kKey)->dims;
+  KPT_ASSIGN_OR_RETURN(const AttentionForm form, read_attention_form(binding));
+  const auto& query = binding.find_type(AttentionForm::kQuery)->dims;
+  const auto& key = binding.find_type(AttentionForm::kKey)->dims;
   AttentionCase recorded;
-  recorded.dtype = dtype;
-  recorded.masked = !binding.is_none(kMask);
-  recorded.causal = causal;
+  recorded.dtype = form.dtype;
+  recorded.masked = form.masked;
+  recorded.causal = form.causal;
   recorded.shared_heads = query[1] != key[1];
   recorded.width = query[3].constant();
   if (query[2] == key[2]) {
@@ -198,7 +155,7 @@ Result<std::unique_ptr<OwnNode>> bind_cuda_attention(const OwnBinding& binding) 
     recorded.square = false;
   }
   if (key[2].constant()) recorded.one_key = *key[2].constant() == 1;
-  return std::unique_ptr<OwnNode>(std::make_unique<AttentionNode>(recorded, scale));
+  return std::unique_ptr<OwnNode>(std::make_unique<AttentionNode>(recorded, form.scale));
 }
 
 }  // namespace kpt::aten

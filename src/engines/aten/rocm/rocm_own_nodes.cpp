@@ -1,7 +1,8 @@
 // The operators of ours that the module for ROCm runs.
+#include "engines/aten/rocm/rocm_own_nodes.h"
+
 #include <iterator>
 
-#include "engines/aten/module/gpu_own_nodes.h"
 #include "engines/aten/own_targets.h"
 
 namespace kpt::aten {
@@ -9,9 +10,12 @@ namespace {
 
 constexpr OwnNodeEntry kOwnNodes[] = {
     {"kpt.add_norm.default", bind_gpu_add_norm},
+    {"kpt.attention.default", bind_rocm_attention},
     {"kpt.glu.default", bind_gpu_glu},
     {"kpt.linear.default", bind_gpu_linear},
+    {"kpt.linear_fp8.default", bind_rocm_linear_fp8},
     {"kpt.linear_int4.default", bind_gpu_linear_int4},
+    {"kpt.linear_int8.default", bind_rocm_linear_int8},
     {"kpt.linear_weight_int8.default", bind_gpu_linear_weight_int8},
     {"kpt.rotary.default", bind_gpu_rotary},
 };
