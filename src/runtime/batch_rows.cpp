@@ -275,7 +275,9 @@ class RowCheck {
     if (!is_row(from) || !has_rows(graph_.at(from)) || !dims(from)[0].is_symbol() || items.empty()) return false;
     for (std::size_t axis = 0; axis < items.size(); ++axis) {
       const ir::ValueId* id = items[axis].value_id();
-      if (id == nullptr || graph_.at(*id).tensor.dtype == DType::kBool) return false;
+      if (id == nullptr) return false;
+      const DType dtype = graph_.at(*id).tensor.dtype;
+      if (dtype == DType::kBool || dtype == DType::kUInt8) return false;  // a mask
       const bool aligned = dims(*id).size() == dims(items[0].value_id() != nullptr ? *items[0].value_id() : *id).size();
       if (axis == 0 ? !is_number(*id) : is_number(*id) || is_row(*id) || !aligned) return false;
     }

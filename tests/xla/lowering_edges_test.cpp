@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,6 +21,7 @@ namespace kpt {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 Tensor make_tensor(DType dtype, const std::vector<std::int64_t>& dims, const auto& elements) {
   return Tensor::from_bytes(dtype, dims, std::as_bytes(std::span(elements))).value();
@@ -98,6 +100,48 @@ TEST(LoweringIndices, WritesOutOfRangeShowInTheNearestPlace) {
   constexpr auto kLeast = std::numeric_limits<std::int64_t>::min();
   EXPECT_THAT((*outputs)[1].tensor.elements<std::int64_t>(), ElementsAre(7, 8, kLeast));
   EXPECT_THAT((*outputs)[2].tensor.elements<std::int64_t>(), ElementsAre(kLeast, 1, 9));
+}
+
+// PyTorch takes uint8 as a mask, never as indices; int8 here shows that other integers stay indices. Random graphs have
+// no such mask: with one value PyTorch 2.15 refuses it on the CPU.
+TEST(LoweringIndices, BytesAreAMask) {
+  if (const auto opened = xla_test::ModuleRunner::open(); !opened.ok()) GTEST_SKIP() << opened.status().message();
+  const auto outputs = run_graph(
+      "kpt_graph 1\ninput wide: int64[3]\ninput table: float32[3, 2]\ninput rows: uint8[3]\ninput all: uint8[3, 2]\n"
+      "input ids: int8[3]\ninput one: int64[1]\n"
+      "v: float32[] = aten.full.default(size=[], fill_value=-1.0, dtype=dtype(float32))\n"
+      "w: int64[3] = aten.index_put.default(self=%wide, indices=[%rows], values=%one)\n"
+      "r: float32[3, 2] = aten.index_put.default(self=%table, indices=[%rows], values=%v)\n"
+      "a: float32[3, 2] = aten.index_put.default(self=%table, indices=[%all], values=%v)\n"
+      "i: int64[3] = aten.index_put.default(self=%wide, indices=[%ids], values=%one)\n"
+      "output %w \"wide\"\noutput %r \"rows\"\noutput %a \"all\"\noutput %i \"indices\"\n",
+      {{"wide", make_tensor(DType::kInt64, {3}, std::array<std::int64_t, 3>{7, 8, 9})},
+       {"table", make_tensor(DType::kFloat32, {3, 2}, std::array<float, 6>{1, 2, 3, 4, 5, 6})},
+       {"rows", make_tensor(DType::kUInt8, {3}, std::array<std::uint8_t, 3>{0, 2, 0})},
+       {"all", make_tensor(DType::kUInt8, {3, 2}, std::array<std::uint8_t, 6>{0, 1, 0, 0, 255, 0})},
+       {"ids", make_tensor(DType::kInt8, {3}, std::array<std::int8_t, 3>{0, 2, 0})},
+       {"one", make_tensor(DType::kInt64, {1}, std::array<std::int64_t, 1>{1})}});
+  ASSERT_TRUE(outputs.ok()) << outputs.status().message();
+  EXPECT_THAT((*outputs)[0].tensor.elements<std::int64_t>(), ElementsAre(7, 1, 9));
+  EXPECT_THAT((*outputs)[1].tensor.elements<float>(), ElementsAre(1, 2, -1, -1, 5, 6));
+  EXPECT_THAT((*outputs)[2].tensor.elements<float>(), ElementsAre(1, -1, 3, 4, -1, 6));
+  EXPECT_THAT((*outputs)[3].tensor.elements<std::int64_t>(), ElementsAre(1, 8, 1));
+}
+
+TEST(LoweringIndices, MasksWhoseCountMattersAreRefused) {
+  if (const auto opened = xla_test::ModuleRunner::open(); !opened.ok()) GTEST_SKIP() << opened.status().message();
+  for (const DType dtype : {DType::kBool, DType::kUInt8}) {
+    const std::string text = fmt::format(
+        "kpt_graph 1\ninput x: int64[3]\ninput m: {}[3]\ninput two: int64[2]\n"
+        "p: int64[3] = aten.index_put.default(self=%x, indices=[%m], values=%two)\noutput %p \"put\"\n",
+        to_string(dtype));
+    const auto outputs =
+        run_graph(text.c_str(), {{"x", make_tensor(DType::kInt64, {3}, std::array<std::int64_t, 3>{7, 8, 9})},
+                                 {"m", make_tensor(dtype, {3}, std::array<std::uint8_t, 3>{1, 1, 0})},
+                                 {"two", make_tensor(DType::kInt64, {2}, std::array<std::int64_t, 2>{1, 2})}});
+    ASSERT_FALSE(outputs.ok()) << text;
+    EXPECT_THAT(outputs.status().message(), HasSubstr("depends on the contents")) << text;
+  }
 }
 
 // As PyTorch 2.15's casts (docs/backends/xla.md tells of others); StableHLO's own make NaN of what is too large.

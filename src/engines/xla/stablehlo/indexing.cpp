@@ -147,14 +147,15 @@ void lower_embedding(Call& call) {
   call.set(read_selected(b, weight, select_axis(b, weight.dims, 0, call.tensor("indices"))));
 }
 
+// In the place of indices PyTorch takes bytes as a mask, too.
+bool is_mask(const std::optional<Value>& index) {
+  return index && (index->dtype == DType::kBool || index->dtype == DType::kUInt8);
+}
+
 void lower_index(Call& call) {
   const Value self = call.tensor("self");
   const auto indices = call.optional_tensors("indices");
-  for (const auto& index : indices) {
-    if (index && (index->dtype == DType::kBool || index->dtype == DType::kUInt8)) {
-      refuse("the number of its results depends on the contents of a mask");
-    }
-  }
+  if (std::ranges::any_of(indices, is_mask)) refuse("the number of its results depends on the contents of a mask");
   call.set(read_selected(call.builder(), self, make_selection(call.builder(), self.dims, indices)));
 }
 
@@ -169,10 +170,10 @@ void lower_index_select(Call& call) {
 
 // A mask in the place of indices, with one value: that is a choice.
 bool put_by_mask(Call& call, const Value& self, const std::vector<std::optional<Value>>& indices) {
-  if (indices.size() != 1 || !indices[0] || indices[0]->dtype != DType::kBool) return false;
+  if (indices.size() != 1 || !is_mask(indices[0])) return false;
   Builder& b = call.builder();
   const Value values = call.tensor("values");
-  const Value& mask = *indices[0];
+  const Value mask = b.convert(*indices[0], DType::kBool);
   const bool leading = mask.rank() <= self.rank() && std::equal(mask.dims.begin(), mask.dims.end(), self.dims.begin());
   if (!leading || element_count(values.dims) != 1 || call.flag("accumulate", false)) {
     refuse("how many elements its mask writes depends on the contents");
@@ -188,9 +189,7 @@ void lower_index_put(Call& call) {
   const Value self = call.tensor("self");
   const auto indices = call.optional_tensors("indices");
   if (put_by_mask(call, self, indices)) return;
-  for (const auto& index : indices) {
-    if (index && !is_integral(index->dtype)) refuse("how many elements its mask writes depends on the contents");
-  }
+  if (std::ranges::any_of(indices, is_mask)) refuse("how many elements its mask writes depends on the contents");
   const Selection selection = make_selection(b, self.dims, indices);
   const bool adds = call.flag("accumulate", false);
   call.set(write_selected(b, adds ? "add" : "", self, selection, call.tensor("values")));
