@@ -103,7 +103,7 @@ def engine_rows():
         rows[target] = "planned"
     for target in read_entries("typed_nodes.cpp", r'\{"([\w.]+)", \w+_fits, \w+\},'):
         rows[target] = "typed"
-    for target in read_entries("replaced_nodes.cpp", r'^ +\{"([\w.]+)", \w+_fits, (?!nullptr)\w+, \w+\},'):
+    for target in read_entries("replaced_nodes.cpp", r'^ +\{"([\w.]+)", \w+_fits, (?!nullptr)\w+,\s+\w+,\s+\w+\},'):
         rows[target] = "own"
     for target in read_entries("number_nodes.cpp", r'^ +\{"([\w.]+)", \d, \w+\},'):
         rows[target] = "own"

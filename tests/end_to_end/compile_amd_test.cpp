@@ -466,9 +466,8 @@ TEST_F(CompileForAmd, OptimizeSaysWhatItDidForTheGpuAndItsFileRunsThere) {
 }
 
 void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
+  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
     text.replace(at, from.size(), to);
-  }
 }
 
 // `tied` with a vocabulary of 48 and rows of 32 numbers: FP8 is for multiples of 16.
@@ -494,8 +493,7 @@ TEST_F(CompileForAmd, EachPassThatLowersThePrecisionCanBeDisabled) {
   ASSERT_TRUE(write_file_atomically(path("wide.pt2"), wide_model()).ok());
   const std::vector<std::string> machine =
       machine_with("gfx942", std::filesystem::path(compiler_).parent_path().string());
-  // How many products are in each type, as the optimized file says.
-  const auto products_without = [&](const std::vector<std::string>& disabled) {
+  const auto products_without = [&](const std::vector<std::string>& disabled) {  // by kernel
     std::vector<std::string> arguments = {"optimize",   path("wide.pt2"), "--device",    "amd:0", "--level",
                                           "aggressive", "--no-measure",   "--tolerance", "1",     "-o",
                                           path("m.kpt")};
