@@ -43,14 +43,14 @@ struct DeviceMemoryFigures {
   std::optional<std::uint64_t> peak_bytes;       // the most that this was, since the start or the last reset
   std::optional<std::uint64_t> reserved_bytes;   // taken from the device: in use, or kept for later
   std::optional<std::uint64_t> reserved_peak_bytes;
-  std::optional<double>
-      fragmentation;  // the share of `reserved_bytes` that neither serves nor can be given back, 0 to 1
+  // The share of `reserved_bytes` that neither serves nor can be given back, 0 to 1.
+  std::optional<double> fragmentation;
 
   // Of this process, since the start.
   std::optional<std::uint64_t> allocations;          // blocks that were asked for
   std::optional<std::uint64_t> frees;                // blocks whose users let them go
   std::optional<std::uint64_t> out_of_memory_count;  // loads, runs and requests that failed for want of memory
-  std::optional<std::uint64_t> retries;              // of those, and others begun again after memory was given back
+  std::optional<std::uint64_t> retries;              // runs and requests begun again after memory was given back
 };
 
 // The first call opens the device in this process, as loading a model there does, and it stays open until the process
