@@ -28,6 +28,13 @@ y: float32[4, 64, 30, 30] = aten.conv2d.default(input=%x, weight=%w)
 output %y "y"
 )";
 
+// With OpenMP and MKL each thread has helpers of its own. Libraries for other processors may keep a pool for all.
+#ifdef __x86_64__
+constexpr bool kOwnHelpers = true;
+#else
+constexpr bool kOwnHelpers = false;
+#endif
+
 // 0: as the configuration says.
 std::shared_ptr<const detail::LoadedModel> load_with_threads(const char* text, int threads) {
   const Environment environment = Environment::from_process();
@@ -77,10 +84,12 @@ std::size_t count_helpers(const detail::LoadedModel& model) {
 
 TEST_P(ThreadCount, HoldsForTheFirstNodeOfAThreadThatNeverRanAnything) {
   EXPECT_EQ(count_helpers(*load_with_threads(GetParam(), 1)), 0U);
+  if (!kOwnHelpers) return;
   EXPECT_EQ(count_helpers(*load_with_threads(GetParam(), 3)), 2U);
 }
 
 TEST_P(ThreadCount, FollowsALaterLoad) {
+  if (!kOwnHelpers) GTEST_SKIP() << "the helpers of one thread cannot be told from others here";
   const auto model = load_with_threads(GetParam(), 3);
   const std::vector<Tensor> inputs = execution_test::make_inputs(model->graph(), 1);
   RunContext context;
