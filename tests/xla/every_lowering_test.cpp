@@ -94,6 +94,16 @@ TEST(EveryLowering, GivesTheNumbersOfLibtorch) {
   xla_test::check_numbers(**runner, precise_graph_text(), random);
 }
 
+// The graph with a buffer that it writes: the module says that the new contents take the old ones' place.
+std::string graph_with_buffer_text() {
+  std::string text = graph_text();
+  text.insert(text.find("\ninput ") + 1, "buffer kept: float32[4, 6] \"kept\"\n");
+  text.insert(text.find("\noutput ") + 1,
+              "kept_next: float32[4, 6] = aten.add.Tensor(self=%kept, other=%x)\n"
+              "buffer_mutation %kept_next \"kept\"\n");
+  return text;
+}
+
 class EveryLoweringForTpus : public ::testing::TestWithParam<std::string> {};
 
 // TPU_LIBRARY_PATH is where `make tpu-check` puts libtpu.
@@ -109,8 +119,12 @@ TEST_P(EveryLoweringForTpus, IsCompiled) {
   const auto targets = backend->targets();
   const auto target = std::ranges::find(targets, GetParam(), [](const Target* one) { return one->name(); });
   ASSERT_NE(target, targets.end());
-  const auto program = (*target)->compile(ir::read_graph(graph_text()).value());
-  EXPECT_TRUE(program.ok()) << program.status().message();
+  const auto graph = ir::read_graph(graph_with_buffer_text());
+  ASSERT_TRUE(graph.ok()) << graph.status().message();
+  const auto program = (*target)->compile(*graph);
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  ASSERT_NE((*program)->figures(), nullptr);
+  EXPECT_GE((*program)->figures()->alias_bytes.value_or(0), 4U * 6 * sizeof(float)) << "the buffer is there twice";
 }
 
 INSTANTIATE_TEST_SUITE_P(Generations, EveryLoweringForTpus, ::testing::Values("tpu:v5e:2x2", "tpu:v6e:2x2"),
