@@ -109,9 +109,9 @@ class AttentionNode final : public OwnNode {
       call.adopt(0, result.transpose(1, 2), sizes);
       return;
     }
-    const at::Tensor mask =
-        mask_to_add(call.tensor(AttentionForm::kMask), form_.causal, query.options(), scores).expand(scores);
-    at::Tensor result = at::scaled_dot_product_attention(query, key, value, mask, 0.0, false, form_.scale);
+    const at::Tensor mask = mask_to_add(call.tensor(AttentionForm::kMask), form_.causal, query.options(), scores);
+    at::Tensor result =
+        at::scaled_dot_product_attention(query, key, value, mask.expand(scores), 0.0, false, form_.scale);
     // A row that may look nowhere must be zero. AMD's kernels behind libtorch were not seen to hold to it.
     result.masked_fill_(at::isneginf(mask).all(-1, true), 0);
     call.adopt(0, result.transpose(1, 2), sizes);
