@@ -15,7 +15,7 @@ Result<DevicePlace> find_own_device(std::string_view name, const BackendContext&
   for (auto& backend : make_backends(context)) {
     running += (running.empty() ? "" : ", ") + std::string(backend->name());
     if (backend->name() != vendor) continue;
-    KPT_ASSIGN_OR_RETURN(const auto devices, backend->devices());
+    KPT_ASSIGN_OR_RETURN(const auto devices, backend->devices_named(name));
     for (Device* device : devices) {
       if (device->info().name == name) return DevicePlace{std::move(backend), device};
     }

@@ -101,7 +101,7 @@ Result<PlacedTarget> find_target(std::string_view name, const BackendContext& co
   PlacedTarget placed{get_backend(*vendor, context, backends), nullptr};
   placed.target = find_among(*placed.backend, wanted);
   if (placed.target == nullptr && vendor->has_plugins) {
-    KPT_RETURN_IF_ERROR(placed.backend->devices().status());
+    KPT_RETURN_IF_ERROR(placed.backend->devices_named(wanted).status());
     placed.target = find_among(*placed.backend, wanted);
   }
   if (placed.target != nullptr) return placed;

@@ -252,6 +252,9 @@ class Backend {
   virtual std::vector<const Target*> targets() const = 0;
   // Devices that can be used now. Fails with the reason when the vendor's stack cannot be used at all.
   virtual Result<std::vector<Device*>> devices() = 0;
+  // The same for those who want the devices of one name, their own or their target's: others may be missing, and what
+  // they need is not waited for.
+  virtual Result<std::vector<Device*>> devices_named(std::string_view /*name*/) { return devices(); }
   // Fails with kInvalidArgument when the program is for another target, a weight is missing or has another shape.
   virtual Result<std::unique_ptr<Executable>> load(std::shared_ptr<const Program> program, const Weights& weights,
                                                    std::span<Device* const> devices) = 0;

@@ -27,5 +27,22 @@ TEST(XlaDeviceNames, TheFirstUsableOneGetsTheShortName) {
       ::testing::ElementsAre("xla:xla_cuda12", "xla:cuda", "xla:xla_cuda13_nightly"));
 }
 
+TEST(XlaDeviceNames, AreThoseThatTheKindAloneGives) {
+  const std::vector<PjrtPlugin> all = {plugin("xla_cuda12"), plugin("cpu"), plugin("xla_cuda13"), plugin("mine")};
+  const std::vector<std::string> names = name_xla_devices(all);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    std::vector<PjrtPlugin> kind;
+    std::size_t place = 0;
+    for (const PjrtPlugin& other : all) {
+      if (plugin_kind(other.name) != plugin_kind(names[i].substr(4))) continue;
+      if (other.name == all[i].name) place = kind.size();
+      kind.push_back(other);
+    }
+    ASSERT_LT(place, kind.size()) << names[i];
+    EXPECT_EQ(name_xla_devices(kind)[place], names[i]);
+    EXPECT_EQ(kind.size(), plugin_kind(all[i].name) == "cuda" ? 2U : 1U) << names[i];
+  }
+}
+
 }  // namespace
 }  // namespace kpt

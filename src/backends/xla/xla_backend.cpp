@@ -111,10 +111,15 @@ class XlaBackend final : public Backend {
 
   Result<std::vector<Device*>> devices() override {
     const std::lock_guard lock(mutex_);
-    if (!detected_) detect();
-    std::vector<Device*> all;
-    for (XlaDevice& device : devices_) all.push_back(&device);
-    return all;
+    detect(find_plugins(context_.detection));
+    return list_devices();
+  }
+
+  // A plugin may take its time to answer, or hang: those that do not matter are not asked.
+  Result<std::vector<Device*>> devices_named(std::string_view name) override {
+    const std::lock_guard lock(mutex_);
+    detect_kind_of(name);
+    return list_devices();
   }
 
   Result<std::unique_ptr<Executable>> load(std::shared_ptr<const Program> program, const Weights& weights,
@@ -141,11 +146,41 @@ class XlaBackend final : public Backend {
     targets_.emplace_back(name, [this](std::string_view target) { return find_compiler(target); }, context_);
   }
 
-  void detect() {
-    plugins_ = detect_plugins(context_.detection, make_plugin_probe(context_.detection));
-    log::debug("PJRT plugins asked", {{"plugins", std::to_string(plugins_.size())}});
+  std::vector<Device*> list_devices() {
+    std::vector<Device*> all;
+    for (XlaDevice& device : devices_) all.push_back(&device);
+    return all;
+  }
+
+  // Of a device or a target. The first usable plugin of a kind has its short name, so that the others need not be asked
+  // for that; for other names all of the kind are.
+  void detect_kind_of(std::string_view name) {
+    constexpr std::string_view kPrefix = "xla:";
+    if (!name.starts_with(kPrefix)) return;
+    const std::string kind = plugin_kind(name.substr(kPrefix.size()));
+    std::vector<PluginCandidate> all = find_plugins(context_.detection);
+    std::erase_if(all, [&kind](const PluginCandidate& candidate) { return plugin_kind(candidate.name) != kind; });
+    if (name.substr(kPrefix.size()) != kind) return detect(std::move(all));
+    for (PluginCandidate& candidate : all) {
+      detect({candidate});
+      if (std::ranges::find(plugins_, candidate.name, &PjrtPlugin::name)->finding.presence == Presence::kPresent)
+        return;
+    }
+  }
+
+  // In the order of the search within each kind. None is asked twice.
+  void detect(std::vector<PluginCandidate> candidates) {
+    std::erase_if(candidates, [this](const PluginCandidate& candidate) {
+      return std::ranges::find(plugins_, candidate.name, &PjrtPlugin::name) != plugins_.end();
+    });
+    if (candidates.empty()) return;
+    const std::size_t before = plugins_.size();
+    for (PjrtPlugin& plugin : ask_plugins(context_.detection, candidates, make_plugin_probe(context_.detection))) {
+      plugins_.push_back(std::move(plugin));
+    }
+    log::debug("PJRT plugins asked", {{"plugins", std::to_string(plugins_.size() - before)}});
     names_ = name_xla_devices(plugins_);
-    for (std::size_t i = 0; i < plugins_.size(); ++i) {
+    for (std::size_t i = before; i < plugins_.size(); ++i) {
       if (plugins_[i].finding.presence != Presence::kPresent) {
         warn_about(plugins_[i]);
         continue;
@@ -155,12 +190,11 @@ class XlaBackend final : public Backend {
       devices_.emplace_back(*target, make_setup(names_[i], plugins_[i], context_.pjrt_devices));
       compilers_.emplace_back(*target, make_setup(names_[i], plugins_[i], 1));
     }
-    detected_ = true;
   }
 
   Result<XlaDevice*> find_compiler(std::string_view target) {
     const std::lock_guard lock(mutex_);
-    if (!detected_) detect();
+    detect_kind_of(target);
     for (XlaDevice& device : compilers_) {
       if (device.info().name == target) return &device;
     }
@@ -179,12 +213,11 @@ class XlaBackend final : public Backend {
 
   BackendContext context_;
   mutable std::mutex mutex_;
-  std::deque<XlaTarget> targets_;  // addresses stay when it grows
-  std::vector<PjrtPlugin> plugins_;
-  std::vector<std::string> names_;  // of their devices
+  std::deque<XlaTarget> targets_;    // addresses stay when it grows
+  std::vector<PjrtPlugin> plugins_;  // that were asked
+  std::vector<std::string> names_;   // of their devices
   std::deque<XlaDevice> devices_;
   std::deque<XlaDevice> compilers_;  // the same, each one device
-  bool detected_ = false;
 };
 
 }  // namespace

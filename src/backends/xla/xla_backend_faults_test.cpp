@@ -1,5 +1,8 @@
 // The backend with a plugin that fails as told: every failure is a typed error with a sentence, and none is a hang.
+#include <chrono>
 #include <cstdlib>
+#include <filesystem>
+#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -84,6 +87,38 @@ TEST_F(XlaBackendFaults, APluginThatEndsOrHangsIsNoDevice) {
     EXPECT_THAT(lines, AllOf(HasSubstr("a PJRT plugin cannot be used"), HasSubstr("plugin=fake"))) << orders;
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
   }
+}
+
+// One that hangs would cost every start on any other device the probe's limit.
+TEST_F(XlaBackendFaults, OnlyPluginsOfTheNamedKindAreAsked) {
+  const std::string fake = context_.detection.pjrt_plugins[0].substr(std::string("fake=").size());
+  const std::string slow = (folder_.path() / "slow.so").string();
+  std::filesystem::copy_file(fake, slow);
+  const auto probe = folder_.path() / "kpt-probe";
+  const std::string real = build_dir() + "/libexec/kpt/kpt-probe";
+  const std::string script = "#!/bin/sh\n[ \"$2\" != '" + slow + "' ] || exec sleep 600\nexec '" + real + "' \"$@\"\n";
+  ASSERT_TRUE(write_file_atomically(probe, script).ok());
+  std::filesystem::permissions(probe, std::filesystem::perms::owner_all);
+  context_.detection.environment = Environment::from_map({{"KPT_HELPER_DIR", folder_.path().string()}});
+  context_.detection.pjrt_plugins = {"slow=" + slow, "fake=" + fake};
+  context_.detection.probe_time_limit = std::chrono::minutes(2);
+  const auto start = std::chrono::steady_clock::now();
+  const auto backend = make_xla_backend(context_);
+  for (int round = 0; round < 2; ++round) {
+    const auto devices = backend->devices_named("xla:fake");
+    ASSERT_TRUE(devices.ok()) << devices.status().message();
+    ASSERT_EQ(devices->size(), 1U);
+    EXPECT_EQ((*devices)[0]->info().name, "xla:fake");
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::minutes(1)) << "the one that hangs was asked";
+  context_.detection.probe_time_limit = std::chrono::milliseconds(1000);
+  std::string lines;
+  const auto capture = log::capture(&lines);
+  const auto all = make_xla_backend(context_);
+  ASSERT_EQ(all->devices_named("xla:fake").value().size(), 1U);
+  EXPECT_EQ(lines, "") << "it does not matter here";
+  EXPECT_EQ(all->devices().value().size(), 1U);
+  EXPECT_THAT(lines, AllOf(HasSubstr("a PJRT plugin cannot be used"), HasSubstr("plugin=slow")));
 }
 
 TEST_F(XlaBackendFaults, WhatAPluginPrintsIsNotItsAnswer) {

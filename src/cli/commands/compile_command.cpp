@@ -174,7 +174,7 @@ Result<Job> prepare(const CompileArguments& arguments, const BackendContext& con
 // A device of the target. Hardware that cannot be used only leaves the CPU to judge; options that are wrong, or belong
 // to other hardware than is here, are the user's to mend.
 Result<DeviceHere> find_device_of(const PlacedTarget& placed) {
-  const auto devices = placed.backend->devices();
+  const auto devices = placed.backend->devices_named(placed.target->name());
   const Status status = devices.status();
   // tpu.topology names it; a GPU of that code is only one that this release does not know.
   const bool other_slice = status.code() == StatusCode::kInvalidArchitecture && status.vendor() == Vendor::kTpu;

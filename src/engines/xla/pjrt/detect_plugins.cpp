@@ -11,7 +11,6 @@
 #include "device/machine_architecture.h"
 #include "device/probe_process.h"
 #include "engines/xla/pjrt/plugin.h"
-#include "engines/xla/pjrt/plugin_search.h"
 
 namespace kpt {
 namespace {
@@ -65,7 +64,11 @@ PjrtPlugin ask(const PluginCandidate& candidate, const std::string& host, const 
 }  // namespace
 
 std::vector<PjrtPlugin> detect_plugins(const DetectionContext& context, const PluginProbe& probe) {
-  const std::vector<PluginCandidate> candidates = find_plugins(context);
+  return ask_plugins(context, find_plugins(context), probe);
+}
+
+std::vector<PjrtPlugin> ask_plugins(const DetectionContext& context, const std::vector<PluginCandidate>& candidates,
+                                    const PluginProbe& probe) {
   std::vector<PjrtPlugin> plugins;
   if (candidates.empty()) return plugins;
   const std::string host = find_host_architecture(context.files);

@@ -9,6 +9,7 @@
 
 #include "device/detection_context.h"
 #include "device/hardware.h"
+#include "engines/xla/pjrt/plugin_search.h"
 #include "kpt/status.h"
 
 namespace kpt {
@@ -23,6 +24,10 @@ std::vector<PjrtPlugin> detect_plugins(const DetectionContext& context);
 
 // The same with another way of asking.
 std::vector<PjrtPlugin> detect_plugins(const DetectionContext& context, const PluginProbe& probe);
+
+// The same of those alone that are given.
+std::vector<PjrtPlugin> ask_plugins(const DetectionContext& context, const std::vector<PluginCandidate>& candidates,
+                                    const PluginProbe& probe);
 
 // The one of that name alone; nothing when the search finds none.
 std::optional<PjrtPlugin> detect_plugin(const DetectionContext& context, std::string_view name,
