@@ -10,7 +10,6 @@ difference between elements of two of them. Ends with 1 when a model is not vali
 
 import argparse
 import json
-import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -33,14 +32,6 @@ def ask(command, limit_s):
 def validate(model, arguments):
     """The report of one model, with how it runs on the last device where that is asked for, or {"error": …}."""
     settings = [word for setting in arguments.set for word in ("--set", setting)]
-    if arguments.rows:
-        inspected = ask([arguments.kpt, "inspect", str(model), "--json"], arguments.limit_s)
-        if "error" in inspected:
-            return inspected
-        symbol = re.search(r"\[([a-z]\w*)[,\]]", inspected["inputs"][0]["type"])
-        if symbol is None:
-            return {"error": {"code": "rows", "message": f"its rows are fixed: {inspected['inputs'][0]['type']}"}}
-        settings += ["--size", f"{symbol.group(1)}={arguments.rows}"]
     report = ask([arguments.kpt, "validate", str(model), "--devices", arguments.devices, "--draws", "1", "--json", *settings],
                  arguments.limit_s)
     if "error" in report or not arguments.runs:
@@ -77,7 +68,6 @@ def main():
     parser.add_argument("--jobs", type=int, default=4, help="models at a time (default 4)")
     parser.add_argument("--limit-s", type=float, default=300, help="seconds for one model (default 300)")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="an option for kpt, several times")
-    parser.add_argument("--rows", type=int, metavar="N", help="rows of the inputs, where their first extent is free")
     parser.add_argument("--runs", metavar="TEXT", help="what `kpt explain` must say of the runs on the last device")
     arguments = parser.parse_args()
     found = {pattern: list(arguments.folder.glob(pattern + ".pt2")) for pattern in arguments.models}
