@@ -63,7 +63,7 @@ TEST(Doctor, ACudaModuleWithoutKernelsOfOursIsAWarning) {
   TorchReport report;
   report.finding.presence = Presence::kPresent;
   report.cuda.presence = Presence::kPresent;
-  report.cuda_devices = {{.index = 0, .name = "NVIDIA H200"}};
+  report.cuda_devices.emplace_back().name = "NVIDIA H200";
   for (const bool has_kernels : {false, true}) {
     report.cuda_own_kernels = has_kernels;
     const Check line = describe_libtorch(report).back();
