@@ -64,6 +64,7 @@ run_cuda() {
   local python
   python=$(tools/setup_python.sh)
   make cuda-compile CUDA_GPUS=all
+  cmake -DKPT_BENCHMARKS=ON build/cuda-release >/dev/null
   KPT_LINT_DEEP=1 "$python" tools/run_clang_tidy.py build/cuda-release "$(dirname "$python")/clang-tidy" \
     src/engines/aten/cuda/ src/kernels/gpu/cuda_ benchmarks/
   if [[ $(cmake --build build/cuda-release --target help) == *kpt_kernels_gpu_cuda_test* ]]; then

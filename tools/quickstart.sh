@@ -83,6 +83,7 @@ finish() {
   exit "$code"
 }
 trap finish EXIT
+trap 'trap - EXIT; print_timings; exit 130' INT
 
 has_packages
 step "export" export_model

@@ -87,6 +87,9 @@ def main():
         stamp = stamps / (os.path.relpath(entry["file"], ROOT).replace("/", "_") + ".ok")
         if not stamp.exists() or stamp.read_text() != state.hexdigest():
             jobs.append((entry["file"], checks, build, tidy, state.hexdigest(), stamp))
+    if prefixes and total == 0:
+        print(f"clang-tidy: nothing in {build} is below {' or '.join(prefixes)}")
+        return 1
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(usable_cores()) as pool:
         futures = [pool.submit(run, *job) for job in jobs]

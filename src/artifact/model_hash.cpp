@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "artifact/block_table.h"
+#include "base/build_info.h"
 #include "base/parallel.h"
 #include "base/sha256.h"
 #include "ir/text.h"
@@ -67,5 +68,7 @@ Result<std::string> hash_model(const ir::Graph& graph, const Weights& weights) {
   for (const std::string& digest : hash_leaves(leaves)) hash.update(digest);
   return hash.hex_digest();
 }
+
+std::string this_producer() { return fmt::format("kpt {} ({})", build_info().version, build_info().commit); }
 
 }  // namespace kpt

@@ -14,4 +14,7 @@ namespace kpt {
 // threads for large models. Fails with kInvalidArgument for a weight that the CPU cannot read.
 Result<std::string> hash_model(const ir::Graph& graph, const Weights& weights);
 
+// How this program names itself in the files it writes, version and commit: what read a model may change with each.
+std::string this_producer();
+
 }  // namespace kpt

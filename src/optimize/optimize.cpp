@@ -11,7 +11,7 @@
 
 #include <fmt/format.h>
 
-#include "base/build_info.h"
+#include "artifact/model_hash.h"
 #include "base/reword.h"
 #include "base/text.h"
 #include "device/hardware_json.h"
@@ -420,7 +420,7 @@ class Optimizer {
 
   Result<Artifact> make_artifact(ImportedModel candidate) {
     Artifact artifact;
-    artifact.producer = fmt::format("kpt {}", build_info().version);
+    artifact.producer = this_producer();
     artifact.source = options_.source;
     artifact.source_sha256 = options_.source_sha256;
     if (options_.target == nullptr) {  // else no run here shows what the target will give

@@ -13,7 +13,6 @@
 #include "api/target_list.h"
 #include "artifact/artifact.h"
 #include "artifact/model_hash.h"
-#include "base/build_info.h"
 #include "base/text.h"
 #include "cli/commands/compile_estimate.h"
 #include "cli/commands/compile_text.h"
@@ -70,7 +69,7 @@ void add_samples(const CompiledTarget& compiled, Artifact& artifact) {
 Status write(const CompileArguments& arguments, const ImportedModel& model,
              const std::map<std::string, std::int64_t, std::less<>>& sizes, const CompileOutcome& outcome) {
   Artifact artifact;
-  artifact.producer = fmt::format("kpt {}", build_info().version);
+  artifact.producer = this_producer();
   artifact.source = fs::path(arguments.model).filename().string();
   KPT_ASSIGN_OR_RETURN(artifact.source_sha256, hash_model(model.graph, model.weights));
   for (const CompiledTarget& compiled : outcome.targets) {

@@ -15,7 +15,6 @@
 #include "api/model_loading.h"
 #include "artifact/artifact.h"
 #include "artifact/model_hash.h"
-#include "base/build_info.h"
 #include "base/text.h"
 #include "cli/model_arguments.h"
 #include "cli/optimize_text.h"
@@ -78,7 +77,7 @@ Status check_pair(const ValidateArguments& arguments, const ImportedModel& model
   if (hash == artifact.source_sha256) return {};
   const std::string with = arguments.weights.empty() ? "" : " with the weights of " + arguments.weights;
   const std::string file = fs::path(arguments.artifact).filename().string();
-  const std::string own = fmt::format("kpt {}", build_info().version);
+  const std::string own = this_producer();
   if (artifact.producer != own) {
     notes.push_back(fmt::format("{} was written by {}, and {} cannot tell whether it was made from {}{}", file,
                                 printable(artifact.producer, 64), own, arguments.model, with));
