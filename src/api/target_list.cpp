@@ -105,6 +105,7 @@ Result<PlacedTarget> find_target(std::string_view name, const BackendContext& co
     placed.target = find_among(*placed.backend, wanted);
   }
   if (placed.target != nullptr) return placed;
+  if (vendor->has_plugins) KPT_RETURN_IF_ERROR(placed.backend->devices().status());  // so that all are known
   std::vector<std::string> valid;
   for (const Target* target : placed.backend->targets()) valid.emplace_back(target->name());
   return Status(StatusCode::kInvalidArgument,

@@ -61,7 +61,7 @@ std::optional<std::int64_t> shift_right(std::int64_t value, std::int64_t count) 
 }
 
 double true_divide(std::int64_t a, std::int64_t b) {
-  if (a == 0) return 0.0;
+  if (a == 0) return b < 0 ? -0.0 : 0.0;
   // The quotient of the magnitudes with at least 63 bits. Its last bit also says whether anything follows, so that the
   // one rounding, to double, is the right one.
   const std::uint64_t numerator = magnitude(a);

@@ -23,7 +23,7 @@ class NeededFamilies {
     for (const ir::Node& node : graph.nodes) {
       for (const ir::NamedArgument& argument : node.arguments) add(argument.value);
       for (const aten::RocmOwnTarget& row : aten::kRocmOwnTargets) {
-        if (row.target == node.target) add(row);
+        if (row.target == node.target) add(row, row.needed_product || !gives_float32(graph, node));
       }
     }
   }
@@ -32,18 +32,23 @@ class NeededFamilies {
   const std::set<std::string>& families() const { return families_; }
 
  private:
+  // Attention in float32 is libtorch's everywhere.
+  static bool gives_float32(const ir::Graph& graph, const ir::Node& node) {
+    const std::vector<ir::ValueId>& values = node.outputs.front().values;
+    return graph.at(values.front()).tensor.dtype == DType::kFloat32;
+  }
   void add(const ir::Argument& argument) {
     if (const auto* body = std::get_if<ir::Subgraph>(&argument.value)) add(*body->graph);
     if (const ir::List* list = argument.list()) {
       for (const ir::Argument& item : list->items) add(item);
     }
   }
-  void add(const aten::RocmOwnTarget& row) {
+  void add(const aten::RocmOwnTarget& row, bool with_matrix_cores) {
     has_nodes_ = true;
     for (const std::string_view family : row.families) {
       if (!family.empty()) families_.emplace(family);
     }
-    if (row.matrix_family.empty() || unit_ == gpu::MatrixUnit::kNone) return;
+    if (!with_matrix_cores || row.matrix_family.empty() || unit_ == gpu::MatrixUnit::kNone) return;
     families_.insert(fmt::format("{}_{}", row.matrix_family, gpu::unit_name(unit_)));
   }
 

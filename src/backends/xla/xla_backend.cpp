@@ -153,7 +153,7 @@ class XlaBackend final : public Backend {
   }
 
   // Of a device or a target. The first usable plugin of a kind has its short name, so that the others need not be asked
-  // for that; for other names all of the kind are.
+  // where that is the first of all; for other names all of the kind are.
   void detect_kind_of(std::string_view name) {
     constexpr std::string_view kPrefix = "xla:";
     if (!name.starts_with(kPrefix)) return;
@@ -161,11 +161,11 @@ class XlaBackend final : public Backend {
     std::vector<PluginCandidate> all = find_plugins(context_.detection);
     std::erase_if(all, [&kind](const PluginCandidate& candidate) { return plugin_kind(candidate.name) != kind; });
     if (name.substr(kPrefix.size()) != kind) return detect(std::move(all));
-    for (PluginCandidate& candidate : all) {
-      detect({candidate});
-      if (std::ranges::find(plugins_, candidate.name, &PjrtPlugin::name)->finding.presence == Presence::kPresent)
-        return;
-    }
+    if (all.empty()) return;
+    const std::string first = all.front().name;
+    detect({all.front()});
+    if (std::ranges::find(plugins_, first, &PjrtPlugin::name)->finding.presence == Presence::kPresent) return;
+    detect(std::move(all));  // beside each other
   }
 
   // In the order of the search within each kind. None is asked twice.

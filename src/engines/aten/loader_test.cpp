@@ -1,8 +1,10 @@
 #include "engines/aten/loader.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engines/aten/module_abi.h"
 #include "engines/aten/probe_child.h"
 
 namespace kpt {
@@ -178,7 +180,7 @@ TEST(AtenLoader, ModuleWithOtherInterfaceIsRefused) {
   const FakeTorch torch("fake_libtorch_2_15", version_py("2.15.0"));
   const ProbeAnswer answer = probe_one(torch, ModuleFolder("fake_module_other_abi"));
   EXPECT_EQ(answer.code, "version_mismatch");
-  EXPECT_THAT(answer.message, HasSubstr("has interface 77, this program needs 8"));
+  EXPECT_THAT(answer.message, HasSubstr(fmt::format("has interface 77, this program needs {}", aten::kModuleAbi)));
 }
 
 TEST(AtenLoader, ModuleOfAnotherBuildIsRefused) {

@@ -194,10 +194,10 @@ TEST_P(MatrixCores, ProductsOfMatricesAreLinear) {
   constexpr const char* kRow = "aten.addmm.default(self=%b, mat1=%x, mat2=%w)";
   constexpr const char* kWhole = "aten.addmm.default(self=%r, mat1=%x, mat2=%w)";
   constexpr const char* kTwice = "aten.addmm.default(self=%b, mat1=%x, mat2=%w, alpha=2)";
-  for (const Case& form :
-       {Case{kStored, kTurned, kMm, 3, true}, Case{kStored, kTurned, kRow, 3, true},
-        Case{kStored, kTurned, kWhole, 3, true}, Case{kLies, "", kMm, 21, true}, Case{kLies, "", kRow, 21, true},
-        Case{kLies, "", kWhole, 21, true}, Case{kLies, "", kMm, 3, false}, Case{kStored, kTurned, kTwice, 21, false}}) {
+  for (const Case& form : {Case{kStored, kTurned, kMm, 3, true}, Case{kStored, kTurned, kRow, 3, true},
+                           Case{kStored, kTurned, kWhole, 3, true}, Case{kLies, "", kMm, 130, true},
+                           Case{kLies, "", kRow, 130, true}, Case{kLies, "", kWhole, 130, true},
+                           Case{kLies, "", kMm, 21, false}, Case{kStored, kTurned, kTwice, 21, false}}) {
     const std::string text = fmt::format(
         "kpt_graph 1\ninput x: float16[{0}, 40]\n{1}\ninput b: float16[33]\ninput r: float16[{0}, 33]\n"
         "{2}o: float16[{0}, 33] = {3}\noutput %o \"output\"\n",
