@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <vector>
+
+#include <fmt/format.h>
 
 #include "base/environment.h"
 #include "base/files.h"
@@ -23,11 +26,28 @@ bool hides_sve(std::string_view cpuinfo) {
   return has_core;
 }
 
+bool lacks_byte_permutes(std::string_view cpuinfo) {
+  for (const std::string_view line : split(cpuinfo, '\n')) {
+    const auto colon = line.find(':');
+    if (colon == std::string_view::npos || trim(line.substr(0, colon)) != "flags") continue;
+    const std::vector<std::string_view> flags = split(line.substr(colon + 1), ' ');
+    const auto has = [&flags](std::string_view flag) { return std::ranges::find(flags, flag) != flags.end(); };
+    return has("avx512f") && !has("avx512vbmi");
+  }
+  return false;
+}
+
 std::string add_host_flags(std::string_view given, std::string_view cpuinfo) {
   std::string flags(given);
-  if (!hides_sve(cpuinfo) || flags.find("xla_backend_extra_options") != std::string::npos) return flags;
-  if (!flags.empty()) flags += ' ';
-  return flags + "--xla_backend_extra_options=-scalable-vectorization=off,-force-vector-width=1,-vectorize-slp=false";
+  const auto add = [&flags](std::string_view name, std::string_view value) {
+    if (flags.find(name) != std::string::npos) return;
+    flags += fmt::format("{}--{}={}", flags.empty() ? "" : " ", name, value);
+  };
+  if (hides_sve(cpuinfo)) {
+    add("xla_backend_extra_options", "-scalable-vectorization=off,-force-vector-width=1,-vectorize-slp=false");
+  }
+  if (lacks_byte_permutes(cpuinfo)) add("xla_cpu_max_isa", "AVX2");
+  return flags;
 }
 
 void set_xla_environment(bool computes_on_cpu) {

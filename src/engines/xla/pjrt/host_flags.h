@@ -4,6 +4,10 @@
 // them for vectors (integer division among them, even of fixed width), and the process dies of an illegal instruction.
 // The kernel's list of features knows better. XLA's own limit on instruction sets does not help: it filters only what
 // the kernel lists. So the compiler is kept from vectorising there: slower, and right.
+//
+// On an x86 processor that has AVX-512 and not its permutes of bytes (VBMI; Skylake to Cooper Lake), LLVM ends the
+// process at some shuffles: "Cannot emit physreg copy instruction", seen where uint8 becomes float32 and is padded by
+// one. With instructions up to AVX2 it does not.
 #pragma once
 
 #include <string>
@@ -13,13 +17,16 @@
 
 namespace kpt::pjrt {
 
-// The value for XLA_FLAGS: `given` (what the user set), and where SVE is hidden, the flags that keep the CPU compiler
-// from using it. A user's own xla_backend_extra_options stand.
+// The value for XLA_FLAGS: `given` (what the user set), and the flags that keep the CPU compiler from what would end
+// the process here. A user's own value of the same flag stands.
 std::string add_host_flags(std::string_view given, std::string_view cpuinfo);
 
 // Whether the cores have SVE while the kernel does not list it. The flags above keep most programs from it, not all: a
 // CPU plugin must not be used there.
 bool hides_sve(std::string_view cpuinfo);
+
+// AVX-512 without VBMI.
+bool lacks_byte_permutes(std::string_view cpuinfo);
 
 // Sets XLA_FLAGS (for a plugin that computes on the CPU) and, unless the user has set it, TF_CPP_MIN_LOG_LEVEL so that
 // plugins print warnings and errors only. Both are read by a plugin once.

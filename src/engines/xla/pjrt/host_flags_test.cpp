@@ -14,6 +14,14 @@ TEST(HostFlags, HiddenSveIsKeptFromTheCompiler) {
             std::string("--xla_dump_to=x ") + kFlag);
 }
 
+TEST(HostFlags, Avx512WithoutPermutesOfBytesIsKeptFromTheCompiler) {
+  constexpr const char* kCascadeLake = "processor\t: 0\nflags\t\t: fpu avx2 avx512f avx512vl avx512_vnni\n";
+  EXPECT_EQ(add_host_flags("", kCascadeLake), "--xla_cpu_max_isa=AVX2");
+  EXPECT_EQ(add_host_flags("--xla_x=1", kCascadeLake), "--xla_x=1 --xla_cpu_max_isa=AVX2");
+  EXPECT_EQ(add_host_flags("--xla_cpu_max_isa=AVX512", kCascadeLake), "--xla_cpu_max_isa=AVX512");
+  EXPECT_EQ(add_host_flags("", "flags\t\t: avx2 avx512f avx512vbmi avx512_vbmi2\n"), "");
+}
+
 TEST(HostFlags, OthersAreLeftAlone) {
   EXPECT_EQ(add_host_flags("", "Features\t: fp asimd sve i8mm\n"), "");
   EXPECT_EQ(add_host_flags("--xla_x=1", "flags\t\t: fpu avx2\n"), "--xla_x=1");
