@@ -51,9 +51,10 @@ if(KPT_SANITIZE STREQUAL "address")
     add_compile_options("SHELL:--param asan-use-after-return=0")
   else()
     # UBSan's checks in templates of other libraries: a fifth of the compiler's time, half of an object's size. GCC's build
-    # (asan-full) has them. Not all of /usr: a clone may lie below it. The compiler starts in the build folder, and ccache
-    # sees the same words in every clone; it does not read the file, so the text is in the name.
-    set(ubsan_ignores "[undefined]\nsrc:/usr/include/*\nsrc:/usr/lib/*\n")
+    # (asan-full) has them. Not all of /usr: a clone may lie below it; clang names the headers of libstdc++ from its own
+    # folder. The compiler starts in the build folder, and ccache sees the same words in every clone; it does not read the
+    # file, so a hash of its text is in the name.
+    set(ubsan_ignores "[undefined]\nsrc:/usr/include/*\nsrc:/usr/lib/*\nsrc:*/bin/../lib/*\n")
     string(SHA256 ubsan_ignores_key "${ubsan_ignores}")
     string(SUBSTRING "${ubsan_ignores_key}" 0 8 ubsan_ignores_key)
     file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/ubsan_ignores_${ubsan_ignores_key}.txt" CONTENT "${ubsan_ignores}")

@@ -34,8 +34,7 @@ class NeededFamilies {
  private:
   // Attention in float32 is libtorch's everywhere.
   static bool gives_float32(const ir::Graph& graph, const ir::Node& node) {
-    const std::vector<ir::ValueId>& values = node.outputs.front().values;
-    return graph.at(values.front()).tensor.dtype == DType::kFloat32;
+    return !node.outputs.empty() && graph.at(node.outputs[0].values[0]).tensor.dtype == DType::kFloat32;
   }
   void add(const ir::Argument& argument) {
     if (const auto* body = std::get_if<ir::Subgraph>(&argument.value)) add(*body->graph);
