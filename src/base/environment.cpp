@@ -86,7 +86,9 @@ constexpr std::array kTable = {
     EnvironmentVariable{"VIRTUAL_ENV", "system", "active Python environment; searched for libtorch and PJRT plugins"},
     EnvironmentVariable{"XDG_CACHE_HOME", "system", "parent of the default cache folder"},
     EnvironmentVariable{"XDG_CONFIG_HOME", "system", "parent of the default configuration folder"},
-    EnvironmentVariable{"XLA_FLAGS", "pjrt", "XLA's own options; we add one on processors where the CPU plugin's compiler would end the process"},
+    EnvironmentVariable{
+        "XLA_FLAGS", "pjrt",
+        "XLA's own options; we add one on processors where the CPU plugin's compiler would end the process"},
 };
 
 // Read by `make`, the lint and the tests of the source tree (KPT_FAKE_: by stand-ins for vendor libraries), never by
