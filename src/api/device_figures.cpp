@@ -63,12 +63,12 @@ Result<PlacedDevice> open_device(std::string_view name) {
   if (name == "auto") return find_device(name).status();  // which device that is may change between two calls
   const Environment environment = Environment::from_process();
   KPT_ASSIGN_OR_RETURN(const Config config, load_library_config(environment));
-  static auto* const opened = new OpenedDevices();
-  const std::lock_guard lock(opened->mutex);
-  if (const auto found = opened->by_name.find(name); found != opened->by_name.end()) return found->second;
+  static auto* const kOpened = new OpenedDevices();
+  const std::lock_guard lock(kOpened->mutex);
+  if (const auto found = kOpened->by_name.find(name); found != kOpened->by_name.end()) return found->second;
   KPT_ASSIGN_OR_RETURN(const BackendContext context, make_backend_context(config, environment));
   KPT_ASSIGN_OR_RETURN(PlacedDevice placed, find_runnable_device(name, context));
-  opened->by_name.emplace(name, placed);
+  kOpened->by_name.emplace(name, placed);
   return placed;
 }
 
