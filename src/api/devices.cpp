@@ -182,7 +182,9 @@ Result<DeviceInfo> find_device(std::string_view name) {
   const auto colon = name.find(':');
   const auto row = std::ranges::find(kVendors, name.substr(0, colon), &VendorRow::prefix);
   const std::string_view rest = colon == std::string_view::npos ? std::string_view() : name.substr(colon + 1);
-  const bool valid = row != kVendors.end() && !rest.empty() && (row->prefix == "xla" || parse_uint(rest).has_value());
+  const auto number = parse_uint(rest);
+  const bool numbered = number && rest == std::to_string(*number);  // 00 is the number of none
+  const bool valid = row != kVendors.end() && !rest.empty() && (row->prefix == "xla" || numbered);
   if (!valid) {
     return Status(StatusCode::kInvalidArgument,
                   fmt::format("'{}' is no device name; valid are cpu, nvidia:N, amd:N, tpu:N and xla:PLUGIN", name));

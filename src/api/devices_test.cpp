@@ -53,8 +53,8 @@ TEST(Devices, EveryListedDeviceCanBeFoundOrSaysWhyNot) {
 }
 
 TEST(Devices, NamesOfNoValidFormAreRefused) {
-  for (const char* name :
-       {"", "gpu", "cpu:0", "nvidia", "nvidia:", "nvidia:x", "nvidia:-1", "nvidia:0x1", "cuda:0", "xla:"}) {
+  for (const char* name : {"", "gpu", "cpu:0", "nvidia", "nvidia:", "nvidia:x", "nvidia:-1", "nvidia:0x1", "nvidia:00",
+                           "amd:01", "cuda:0", "xla:"}) {
     const Result<DeviceInfo> found = find_device(name);
     ASSERT_FALSE(found.ok()) << name;
     EXPECT_EQ(found.status().code(), StatusCode::kInvalidArgument) << name;
