@@ -25,4 +25,7 @@ struct PlacedDevice {
 // cannot be used, or cannot run models yet.
 Result<PlacedDevice> find_runnable_device(std::string_view name, const BackendContext& context);
 
+// Whether devices of that name are this machine's processor; opens none. What is no name of a device is not.
+bool names_host_processor(std::string_view name, const BackendContext& context);
+
 }  // namespace kpt

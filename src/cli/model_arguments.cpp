@@ -19,6 +19,17 @@ std::pair<std::string, std::string> split_assignment(const std::string& text) {
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
+std::string check_amount(const std::string& text) {
+  const auto amount = parse_double(text);
+  return amount && *amount >= 0 ? "" : fmt::format("'{}' is no number from 0 on", text);
+}
+
+std::vector<std::string> input_paths(const std::vector<std::string>& texts) {
+  std::vector<std::string> paths;
+  for (const std::string& text : texts) paths.push_back(split_assignment(text).second);
+  return paths;
+}
+
 Result<std::map<std::string, std::int64_t, std::less<>>> parse_sizes(const std::vector<std::string>& texts) {
   std::map<std::string, std::int64_t, std::less<>> sizes;
   for (const std::string& text : texts) {

@@ -26,5 +26,10 @@ TEST(DrawArguments, GeneratedDrawsAreAWishUntilTheUserSpeaksOfThem) {
   EXPECT_FALSE(options_for(arguments).fill_up);
 }
 
+TEST(Amounts, AreFiniteAndNotNegative) {
+  for (const char* fine : {"0", "2", "0.5", "1e3"}) EXPECT_EQ(check_amount(fine), "") << fine;
+  for (const char* wrong : {"nan", "inf", "-1", "", "2ms", "-nan"}) EXPECT_NE(check_amount(wrong), "") << wrong;
+}
+
 }  // namespace
 }  // namespace kpt::cli

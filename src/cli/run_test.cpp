@@ -59,10 +59,34 @@ TEST(RunCommandLine, AutomaticThreadsNeverReplaceTheUsersChoice) {
   EXPECT_GE(automatic->get(options::kThreadsCount), 1);
 }
 
-TEST(RunCommandLine, AnUnknownVerbIsAUsageError) {
-  Line line;
-  EXPECT_EQ(run_command_line({"optimise"}, line.context), kExitUsage);
-  EXPECT_FALSE(line.err.str().empty());
+TEST(RunCommandLine, WhatHasNoPlaceIsOneSentenceWithTheNearestName) {
+  const auto told = [](const std::vector<std::string>& arguments) {
+    Line line;
+    EXPECT_EQ(run_command_line(arguments, line.context), kExitUsage);
+    EXPECT_TRUE(line.out.str().empty());
+    return line.err.str();
+  };
+  EXPECT_EQ(told({"optimise", "model.pt2"}),
+            "kpt: 'optimise' is no command of kpt; did you mean optimize? (kpt --help tells what there is)\n");
+  EXPECT_EQ(told({"run", "--devise", "cpu", "model.pt2"}),
+            "kpt: --devise is no flag of kpt run; did you mean --device? (kpt run --help tells what there is)\n");
+  EXPECT_THAT(told({"run", "model.pt2", "--jsn"}), HasSubstr("did you mean --json?"));
+  EXPECT_THAT(told({"inspect", "a.pt2", "b.pt2"}), HasSubstr("'b.pt2' is one argument too many for kpt inspect"));
+  EXPECT_THAT(told({"cache", "lst"}), HasSubstr("'lst' is no command of kpt cache; did you mean ls"));
+  EXPECT_THAT(told({"nothing like it"}), ::testing::Not(HasSubstr("did you mean")));
+  EXPECT_THAT(told({"run"}), HasSubstr("MODEL is required (kpt run --help"));
+  EXPECT_THAT(told({"optimize", "m.pt2", "--level", "fast"}), HasSubstr("'fast' is no level"));
+  EXPECT_THAT(told({}), HasSubstr("kpt: "));
+}
+
+TEST(RunCommandLine, AUsageErrorIsAnObjectForPrograms) {
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"run", "--json"}, {"optimise", "--json"}, {"--json", "--no-such-flag", "doctor"}}) {
+    Line line;
+    EXPECT_EQ(run_command_line(arguments, line.context), kExitUsage);
+    EXPECT_EQ(nlohmann::json::parse(line.out.str())["error"]["code"], "invalid_argument") << line.out.str();
+    EXPECT_TRUE(line.err.str().empty());
+  }
 }
 
 TEST(RunCommandLine, BothOutputsCanBeAsked) {

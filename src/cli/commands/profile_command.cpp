@@ -19,6 +19,7 @@
 #include "cli/figures_text.h"
 #include "cli/memory_text.h"
 #include "cli/opened_model.h"
+#include "cli/output_file.h"
 #include "cli/terminal.h"
 #include "device/hardware_json.h"
 #include "validation/draws.h"
@@ -129,6 +130,7 @@ void read_memory(Device& device, const Status& reset, Profile& profile) {
 }
 
 Result<Profile> profile(const ProfileArguments& arguments, const BackendContext& context) {
+  KPT_RETURN_IF_ERROR(check_output(arguments.trace, {arguments.model}));
   KPT_ASSIGN_OR_RETURN(const PlacedDevice device, find_runnable_device(arguments.device, context));
   KPT_ASSIGN_OR_RETURN(OpenedModel opened, open_model(arguments.model, arguments.sizes, device));
   Profile profile;

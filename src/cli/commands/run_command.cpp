@@ -10,6 +10,7 @@
 #include "api/model_loading.h"
 #include "base/timing.h"
 #include "cli/model_arguments.h"
+#include "cli/output_file.h"
 #include "cli/terminal.h"
 #include "device/hardware_json.h"
 #include "runtime/generate_inputs.h"
@@ -41,6 +42,12 @@ struct RunOutcome {
 
 Result<RunOutcome> run(const RunCommandArguments& arguments, const BackendContext& backend_context) {
   KPT_ASSIGN_OR_RETURN(const auto sizes, parse_sizes(arguments.sizes));
+  if (!arguments.outputs.empty()) {
+    KPT_RETURN_IF_ERROR(check_tensor_file_name(arguments.outputs));
+    std::vector<std::string> read = input_paths(arguments.inputs);
+    read.insert(read.end(), {arguments.model, arguments.weights});
+    KPT_RETURN_IF_ERROR(check_output(arguments.outputs, read));
+  }
   KPT_ASSIGN_OR_RETURN(std::vector<NamedTensor> given, read_input_files(arguments.inputs));
   RunOutcome outcome;
   const auto start = Clock::now();
