@@ -401,7 +401,7 @@ TEST_F(CompileForAmd, ProductionJudgesTheMemoryOfTheGpu) {
   const auto both = checks_with("amd:0,cpu", "1");
   EXPECT_EQ(both.at("amd:0 memory").at("severity"), "ok");
   EXPECT_EQ(both.at("cpu memory").at("severity"), "error");
-  EXPECT_LE(both.at("cpu memory").at("value"), both.at("amd:0 host_memory").at("value"));
+  EXPECT_LE(both.at("cpu memory").at("value").get<double>(), both.at("amd:0 host_memory").at("value").get<double>());
 }
 
 TEST_F(CompileForAmd, ALevelThatTheGpuItselfJudgedLeavesItsAnswersForTheCheckAtLoading) {
