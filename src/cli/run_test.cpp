@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "config/options.h"
+#include "support/tree_paths.h"
 
 namespace kpt::cli {
 namespace {
@@ -30,6 +31,22 @@ TEST(CommandContext, ColourFollowsTheOptionThenNoColorThenTheTerminal) {
   const Result<Config> loaded = line.context.load_config();
   ASSERT_TRUE(loaded.ok());
   EXPECT_TRUE(line.context.use_color(*loaded));
+}
+
+TEST(CommandContext, ProgressChangesItsLineOnlyWhereItIsSeen) {
+  const auto progress_of = [](bool out_is_terminal, bool err_is_terminal) {
+    std::ostringstream out;
+    std::ostringstream err;
+    const std::string model = source_dir() + "/tests/golden/pt2/2.15.0/linear_state.pt2";
+    CommandContext context(Environment::from_map({{"HOME", "/nonexistent"}}), out, err, out_is_terminal,
+                           err_is_terminal);
+    run_command_line({"inspect", model, "--check"}, context);
+    EXPECT_THAT(out.str(), ::testing::Not(HasSubstr("\r")));
+    EXPECT_THAT(err.str(), HasSubstr("comparing checksums"));
+    return err.str();
+  };
+  EXPECT_THAT(progress_of(true, false), ::testing::Not(HasSubstr("\r"))) << "2>file in a terminal";
+  EXPECT_THAT(progress_of(false, true), HasSubstr("\r")) << "| less in a terminal";
 }
 
 TEST(CommandContext, FailureIsOneSentenceOrOneObject) {

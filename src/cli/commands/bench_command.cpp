@@ -324,7 +324,7 @@ void add_bench_command(CLI::App& app, CommandContext& context) {
       const Status status = answer_once(context, *arguments, *backend_context);
       return status.ok() ? context.finish(kExitOk) : context.fail(status);
     }
-    Progress progress(context.err(), context.is_terminal(), !context.flags().json);
+    Progress progress(context.err(), context.err_is_terminal(), !context.flags().json);
     const auto outcome = bench(*arguments, context.flags(), *backend_context, progress);
     progress.finish();
     if (!outcome.ok()) return context.fail(outcome.status());

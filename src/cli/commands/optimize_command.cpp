@@ -244,7 +244,7 @@ void add_optimize_command(CLI::App& app, CommandContext& context) {
         context.err() << "kpt: going on without the compile cache: " << opened.status().message() << "\n";
       }
     }
-    Progress progress(context.err(), context.is_terminal(), !context.flags().json);
+    Progress progress(context.err(), context.err_is_terminal(), !context.flags().json);
     const auto start = std::chrono::steady_clock::now();
     const auto outcome = optimize(*arguments, *backend_context, cache ? &*cache : nullptr, progress);
     progress.finish();

@@ -331,7 +331,7 @@ void add_validate_command(CLI::App& app, CommandContext& context) {
     if (!config.ok()) return context.fail(config.status());
     const auto backend_context = make_backend_context(*config, context.environment());
     if (!backend_context.ok()) return context.fail(backend_context.status());
-    Progress progress(context.err(), context.is_terminal(), !context.flags().json);
+    Progress progress(context.err(), context.err_is_terminal(), !context.flags().json);
     const auto outcome = validate(*arguments, *backend_context, progress);
     progress.finish();
     if (!outcome.ok()) return context.fail(outcome.status());
