@@ -285,17 +285,21 @@ void add_flags(CLI::App& command, BenchArguments& arguments) {
       ->check(check_amount)
       ->check(CLI::Range(0.0, 864000.0))
       ->capture_default_str();
-  command.add_flag("--startup", arguments.startup, "also measure fresh processes from start to first answer");
+  CLI::Option* const startup =
+      command.add_flag("--startup", arguments.startup, "also measure fresh processes from start to first answer");
   command.add_option("--startup-runs", arguments.startup_runs, "how many processes of each kind")
+      ->needs(startup)
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   command.add_flag("--first-answer", arguments.first_answer, "what --startup starts")->group("");
   command.add_option("--save-baseline", arguments.baseline_to_save, "keep the result in this file")->type_name("FILE");
-  command.add_option("--compare", arguments.baseline_to_compare, "hold the result against this baseline")
-      ->type_name("FILE");
+  CLI::Option* const compare =
+      command.add_option("--compare", arguments.baseline_to_compare, "hold the result against this baseline")
+          ->type_name("FILE");
   command.add_option("--across", arguments.across, "what may differ from the baseline: model, versions, threads")
       ->delimiter(',');
   command.add_option("--least-effect", arguments.least_effect_percent, "difference, in percent, that matters")
+      ->needs(compare)
       ->check(check_amount)
       ->check(CLI::Range(0.0, 1000.0))
       ->capture_default_str();
