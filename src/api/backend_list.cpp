@@ -59,9 +59,8 @@ bool names_host_processor(std::string_view name, const BackendContext& context) 
   const auto backends = make_backends(context);
   return std::ranges::any_of(backends, [&](const std::unique_ptr<Backend>& backend) {
     return backend->name() == name.substr(0, name.find(':')) &&
-           std::ranges::any_of(backend->targets(), [](const Target* target) {
-             return target->capabilities().host_processor;
-           });
+           std::ranges::any_of(backend->targets(),
+                               [](const Target* target) { return target->capabilities().host_processor; });
   });
 }
 

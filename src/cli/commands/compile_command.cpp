@@ -274,8 +274,7 @@ void add_arguments(CLI::App& command, CompileArguments& arguments) {
       ->type_name("TARGET")
       ->required();
   CLI::Option* const output =
-      command
-          .add_option("-o,--output", arguments.output, "a .kpt file to write, with weights and compiled program")
+      command.add_option("-o,--output", arguments.output, "a .kpt file to write, with weights and compiled program")
           ->type_name("FILE");
   command.add_option("--size", arguments.sizes, "the sizes that the model leaves free: symbol=number")
       ->type_name("S=N");

@@ -150,8 +150,8 @@ Result<std::vector<DeviceForms>> open_devices(const ValidateArguments& arguments
       KPT_ASSIGN_OR_RETURN(devices[index], open_forms(arguments, names[index], model, artifact, context));
       if (!arguments.production) continue;
       const Contender& judged = devices[index].forms.back();
-      KPT_ASSIGN_OR_RETURN(devices[index].production, check_production(judged.model, draws, requirements, context,
-                                                                       judged.device, judged.program));
+      KPT_ASSIGN_OR_RETURN(devices[index].production,
+                           check_production(judged.model, draws, requirements, context, judged.device, judged.program));
     }
   }
   return devices;
