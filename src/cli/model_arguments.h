@@ -51,6 +51,11 @@ Result<std::vector<NamedTensor>> read_input_files(const std::vector<std::string>
 // above anything. Gives the sentence that refuses it, or nothing.
 std::string check_amount(const std::string& text);
 
+// The same of a whole number; CLI11 takes "-1" for the greatest number that there is.
+std::string check_count(const std::string& text);
+// From 1 on.
+std::string check_positive(const std::string& text);
+
 // The paths of such texts.
 std::vector<std::string> input_paths(const std::vector<std::string>& texts);
 

@@ -93,6 +93,10 @@ TEST(RunCommandLine, WhatHasNoPlaceIsOneSentenceWithTheNearestName) {
   EXPECT_THAT(told({"nothing like it"}), ::testing::Not(HasSubstr("did you mean")));
   EXPECT_THAT(told({"run"}), HasSubstr("MODEL is required (kpt run --help"));
   EXPECT_THAT(told({"optimize", "m.pt2", "--level", "fast"}), HasSubstr("'fast' is no level"));
+  EXPECT_THAT(told({"optimize", "m.pt2", "--draws", "-3"}), HasSubstr("'-3' is no whole number from 1 on"));
+  EXPECT_THAT(told({"run", "m.pt2", "--seed", "-1"}), HasSubstr("'-1' is no whole number from 0 on"));
+  EXPECT_THAT(told({"run", "m.pt2", "--repeat", "x"}), HasSubstr("'x' is no whole number from 1 on"));
+  EXPECT_THAT(told({"validate", "m.pt2", "--production", "--max-memory-mb", "nan"}), HasSubstr("'nan' is no number"));
   EXPECT_THAT(told({}), HasSubstr("kpt: "));
 }
 

@@ -14,6 +14,7 @@
 #include "cli/commands/explain_placement.h"
 #include "cli/commands/explain_target.h"
 #include "cli/commands/explain_times.h"
+#include "cli/model_arguments.h"
 #include "cli/opened_model.h"
 #include "cli/optimize_text.h"
 #include "cli/program_text.h"
@@ -341,14 +342,14 @@ void add_explain_command(CLI::App& app, CommandContext& context) {
   CLI::Option* device = command->add_option("--device", arguments->device, "where it runs")->capture_default_str();
   CLI::Option* runs =
       command->add_option("--runs", arguments->runs, "how often to time the nodes; the least time is shown")
-          ->check(CLI::PositiveNumber)
+          ->check(check_positive)
           ->capture_default_str();
   CLI::Option* times = command->add_flag(
       "--times", arguments->times,
       "only the longest nodes: median times, and which share of the measured limits of this processor they reach");
   command->add_option("--top", arguments->top, "how many nodes --times lists")
       ->needs(times)
-      ->check(CLI::PositiveNumber)
+      ->check(check_positive)
       ->capture_default_str();
   command
       ->add_option("--target", arguments->target,

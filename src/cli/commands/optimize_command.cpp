@@ -111,6 +111,9 @@ Result<OptimizeOutcome> optimize(const OptimizeArguments& arguments, const Backe
                                  CompileCache* cache, Progress& progress) {
   KPT_ASSIGN_OR_RETURN(const OptimizeOptions options, make_options(arguments));
   KPT_RETURN_IF_ERROR(choose_passes(options).status());  // a wrong name is told before anything is read
+  for (const std::string_view device : kpt::split(arguments.device, ',')) {
+    if (trim(device) != "auto") KPT_RETURN_IF_ERROR(check_device_name(trim(device)));
+  }
   OptimizeOutcome outcome;
   outcome.path =
       arguments.output.empty() ? fs::path(arguments.model).replace_extension(".kpt").string() : arguments.output;

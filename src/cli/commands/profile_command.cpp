@@ -18,6 +18,7 @@
 #include "benchmark/profile.h"
 #include "cli/figures_text.h"
 #include "cli/memory_text.h"
+#include "cli/model_arguments.h"
 #include "cli/opened_model.h"
 #include "cli/output_file.h"
 #include "cli/terminal.h"
@@ -303,7 +304,7 @@ void add_profile_command(CLI::App& app, CommandContext& context) {
       ->check(CLI::Range(0, 10000))
       ->capture_default_str();
   command->add_option("--top", arguments->top, "how many rows a table has")
-      ->check(CLI::PositiveNumber)
+      ->check(check_positive)
       ->capture_default_str();
   command->add_option("--trace", arguments->trace, "writes the timeline, for Perfetto or chrome://tracing");
   command->callback([&context, arguments] {

@@ -154,7 +154,7 @@ void add_run_command(CLI::App& app, CommandContext& context) {
   command->add_option("--outputs", arguments->outputs, "where to write: .npz, .safetensors, or .npy for one output")
       ->type_name("FILE");
   command->add_option("--repeat", arguments->repeat, "how often; a model's own buffers start anew each time")
-      ->check(CLI::PositiveNumber)
+      ->check(check_positive)
       ->capture_default_str();
   command->callback([&context, arguments] {
     const Result<Config> config = context.load_config();

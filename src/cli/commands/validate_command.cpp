@@ -123,7 +123,10 @@ Result<DeviceForms> open_forms(const ValidateArguments& arguments, const std::st
                                const ImportedModel& model, std::optional<Artifact>& artifact,
                                const BackendContext& context) {
   DeviceForms opened{device, {{device, device, model, Level::kConservative}}, {}};
-  if (!artifact) return opened;
+  if (!artifact) {  // one that is not here is told before the gate's runs
+    KPT_RETURN_IF_ERROR(find_runnable_device(device, context).status());
+    return opened;
+  }
   KPT_ASSIGN_OR_RETURN(Contender optimized, open_contender(arguments.artifact, *artifact, device, context));
   opened.forms.push_back(std::move(optimized));
   return opened;
@@ -142,7 +145,6 @@ Result<std::vector<DeviceForms>> open_devices(const ValidateArguments& arguments
   Requirements requirements = arguments.requirements;
   KPT_ASSIGN_OR_RETURN(requirements.batch_sizes, parse_batches(arguments.batch_sizes));
   const std::vector<std::string> names = split_list(arguments.devices);
-  if (names.empty()) return Status(StatusCode::kInvalidArgument, "--devices names no device");
   std::vector<DeviceForms> devices(names.size());
   for (const bool processor : {true, false}) {
     for (std::size_t index = 0; index < names.size(); ++index) {
@@ -157,6 +159,16 @@ Result<std::vector<DeviceForms>> open_devices(const ValidateArguments& arguments
   return devices;
 }
 
+// Before anything is read.
+Status check_names(const std::string& devices) {
+  const std::vector<std::string> names = split_list(devices);
+  if (names.empty()) return {StatusCode::kInvalidArgument, "--devices names no device"};
+  for (const std::string& name : names) {
+    if (name != "auto") KPT_RETURN_IF_ERROR(check_device_name(name));
+  }
+  return {};
+}
+
 struct ValidateOutcome {
   ValidateReport validation;
   std::optional<ProductionReport> production;
@@ -168,6 +180,7 @@ Result<ValidateOutcome> validate(const ValidateArguments& arguments, const Backe
                                  Progress& progress) {
   // Of the artifact, reading compares all checksums.
   const auto tell = [&progress](double done) { progress.tell("comparing checksums", done); };
+  KPT_RETURN_IF_ERROR(check_names(arguments.devices));
   KPT_RETURN_IF_ERROR(check_model_file(arguments.model, tell).status());
   progress.finish();
   ImportOptions import_options;
