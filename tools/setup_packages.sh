@@ -3,7 +3,8 @@
 # As root (or with sudo that asks no password) it installs what is missing; otherwise it prints the one line to run.
 # A line with ? at its end is a wish: installed where that is possible and the system has such a package, else left out.
 # Arguments are further wishes: of these it says which are left out, and looks once into fresh lists of packages. With
-# --offered it fails where the system has such a package and it is not installed in the end.
+# --offered it fails where the system has such a package and it is not installed in the end, and where apt has no lists of
+# packages, so that nobody can tell.
 # With KPT_PYTHON set it installs nothing: the machine is taken as it is, and CMake names what it misses.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -75,12 +76,21 @@ install_wanted() {
   echo "setup: installing ${wanted[*]}"
   install "${wanted[@]}" || echo "setup: ${wanted[*]} could not be installed; what needs them is left out" >&2
 }
+has_lists() {
+  [ -n "$(apt-get indextargets --format '$(FILENAME)' 'Created-By: Packages' 2>/dev/null)" ]
+}
 check_offered() {
   [ $offered = yes ] || return 0
-  local name left=()
+  local name left=() unheard=()
   for name in "$@"; do
-    if is_missing "$name" && apt-cache show "$name" >/dev/null 2>&1; then left+=("$name"); fi
+    is_missing "$name" || continue
+    if apt-cache show "$name" >/dev/null 2>&1; then left+=("$name"); else unheard+=("$name"); fi
   done
+  if [ ${#unheard[@]} -gt 0 ] && ! has_lists; then
+    echo "setup: apt has no lists of packages, so whether this system has ${unheard[*]} is not known. Run:" >&2
+    echo "  sudo apt-get update" >&2
+    exit 1
+  fi
   [ ${#left[@]} -gt 0 ] || return 0
   echo "setup: this system has packages that are not installed, and what needs them would be left out. Run:" >&2
   echo "  sudo apt-get install -y --no-install-recommends ${left[*]}" >&2

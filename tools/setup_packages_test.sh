@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tests of setup_packages.sh with stand-ins for the system's commands: `installed`, `lists` and `fresh` are what is
-# installed, what apt knows, and what it knows once its lists are refreshed.
+# installed, what apt knows (nothing where the file is empty), and what it knows once its lists are refreshed.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
@@ -15,7 +15,8 @@ stand_in id <<<'cat uid'
 stand_in sudo <<<'exit 1'
 stand_in apt-get <<'PROGRAM'
 echo "$1" >>calls
-[ "$1" != update ] || { cp fresh lists; exit 0; }
+[ "$1" != update ] || { [ -s fresh ] && cp fresh lists || exit 100; exit 0; }
+[ "$1" != indextargets ] || { [ ! -s lists ] || echo lists; exit 0; }
 for word in "${@:2}"; do
   case $word in -*) continue ;; broken) exit 100 ;; esac
   echo "$word" >>installed
@@ -30,6 +31,8 @@ run() {
   [ -z "${lacking:-}" ] || sed -i "/^$lacking\$/d" "$work/installed"
   printf '%s\n' known broken >"$work/lists"
   printf '%s\n' known broken late >"$work/fresh"
+  [ -z "${offline:-}" ] || : >"$work/fresh"
+  [ -z "${offline:-}" ] || : >"$work/lists"
   : >"$work/calls"
   env -u KPT_PYTHON PATH="$work/bin:$PATH" "$here/setup_packages.sh" "$@" >"$work/out" 2>"$work/err"
 }
@@ -58,6 +61,14 @@ if run 0 --offered known broken; then fail "a wish that the system has and canno
 grep -q "no-install-recommends broken\$" "$work/err" || fail "the line that installs what is left out is missing"
 if run 1000 --offered known; then fail "a wish of a user who may not install is no failure with --offered"; fi
 run 1000 --offered here nowhere || fail "what nobody has is a failure with --offered for a user who may not install"
+offline=yes
+for user in 0 1000; do
+  if run $user --offered here known; then fail "where apt has no lists --offered cannot tell and yet passes (user $user)"; fi
+  grep -q "apt has no lists" "$work/err" && grep -q "apt-get update\$" "$work/err" || fail "that apt has no lists is not said"
+  run $user --offered here || fail "lists are asked for although all that is wished for is installed (user $user)"
+  run $user known || fail "without --offered a wish that nobody knows of is a failure (user $user)"
+done
+offline=
 lacking=cmake
 if run 1000 known; then fail "a package that is needed and missing is no success"; fi
 grep -q "no-install-recommends cmake\$" "$work/err" || fail "the line to run is missing, or names a wish"

@@ -1,5 +1,7 @@
 #include "api/backend_list.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "base/log.h"
@@ -51,6 +53,15 @@ Result<PlacedDevice> find_runnable_device(std::string_view name, const BackendCo
       make_split_backend(std::move(own), [context] { return find_own_device("cpu", context); }, context.split_graphs);
   KPT_ASSIGN_OR_RETURN(const auto devices, split->devices());
   return PlacedDevice{std::move(split), devices[0]};
+}
+
+bool names_host_processor(std::string_view name, const BackendContext& context) {
+  const auto backends = make_backends(context);
+  return std::ranges::any_of(backends, [&](const std::unique_ptr<Backend>& backend) {
+    return backend->name() == name.substr(0, name.find(':')) &&
+           std::ranges::any_of(backend->targets(),
+                               [](const Target* target) { return target->capabilities().host_processor; });
+  });
 }
 
 }  // namespace kpt

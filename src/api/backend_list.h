@@ -25,4 +25,10 @@ struct PlacedDevice {
 // cannot be used, or cannot run models yet.
 Result<PlacedDevice> find_runnable_device(std::string_view name, const BackendContext& context);
 
+// Whether a device can have this name, without looking for it: kInvalidArgument with what is valid. "auto" is none.
+Status check_device_name(std::string_view name);
+
+// Whether devices of that name are this machine's processor; opens none. What is no name of a device is not.
+bool names_host_processor(std::string_view name, const BackendContext& context);
+
 }  // namespace kpt

@@ -172,23 +172,28 @@ Result<std::vector<DeviceInfo>> list_devices() {
   return devices;
 }
 
-Result<DeviceInfo> find_device(std::string_view name) {
-  KPT_ASSIGN_OR_RETURN(const Setting setting, make_setting());
-  if (name == "cpu") {
-    DeviceInfo cpu = describe_cpu(setting);
-    if (cpu.usable) return cpu;
-    return Status(StatusCode::kDeviceNotAvailable, fmt::format("cpu cannot be used: {}", cpu.reason));
-  }
+Status check_device_name(std::string_view name) {
+  if (name == "cpu") return {};
   const auto colon = name.find(':');
   const auto row = std::ranges::find(kVendors, name.substr(0, colon), &VendorRow::prefix);
   const std::string_view rest = colon == std::string_view::npos ? std::string_view() : name.substr(colon + 1);
   const auto number = parse_uint(rest);
   const bool numbered = number && rest == std::to_string(*number);  // 00 is the number of none
   const bool valid = row != kVendors.end() && !rest.empty() && (row->prefix == "xla" || numbered);
-  if (!valid) {
-    return Status(StatusCode::kInvalidArgument,
-                  fmt::format("'{}' is no device name; valid are cpu, nvidia:N, amd:N, tpu:N and xla:PLUGIN", name));
+  if (valid) return {};
+  return {StatusCode::kInvalidArgument,
+          fmt::format("'{}' is no device name; valid are cpu, nvidia:N, amd:N, tpu:N and xla:PLUGIN", name)};
+}
+
+Result<DeviceInfo> find_device(std::string_view name) {
+  KPT_RETURN_IF_ERROR(check_device_name(name));
+  KPT_ASSIGN_OR_RETURN(const Setting setting, make_setting());
+  if (name == "cpu") {
+    DeviceInfo cpu = describe_cpu(setting);
+    if (cpu.usable) return cpu;
+    return Status(StatusCode::kDeviceNotAvailable, fmt::format("cpu cannot be used: {}", cpu.reason));
   }
+  const auto row = std::ranges::find(kVendors, name.substr(0, name.find(':')), &VendorRow::prefix);
   VendorDevices found = detect(*row, setting);
   const auto device = std::ranges::find(found.devices, name, &DeviceInfo::name);
   if (device != found.devices.end() && device->usable) return std::move(*device);

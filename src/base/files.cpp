@@ -87,6 +87,15 @@ Status flush_folder(const std::filesystem::path& folder) {
   return {};
 }
 
+// Folders and what is no file at all stay; a link gives way, whatever it leads to but a device.
+Status check_replaceable(const std::filesystem::path& path) {
+  struct stat info{};
+  if (::stat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode)) return {};
+  if (S_ISDIR(info.st_mode)) return file_failure("write", path, EISDIR);
+  return {StatusCode::kInvalidArgument,
+          fmt::format("cannot write {}: a file would take the place of a device, pipe or socket", path.string())};
+}
+
 // A locked file beside `path` that was not there before; -1 with errno.
 int create_temporary(const std::filesystem::path& path, std::filesystem::path& temporary) {
   constexpr int kMaxTries = 1000;
@@ -127,6 +136,7 @@ Status file_failure(std::string_view what, const std::filesystem::path& path, in
 }
 
 Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path) {
+  KPT_RETURN_IF_ERROR(check_replaceable(path));
   const std::filesystem::path folder = folder_of(path);
   std::error_code error;
   std::filesystem::create_directories(folder, error);
@@ -167,6 +177,20 @@ Status write_file_atomically(const std::filesystem::path& path, std::string_view
   KPT_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));
   KPT_RETURN_IF_ERROR(file.write(content));
   return file.commit();
+}
+
+Status check_writable(const std::filesystem::path& path) {
+  if (path.empty()) return file_failure("write", path, ENOENT);
+  if (!path.has_filename()) return file_failure("write", path, EISDIR);
+  KPT_RETURN_IF_ERROR(check_replaceable(path));
+  std::error_code error;
+  std::filesystem::path folder = std::filesystem::absolute(folder_of(path), error);
+  if (error) return file_failure("write", path, error.value());
+  while (!std::filesystem::exists(folder, error) && !error && folder.has_relative_path()) folder = folder.parent_path();
+  if (error) return file_failure("look into", folder, error.value());
+  if (!std::filesystem::is_directory(folder, error)) return file_failure("create folder", folder_of(path), ENOTDIR);
+  const int access = ::faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS);
+  return access == 0 ? Status() : file_failure("write into", folder, errno);
 }
 
 std::filesystem::path SystemFiles::resolve(std::string_view absolute_path) const {

@@ -25,7 +25,8 @@ Status file_failure(std::string_view what, const std::filesystem::path& path, in
 // same folder removes it. One whose writer lives is locked and stays, whichever process or container the writer is in.
 class AtomicFile {
  public:
-  // Creates missing parent folders. Fails with kPermissionDenied, kNotFound, kIo.
+  // Creates missing parent folders. Fails with kPermissionDenied, kNotFound, kIo, and with kInvalidArgument where a
+  // device, pipe or socket stands at `path`: the rename would remove it.
   static Result<AtomicFile> create(const std::filesystem::path& path);
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -47,6 +48,10 @@ class AtomicFile {
 // Writes a temporary file beside `path`, flushes it to the disk, renames it over `path` and flushes the folder. A
 // reader or a killed process sees the old content or the new, never a part. Creates missing parent folders.
 Status write_file_atomically(const std::filesystem::path& path, std::string_view content);
+
+// Whether a file could be put at `path`, as far as that is known without doing it: for long work that ends with one.
+// Creates nothing. Fails as AtomicFile::create() does.
+Status check_writable(const std::filesystem::path& path);
 
 // A view of the system's own files (/proc, /sys, /dev, /opt) below `root`. Production uses "/"; a recorded machine is a
 // folder. All paths given to it are absolute; ".." does not lead out of the root.

@@ -151,6 +151,53 @@ TEST_F(Files, FailedWriteLeavesTheOldContentAndNothingElse) {
   EXPECT_THAT(names(), ElementsAre("file", "target"));
 }
 
+// As root a rename over /dev/null would succeed.
+TEST_F(Files, WhatIsNoFileIsNotReplaced) {
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  fs::create_symlink(path("pipe"), path("link to pipe"));
+  fs::create_symlink(path("file"), path("link to file"));
+  for (const char* name : {"pipe", "link to pipe"}) {
+    const Status status = write_file_atomically(path(name), "x");
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(status.message(), HasSubstr(path(name).string()));
+    EXPECT_EQ(check_writable(path(name)).code(), StatusCode::kInvalidArgument);
+  }
+  EXPECT_EQ(fs::symlink_status(path("pipe")).type(), fs::file_type::fifo);
+  EXPECT_TRUE(fs::is_symlink(path("link to pipe")));
+  EXPECT_EQ(check_writable("/dev/null").code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(write_file_atomically(path("link to file"), "x").ok());
+  EXPECT_THAT(names(), ElementsAre("link to file", "link to pipe", "pipe"));
+}
+
+TEST_F(Files, WhetherAFileCanBeWrittenIsToldWithoutWritingIt) {
+  fs::create_directories(path("folder"));
+  std::ofstream(path("file")) << "old";
+  for (const char* fine : {"new", "file", "folder/new", "a/b/c/new"}) {
+    EXPECT_TRUE(check_writable(path(fine)).ok()) << fine;
+  }
+  for (const char* name : {"folder", "folder/", "file/below", "file/a/b"}) {
+    const Status told = check_writable(path(name));
+    EXPECT_FALSE(told.ok()) << name;
+    EXPECT_THAT(told.message(), HasSubstr(path(name).parent_path().string()));
+    EXPECT_EQ(told.code(), write_file_atomically(path(name), "x").code()) << name;
+  }
+  EXPECT_FALSE(check_writable("").ok());
+  const fs::path before = fs::current_path();
+  fs::current_path(path(""));
+  EXPECT_TRUE(check_writable("plain").ok());
+  EXPECT_TRUE(check_writable("a/plain").ok());
+  fs::current_path(before);
+  EXPECT_THAT(names(), ElementsAre("file", "folder"));
+  EXPECT_EQ(*read_text_file(path("file"), 10), "old");
+  fs::permissions(path("folder"), fs::perms::owner_all | fs::perms::others_exec | fs::perms::others_read);
+  fs::permissions(path(""), fs::perms::owner_all | fs::perms::others_exec | fs::perms::others_read);
+  for (const char* name : {"folder/new", "folder/a/b"}) {
+    const int code = run_unprivileged([&] { return static_cast<int>(check_writable(path(name)).code()); });
+    if (code < 0) GTEST_SKIP() << "root without the right to change users";
+    EXPECT_EQ(static_cast<StatusCode>(code), StatusCode::kPermissionDenied);
+  }
+}
+
 TEST_F(Files, ReadOnlyFolderIsPermissionDenied) {
   fs::create_directory(path("sealed"));
   fs::permissions(path("sealed"),

@@ -29,8 +29,13 @@ struct GlobalFlags {
 
 class CommandContext {
  public:
-  CommandContext(Environment environment, std::ostream& out, std::ostream& err, bool out_is_terminal)
-      : environment_(std::move(environment)), out_(out), err_(err), out_is_terminal_(out_is_terminal) {}
+  CommandContext(Environment environment, std::ostream& out, std::ostream& err, bool out_is_terminal,
+                 bool err_is_terminal = false)
+      : environment_(std::move(environment)),
+        out_(out),
+        err_(err),
+        out_is_terminal_(out_is_terminal),
+        err_is_terminal_(err_is_terminal) {}
 
   const Environment& environment() const { return environment_; }
   GlobalFlags& flags() { return flags_; }
@@ -40,8 +45,8 @@ class CommandContext {
   // The configuration from all sources, with automatic values filled in and logging set up accordingly.
   Result<Config> load_config();
 
-  // Whether a person watches: results and progress go to a terminal.
-  bool is_terminal() const { return out_is_terminal_; }
+  // Whether a person watches the progress; results may go elsewhere.
+  bool err_is_terminal() const { return err_is_terminal_; }
 
   // Colour on `out`: option cli.color, NO_COLOR, and whether a terminal is there.
   bool use_color(const Config& config) const;
@@ -59,6 +64,7 @@ class CommandContext {
   std::ostream& out_;
   std::ostream& err_;
   bool out_is_terminal_;
+  bool err_is_terminal_;
   GlobalFlags flags_;
   int exit_code_ = kExitOk;
 };

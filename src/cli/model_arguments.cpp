@@ -19,6 +19,25 @@ std::pair<std::string, std::string> split_assignment(const std::string& text) {
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
+std::string check_amount(const std::string& text) {
+  const auto amount = parse_double(text);
+  return amount && *amount >= 0 ? "" : fmt::format("'{}' is no number from 0 on", text);
+}
+
+std::string check_count(const std::string& text) {
+  return parse_uint(text) ? "" : fmt::format("'{}' is no whole number from 0 on", text);
+}
+
+std::string check_positive(const std::string& text) {
+  return parse_uint(text).value_or(0) > 0 ? "" : fmt::format("'{}' is no whole number from 1 on", text);
+}
+
+std::vector<std::string> input_paths(const std::vector<std::string>& texts) {
+  std::vector<std::string> paths;
+  for (const std::string& text : texts) paths.push_back(split_assignment(text).second);
+  return paths;
+}
+
 Result<std::map<std::string, std::int64_t, std::less<>>> parse_sizes(const std::vector<std::string>& texts) {
   std::map<std::string, std::int64_t, std::less<>> sizes;
   for (const std::string& text : texts) {
@@ -54,7 +73,9 @@ void add_run_arguments(CLI::App& command, RunArguments& arguments) {
   command.add_option("MODEL", arguments.model, "a .pt2 or .kpt file")->required();
   command.add_option("--inputs", arguments.inputs, "tensors by input name: .npz, .safetensors, or NAME=FILE.npy")
       ->type_name("FILE");
-  command.add_option("--seed", arguments.seed, "for inputs that no file gives")->capture_default_str();
+  command.add_option("--seed", arguments.seed, "for inputs that no file gives")
+      ->check(check_count)
+      ->capture_default_str();
   command.add_option("--size", arguments.sizes, "sizes of generated inputs: symbol=number")->type_name("S=N");
   command
       .add_option("--device", arguments.load.device, "where to run; auto: the first accelerator that is here, else cpu")
@@ -66,9 +87,12 @@ void add_run_arguments(CLI::App& command, RunArguments& arguments) {
 }
 
 void add_draw_arguments(CLI::App& command, DrawArguments& arguments) {
-  command.add_option("--draws", arguments.draws,
-                     "sets of inputs to judge on (default 3, more if more files are given)");
-  command.add_option("--seed", arguments.seed, "for inputs that no file gives")->capture_default_str();
+  command
+      .add_option("--draws", arguments.draws, "sets of inputs to judge on (default 3, more if more files are given)")
+      ->check(check_positive);
+  command.add_option("--seed", arguments.seed, "for inputs that no file gives")
+      ->check(check_count)
+      ->capture_default_str();
   command
       .add_option("--inputs", arguments.inputs, "inputs to judge on: .npz or .safetensors, each a set; NAME=FILE.npy")
       ->type_name("FILE");
@@ -95,7 +119,6 @@ Result<DrawOptions> make_draw_options(const DrawArguments& arguments) {
   options.count = arguments.draws.value_or(std::max(kUsualDraws, options.given.size()));
   // Sizes are a word about generated inputs: then they are meant.
   options.fill_up = !arguments.draws && !options.given.empty() && options.sizes.empty();
-  if (options.count == 0) return Status(StatusCode::kInvalidArgument, "--draws must be at least 1");
   return options;
 }
 

@@ -47,6 +47,18 @@ Result<std::map<std::string, std::int64_t, std::less<>>> parse_sizes(const std::
 // read_tensors() does, and with kInvalidArgument when "name=" stands before a file with several tensors.
 Result<std::vector<NamedTensor>> read_input_files(const std::vector<std::string>& texts);
 
+// For CLI::Option::check(): a finite number from 0 on. CLI11's own bounds let "nan" pass, which is neither below nor
+// above anything. Gives the sentence that refuses it, or nothing.
+std::string check_amount(const std::string& text);
+
+// The same of a whole number; CLI11 takes "-1" for the greatest number that there is.
+std::string check_count(const std::string& text);
+// From 1 on.
+std::string check_positive(const std::string& text);
+
+// The paths of such texts.
+std::vector<std::string> input_paths(const std::vector<std::string>& texts);
+
 // "name=path" → both parts; "path" → an empty name. A path that contains '=' needs a name before it.
 std::pair<std::string, std::string> split_assignment(const std::string& text);
 

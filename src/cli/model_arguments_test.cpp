@@ -26,5 +26,15 @@ TEST(DrawArguments, GeneratedDrawsAreAWishUntilTheUserSpeaksOfThem) {
   EXPECT_FALSE(options_for(arguments).fill_up);
 }
 
+TEST(Amounts, AreFiniteAndNotNegative) {
+  for (const char* fine : {"0", "2", "0.5", "1e3"}) EXPECT_EQ(check_amount(fine), "") << fine;
+  for (const char* wrong : {"nan", "inf", "-1", "", "2ms", "-nan"}) EXPECT_NE(check_amount(wrong), "") << wrong;
+  for (const char* fine : {"0", "7", "18446744073709551615"}) EXPECT_EQ(check_count(fine), "") << fine;
+  for (const char* wrong : {"-1", "-3", "1.5", "", "x", "18446744073709551616"})
+    EXPECT_NE(check_count(wrong), "") << wrong;
+  EXPECT_EQ(check_positive("1"), "");
+  for (const char* wrong : {"0", "-3"}) EXPECT_NE(check_positive(wrong), "") << wrong;
+}
+
 }  // namespace
 }  // namespace kpt::cli

@@ -13,13 +13,28 @@
 
 namespace kpt::cli {
 
-Result<OpenedModel> open_model(const std::string& file, const std::vector<std::string>& sizes,
-                               const PlacedDevice& device) {
+void add_source_arguments(CLI::App& command, ModelSource& source) {
+  command.add_option("MODEL", source.file, "a .kpt or .pt2 file")->required();
+  command.add_option("--size", source.sizes, "the size of a symbol of generated inputs, e.g. s0=4")->type_name("S=N");
+  command.add_option("--model", source.name, "which model of a file that holds several");
+  command.add_option("--weights", source.weights, "a safetensors file that replaces weights by name");
+}
+
+Status check_source(const ModelSource& source) {
+  if ((source.name.empty() && source.weights.empty()) || !is_artifact(source.file)) return {};
+  return {StatusCode::kInvalidArgument, "--model and --weights are for .pt2 files"};
+}
+
+Result<OpenedModel> open_model(const ModelSource& source, const PlacedDevice& device) {
+  KPT_RETURN_IF_ERROR(check_source(source));
+  const std::string& file = source.file;
   OpenedModel opened;
   DrawOptions options{1, 0, {}, {}};
-  KPT_ASSIGN_OR_RETURN(options.sizes, parse_sizes(sizes));
+  KPT_ASSIGN_OR_RETURN(options.sizes, parse_sizes(source.sizes));
   if (!is_artifact(file)) {
     ImportOptions import_options;
+    import_options.model_name = source.name;
+    import_options.weights = source.weights;
     import_options.read_sample_inputs = true;
     KPT_ASSIGN_OR_RETURN(opened.model, import_model(file, import_options));
     KPT_ASSIGN_OR_RETURN(const std::vector<Draw> draws, make_draws(opened.model, options));

@@ -7,12 +7,26 @@
 #include <string>
 #include <vector>
 
+#include <CLI/CLI.hpp>
+
 #include "api/backend_list.h"
 #include "importer/model_file.h"
 #include "optimize/optimize.h"
 #include "validation/model_run.h"
 
 namespace kpt::cli {
+
+// What to look at: flags that `explain` and `profile` share.
+struct ModelSource {
+  std::string file;
+  std::string name;                // of several in one .pt2 file
+  std::string weights;             // a safetensors file in place of those of a .pt2 file
+  std::vector<std::string> sizes;  // "s0=4", for inputs that are drawn
+};
+void add_source_arguments(CLI::App& command, ModelSource& source);
+
+// Fails with kInvalidArgument where name or weights are given for an artifact, which has one model and its own.
+Status check_source(const ModelSource& source);
 
 struct OpenedModel {
   ImportedModel model;
@@ -21,10 +35,9 @@ struct OpenedModel {
   std::string program;                   // of an artifact that was compiled for the device's target
 };
 
-// `sizes`: "s0=4", for inputs that are drawn. Fails with kModelPreparation when an artifact holds nothing for the
-// device, and with kUnsupported when it needs what the device lacks.
-Result<OpenedModel> open_model(const std::string& file, const std::vector<std::string>& sizes,
-                               const PlacedDevice& device);
+// Fails as check_source(), import_model() and read_artifact() do, with kModelPreparation when an artifact holds nothing
+// for the device, and with kUnsupported when it needs what the device lacks.
+Result<OpenedModel> open_model(const ModelSource& source, const PlacedDevice& device);
 
 // The same run again and again: buffers that the model writes are reset before each, and its inputs are copied anew,
 // since it may write them.

@@ -1,7 +1,10 @@
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/build_info.h"
+#include "base/text.h"
 #include "cli/command.h"
 #include "config/automatic.h"
 #include "config/options.h"
@@ -57,6 +60,38 @@ void add_global_flags(CLI::App& app, CommandContext& context) {
       ->expected(1)
       ->take_all();
   app.add_flag("--json", flags.json, "machine-readable output");
+}
+
+std::string suggest(const std::string& word, const std::vector<std::string>& known) {
+  const auto nearest = find_nearest(word, known);
+  return nearest ? fmt::format("; did you mean {}?", *nearest) : "";
+}
+
+// One sentence about a command line that cannot be taken. What has no place is told before what is missing: CLI11 asks
+// for a command where one is misspelled, and for the model where a flag is.
+std::string usage_text(const CLI::App& app, const CLI::ParseError& error) {
+  const std::vector<std::string> strangers = app.remaining(true);
+  const CLI::App* command = &app;
+  std::string name = app.get_name();
+  while (!command->get_subcommands().empty()) {
+    command = command->get_subcommands().front();
+    name += " " + command->get_name();
+  }
+  const std::string help = fmt::format(" ({} --help tells what there is)", name);
+  if (strangers.empty()) return error.what() + help;
+  const std::string word = printable(strangers.front().substr(0, strangers.front().find('=')), 128);
+  std::vector<std::string> known;
+  if (word.starts_with("-")) {
+    for (const CLI::App* owner : {&app, command}) {
+      for (const CLI::Option* option : owner->get_options()) {
+        for (const std::string& flag : option->get_lnames()) known.push_back("--" + flag);
+      }
+    }
+    return fmt::format("{} is no flag of {}{}{}", word, name, suggest(word, known), help);
+  }
+  for (const CLI::App* one : command->get_subcommands(nullptr)) known.push_back(one->get_name());
+  if (known.empty()) return fmt::format("'{}' is one argument too many for {}{}", word, name, help);
+  return fmt::format("'{}' is no command of {}{}{}", word, name, suggest(word, known), help);
 }
 
 }  // namespace
@@ -115,9 +150,11 @@ int run_command_line(const std::vector<std::string>& arguments, CommandContext& 
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
   try {
     app.parse(reversed);
+  } catch (const CLI::Success& asked) {  // for help or the version
+    return app.exit(asked, context.out(), context.err());
   } catch (const CLI::ParseError& error) {
-    const int code = app.exit(error, context.out(), context.err());
-    return code == 0 ? kExitOk : kExitUsage;
+    if (std::ranges::find(arguments, "--json") != arguments.end()) context.flags().json = true;
+    context.fail(Status(StatusCode::kInvalidArgument, usage_text(app, error)), kExitUsage);
   } catch (const Error& error) {
     context.fail(error.status());
   } catch (const std::exception& error) {

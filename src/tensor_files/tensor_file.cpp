@@ -11,18 +11,17 @@
 #include "tensor_files/safetensors.h"
 
 namespace kpt {
-namespace {
 
-Status unknown_extension(const std::filesystem::path& path) {
+Status check_tensor_file_name(const std::filesystem::path& path) {
+  const std::string extension = to_lower(path.extension().string());
+  if (extension == ".npy" || extension == ".npz" || extension == ".safetensors") return {};
   return {StatusCode::kUnsupported,
           fmt::format("{} is not a known kind of tensor file; use .npy, .npz or .safetensors", path.string())};
 }
 
-}  // namespace
-
 Result<std::vector<NamedTensor>> read_tensors(const std::filesystem::path& path) {
+  KPT_RETURN_IF_ERROR(check_tensor_file_name(path));
   const std::string extension = to_lower(path.extension().string());
-  if (extension != ".npy" && extension != ".npz" && extension != ".safetensors") return unknown_extension(path);
   KPT_ASSIGN_OR_RETURN(const std::shared_ptr<const MappedFile> file, MappedFile::open(path));
   if (extension == ".safetensors") return read_safetensors(file);
   if (extension == ".npz") return read_npz(file);
@@ -33,10 +32,10 @@ Result<std::vector<NamedTensor>> read_tensors(const std::filesystem::path& path)
 }
 
 Status write_tensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors) {
+  KPT_RETURN_IF_ERROR(check_tensor_file_name(path));
   const std::string extension = to_lower(path.extension().string());
   if (extension == ".safetensors") return write_safetensors(path, tensors);
   if (extension == ".npz") return write_npz(path, tensors);
-  if (extension != ".npy") return unknown_extension(path);
   if (tensors.size() != 1) {
     return {StatusCode::kInvalidArgument,
             fmt::format("{} can hold one tensor, not {}; use .npz or .safetensors", path.string(), tensors.size())};

@@ -52,7 +52,10 @@ TEST(InspectCommand, ShowsWhatAModelTakesGivesAndCosts) {
   EXPECT_EQ(json.at("unsupported").size(), 0U);
   const std::string text = run_kpt({"inspect", golden("sizes")}).out;
   for (const char* word : {"inputs", "outputs", "sizes", "work", "operators"}) EXPECT_THAT(text, HasSubstr(word));
-  EXPECT_THAT(run_kpt({"inspect", golden("sizes"), "--graph"}).out, HasSubstr("aten."));
+  const std::string graph = run_kpt({"inspect", golden("sizes"), "--graph"}).out;
+  EXPECT_THAT(graph, HasSubstr("aten."));
+  EXPECT_EQ(run_kpt({"inspect", golden("sizes"), "--graph", "--json"}).json().at("graph"), graph);
+  EXPECT_FALSE(json.contains("graph"));
 }
 
 TEST(InspectCommand, CountsWeightsOperatorsAndWork) {

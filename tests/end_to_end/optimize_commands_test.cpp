@@ -44,6 +44,35 @@ class Scratch {
   std::filesystem::path path_;
 };
 
+// Before the work, and without a mark on what is there; a name is as good as another for the same file.
+TEST(OptimizeCommand, AResultDoesNotTakeThePlaceOfWhatIsReadOrIsNoFile) {
+  const Scratch scratch;
+  const std::string model = scratch.file("m.pt2");
+  std::filesystem::copy_file(golden("conv_norm"), model);
+  std::filesystem::create_symlink(model, scratch.file("link.html"));
+  const auto before = std::filesystem::last_write_time(model);
+  const auto refused = [&](std::vector<std::string> command, const char* why) {
+    const ProgramRun run = run_kpt(command);
+    EXPECT_EQ(run.exit_code, 1) << run.out;
+    EXPECT_EQ(run.out, "") << "nothing was done";
+    EXPECT_THAT(run.err, HasSubstr(why)) << command[0];
+  };
+  refused({"optimize", model, "-o", model}, "is read and would be overwritten");
+  refused({"compile", model, "--target", "nvidia:sm_90", "-o", model}, "is read and would be overwritten");
+  refused({"bench", model, "--html", scratch.file("link.html")}, "is read and would be overwritten");
+  refused({"bench", model, "--save-baseline", model}, "is read and would be overwritten");
+  refused({"profile", model, "--trace", model}, "is read and would be overwritten");
+  refused({"run", model, "--outputs", model}, "is not a known kind of tensor file");
+  refused({"optimize", model, "-o", "/dev/null"}, "device, pipe or socket");
+  refused({"bench", model, "--html", scratch.file("")}, "Is a directory");
+  refused({"run", model, "--outputs", model + "/below.npz"}, "Not a directory");
+  EXPECT_EQ(std::filesystem::last_write_time(model), before);
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
+  const ProgramRun nothing =
+      run_kpt({"compile", model, "--target", "nvidia:sm_90", "--check", "-o", scratch.file("m.kpt")});
+  EXPECT_EQ(nothing.exit_code, 2) << "it would write nothing";
+}
+
 TEST(OptimizeCommand, WritesAnArtifactThatValidateAndExplainTake) {
   const Scratch scratch;
   const std::string out = scratch.file("m.kpt");

@@ -213,6 +213,18 @@ TEST_F(ValidateArtifact, OfAFileWithSeveralModelsIsHeldAgainstTheOneNamed) {
   EXPECT_EQ(run.exit_code, 0) << run.err << run.out;
   expect_other_model(validate(both, {"--model", "model"}));
   EXPECT_THAT(validate(both).json().at("error").at("message").get<std::string>(), HasSubstr("name one"));
+  // Whoever only looks at it names one too.
+  for (const std::vector<std::string>& look : {std::vector<std::string>{"explain", "--runs", "1"},
+                                               {"explain", "--target", "nvidia:sm_90"},
+                                               {"profile", "--runs", "1"}}) {
+    std::vector<std::string> command = look;
+    command.insert(command.begin() + 1, both);
+    EXPECT_THAT(run_kpt(command).err, HasSubstr("name one")) << look[0];
+    command.insert(command.end(), {"--model", "second"});
+    EXPECT_THAT(run_kpt(command).err, Not(HasSubstr("name one"))) << look[0];
+    command[1] = path("m.kpt");
+    EXPECT_THAT(run_kpt(command).err, HasSubstr("--model and --weights are for .pt2 files")) << look[0];
+  }
 }
 
 // An artifact that nobody optimized: the model with one weight changed.

@@ -19,6 +19,7 @@
 #include "benchmark/startup.h"
 #include "cli/commands/bench_print.h"
 #include "cli/model_arguments.h"
+#include "cli/output_file.h"
 #include "cli/progress.h"
 #include "device/hardware_json.h"
 #include "memory/process_memory.h"
@@ -173,11 +174,21 @@ Status write_page(const BenchArguments& arguments, const BenchOutcome& outcome, 
   return write_file_atomically(arguments.html, make_page(content));
 }
 
+// The baseline that is compared with may also be where the result is kept.
+Status check_outputs(const BenchArguments& arguments) {
+  std::vector<std::string> read = input_paths(arguments.inputs);
+  read.insert(read.end(), {arguments.model, arguments.weights});
+  KPT_RETURN_IF_ERROR(check_output(arguments.baseline_to_save, read));
+  read.insert(read.end(), {arguments.baseline_to_compare, arguments.baseline_to_save});
+  return check_output(arguments.html, read);
+}
+
 Result<BenchOutcome> bench(const BenchArguments& arguments, const GlobalFlags& flags,
                            const BackendContext& backend_context, Progress& progress) {
   BenchOutcome outcome;
   BenchmarkReport& report = outcome.report;
   KPT_ASSIGN_OR_RETURN(const BaselineDifferences allowed, parse_differences(arguments.across));
+  KPT_RETURN_IF_ERROR(check_outputs(arguments));
   std::vector<BaselineEntry> baseline;
   if (!arguments.baseline_to_compare.empty()) {  // before the long work, so that a wrong file fails at once
     KPT_ASSIGN_OR_RETURN(baseline, read_baseline(arguments.baseline_to_compare));
@@ -260,28 +271,36 @@ void add_flags(CLI::App& command, BenchArguments& arguments) {
   command.add_option("--sweep", arguments.sweeps, "sizes of a symbol to measure, e.g. s1=32,64,128 (repeatable)")
       ->type_name("S=N,N,…");
   command.add_option("--duration", arguments.duration_s, "seconds of sampling for each size")
+      ->check(check_amount)
       ->check(CLI::Range(0.0, 86400.0))
       ->capture_default_str();
   command.add_option("--warmup", arguments.warmup_s, "seconds of warm-up for each size, at least one run")
+      ->check(check_amount)
       ->check(CLI::Range(0.0, 86400.0))
       ->capture_default_str();
   command.add_option("--samples", arguments.least_samples, "least number of samples, also if they take longer")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
   command.add_option("--time-limit", arguments.time_limit_s, "seconds after which no run starts; 0: none")
+      ->check(check_amount)
       ->check(CLI::Range(0.0, 864000.0))
       ->capture_default_str();
-  command.add_flag("--startup", arguments.startup, "also measure fresh processes from start to first answer");
+  CLI::Option* const startup =
+      command.add_flag("--startup", arguments.startup, "also measure fresh processes from start to first answer");
   command.add_option("--startup-runs", arguments.startup_runs, "how many processes of each kind")
+      ->needs(startup)
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   command.add_flag("--first-answer", arguments.first_answer, "what --startup starts")->group("");
   command.add_option("--save-baseline", arguments.baseline_to_save, "keep the result in this file")->type_name("FILE");
-  command.add_option("--compare", arguments.baseline_to_compare, "hold the result against this baseline")
-      ->type_name("FILE");
+  CLI::Option* const compare =
+      command.add_option("--compare", arguments.baseline_to_compare, "hold the result against this baseline")
+          ->type_name("FILE");
   command.add_option("--across", arguments.across, "what may differ from the baseline: model, versions, threads")
       ->delimiter(',');
   command.add_option("--least-effect", arguments.least_effect_percent, "difference, in percent, that matters")
+      ->needs(compare)
+      ->check(check_amount)
       ->check(CLI::Range(0.0, 1000.0))
       ->capture_default_str();
   command.add_option("--html", arguments.html, "write one page with charts that needs nothing else")->type_name("FILE");
@@ -309,7 +328,7 @@ void add_bench_command(CLI::App& app, CommandContext& context) {
       const Status status = answer_once(context, *arguments, *backend_context);
       return status.ok() ? context.finish(kExitOk) : context.fail(status);
     }
-    Progress progress(context.err(), context.is_terminal(), !context.flags().json);
+    Progress progress(context.err(), context.err_is_terminal(), !context.flags().json);
     const auto outcome = bench(*arguments, context.flags(), *backend_context, progress);
     progress.finish();
     if (!outcome.ok()) return context.fail(outcome.status());

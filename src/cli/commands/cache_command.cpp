@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "cli/model_arguments.h"
 #include "cli/terminal.h"
 #include "compile_cache/configured_cache.h"
 #include "config/options.h"
@@ -164,7 +165,7 @@ void add_cache_command(CLI::App& app, CommandContext& context) {
         return collect(cache, static_cast<std::uint64_t>(budget->value_or(config.get(options::kCacheBudgetBytes))));
       })
       ->add_option("--budget-bytes", *budget, "how much may stay; otherwise option cache.budget_bytes")
-      ->check(CLI::NonNegativeNumber);
+      ->check(check_count);
   add("verify", "read every entry and drop those that are damaged; exit code 1 when there was one",
       [](CompileCache& cache, const Config&, bool color) { return verify(cache, color); });
   add("clear", "remove all entries and start the counts anew",

@@ -17,6 +17,7 @@
 #include "cli/commands/compile_estimate.h"
 #include "cli/commands/compile_text.h"
 #include "cli/model_arguments.h"
+#include "cli/output_file.h"
 #include "config/options.h"
 #include "device/hardware_json.h"
 #include "device/model_findings.h"
@@ -144,6 +145,7 @@ Result<Job> prepare(const CompileArguments& arguments, const BackendContext& con
   Job job;
   KPT_ASSIGN_OR_RETURN(job.sizes, parse_sizes(arguments.sizes));
   KPT_ASSIGN_OR_RETURN(std::vector<PlacedTarget> targets, find_absent_targets(arguments.target, context));
+  KPT_RETURN_IF_ERROR(check_output(arguments.output, {arguments.model, arguments.weights}));
   // A damaged weight would go into the artifact with a checksum that fits it.
   if (!arguments.output.empty()) KPT_RETURN_IF_ERROR(check_model_file(arguments.model).status());
   ImportOptions options;
@@ -271,8 +273,9 @@ void add_arguments(CLI::App& command, CompileArguments& arguments) {
           "and others, by the PJRT plugin that is here")
       ->type_name("TARGET")
       ->required();
-  command.add_option("-o,--output", arguments.output, "a .kpt file to write, with weights and compiled program")
-      ->type_name("FILE");
+  CLI::Option* const output =
+      command.add_option("-o,--output", arguments.output, "a .kpt file to write, with weights and compiled program")
+          ->type_name("FILE");
   command.add_option("--size", arguments.sizes, "the sizes that the model leaves free: symbol=number")
       ->type_name("S=N");
   CLI::Option* const level =
@@ -284,7 +287,7 @@ void add_arguments(CLI::App& command, CompileArguments& arguments) {
             return find_level(text) ? std::string() : fmt::format("'{}' is no level", text);
           });
   command.add_option("--price", arguments.price, "dollars for one chip and hour, to be shown beside the time")
-      ->check(CLI::NonNegativeNumber)
+      ->check(check_amount)
       ->type_name("USD");
   CLI::Option* const repeat =
       command
@@ -294,6 +297,7 @@ void add_arguments(CLI::App& command, CompileArguments& arguments) {
           ->check(CLI::Range(1, 1000))
           ->type_name("N");
   command.add_flag("--check", arguments.check, "only say what the target would refuse or waste; compile nothing")
+      ->excludes(output)
       ->excludes(level)
       ->excludes(repeat);
   command.add_flag("--no-cache", arguments.no_cache, "neither take the program from the compile cache nor keep it");

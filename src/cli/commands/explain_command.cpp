@@ -14,6 +14,7 @@
 #include "cli/commands/explain_placement.h"
 #include "cli/commands/explain_target.h"
 #include "cli/commands/explain_times.h"
+#include "cli/model_arguments.h"
 #include "cli/opened_model.h"
 #include "cli/optimize_text.h"
 #include "cli/program_text.h"
@@ -33,11 +34,10 @@ using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
 struct ExplainArguments {
-  std::string model;
+  ModelSource model;
   std::string device = "cpu";
   std::string target;
   int runs = 10;
-  std::vector<std::string> sizes;
   bool times = false;
   std::size_t top = 15;
 };
@@ -186,7 +186,7 @@ Result<Explanation> explain(const ExplainArguments& arguments, const BackendCont
                   fmt::format("--times holds nodes against the limits of the processor, not of '{}': use --device cpu",
                               printable(arguments.device, 64)));
   }
-  KPT_ASSIGN_OR_RETURN(OpenedModel opened, open_model(arguments.model, arguments.sizes, device));
+  KPT_ASSIGN_OR_RETURN(OpenedModel opened, open_model(arguments.model, device));
   Explanation explanation;
   explanation.report = std::move(opened.report);
   explanation.hidden_isa = context.detection.hidden_isa;
@@ -338,27 +338,25 @@ void add_explain_command(CLI::App& app, CommandContext& context) {
       "         kpt explain model.kpt --times --size s0=1 --size s1=128\n"
       "         kpt explain model.kpt --target amd:gfx942");
   auto arguments = std::make_shared<ExplainArguments>();
-  command->add_option("MODEL", arguments->model, "a .kpt or .pt2 file")->required();
+  add_source_arguments(*command, arguments->model);
   CLI::Option* device = command->add_option("--device", arguments->device, "where it runs")->capture_default_str();
   CLI::Option* runs =
       command->add_option("--runs", arguments->runs, "how often to time the nodes; the least time is shown")
-          ->check(CLI::PositiveNumber)
+          ->check(check_positive)
           ->capture_default_str();
-  CLI::Option* sizes =
-      command->add_option("--size", arguments->sizes, "the size of a symbol of generated inputs, e.g. s0=4");
   CLI::Option* times = command->add_flag(
       "--times", arguments->times,
       "only the longest nodes: median times, and which share of the measured limits of this processor they reach");
   command->add_option("--top", arguments->top, "how many nodes --times lists")
       ->needs(times)
-      ->check(CLI::PositiveNumber)
+      ->check(check_positive)
       ->capture_default_str();
   command
       ->add_option("--target", arguments->target,
                    "instead: hardware that is not here, such as amd:gfx942; nothing is run, kernels and what they take")
       ->excludes(device)
       ->excludes(runs)
-      ->excludes(sizes)
+      ->excludes(command->get_option("--size"))
       ->excludes(times);
   command->callback([&context, arguments] {
     const Result<Config> config = context.load_config();

@@ -20,10 +20,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Result<std::unique_ptr<Program>> open_program(const std::string& file, const Target& target, bool& stored) {
+Result<std::unique_ptr<Program>> open_program(const ModelSource& source, const Target& target, bool& stored) {
+  KPT_RETURN_IF_ERROR(check_source(source));
+  const std::string& file = source.file;
   ImportedModel model;
   if (!is_artifact(file)) {
-    KPT_ASSIGN_OR_RETURN(model, import_model(file, {}));
+    KPT_ASSIGN_OR_RETURN(model, import_model(file, {.model_name = source.name, .weights = source.weights}));
   } else {
     KPT_ASSIGN_OR_RETURN(Artifact artifact, read_artifact(file));
     const auto part = std::ranges::find(artifact.targets, target.name(), &ArtifactTarget::name);
@@ -43,7 +45,7 @@ Result<std::unique_ptr<Program>> open_program(const std::string& file, const Tar
 
 }  // namespace
 
-Result<TargetExplanation> explain_target(const std::string& model, const std::string& target,
+Result<TargetExplanation> explain_target(const ModelSource& model, const std::string& target,
                                          const BackendContext& context) {
   KPT_ASSIGN_OR_RETURN(const PlacedTarget placed, find_absent_target(target, context));
   TargetExplanation explanation;

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "cli/opened_model.h"
 #include "device/backend_context.h"
 #include "device/compile_figures.h"
 #include "device/execution.h"
@@ -19,9 +20,9 @@ struct TargetExplanation {
   std::vector<NodePlan> plan;  // empty where the compiler made one program of all nodes
 };
 
-// `model`: a .kpt or .pt2 file. Fails as `kpt compile` does, and with kModelPreparation when an artifact holds nothing
-// for the target.
-Result<TargetExplanation> explain_target(const std::string& model, const std::string& target,
+// Sizes of `model` are not looked at. Fails as `kpt compile` does, and with kModelPreparation when an artifact holds
+// nothing for the target.
+Result<TargetExplanation> explain_target(const ModelSource& model, const std::string& target,
                                          const BackendContext& context);
 
 nlohmann::ordered_json to_json(const TargetExplanation& explanation);

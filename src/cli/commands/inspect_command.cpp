@@ -303,14 +303,16 @@ void add_inspect_command(CLI::App& app, CommandContext& context) {
   command->callback([&context, arguments] {
     const Result<Config> config = context.load_config();
     if (!config.ok()) return context.fail(config.status());
-    Progress progress(context.err(), context.is_terminal(), !context.flags().json);
+    Progress progress(context.err(), context.err_is_terminal(), !context.flags().json);
     const auto inspection = inspect(*arguments, *config, context.environment(), progress);
     progress.finish();
     if (!inspection.ok()) return context.fail(inspection.status());
-    if (arguments->graph) {
+    if (context.flags().json) {
+      Json json = to_json(*inspection);
+      if (arguments->graph) json["graph"] = ir::print_graph(inspection->model.graph);
+      context.out() << dump_json(json, 2) << "\n";
+    } else if (arguments->graph) {
       context.out() << ir::print_graph(inspection->model.graph);
-    } else if (context.flags().json) {
-      context.out() << dump_json(to_json(*inspection), 2) << "\n";
     } else {
       context.out() << render(*inspection, context.use_color(*config));
     }

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "cli/model_arguments.h"
 #include "cli/optimize_text.h"
+#include "cli/output_file.h"
 #include "cli/progress.h"
 #include "cli/terminal.h"
 #include "compile_cache/configured_cache.h"
@@ -110,6 +111,15 @@ Result<OptimizeOutcome> optimize(const OptimizeArguments& arguments, const Backe
                                  CompileCache* cache, Progress& progress) {
   KPT_ASSIGN_OR_RETURN(const OptimizeOptions options, make_options(arguments));
   KPT_RETURN_IF_ERROR(choose_passes(options).status());  // a wrong name is told before anything is read
+  for (const std::string_view device : kpt::split(arguments.device, ',')) {
+    if (trim(device) != "auto") KPT_RETURN_IF_ERROR(check_device_name(trim(device)));
+  }
+  OptimizeOutcome outcome;
+  outcome.path =
+      arguments.output.empty() ? fs::path(arguments.model).replace_extension(".kpt").string() : arguments.output;
+  std::vector<std::string> read = input_paths(arguments.inputs);
+  read.insert(read.end(), {arguments.model, arguments.weights});
+  KPT_RETURN_IF_ERROR(check_output(outcome.path, read));
   // A damaged weight would go into the artifact with a checksum that fits it.
   const auto tell = [&progress](double) { progress.tell("comparing checksums", 0); };
   KPT_RETURN_IF_ERROR(check_model_file(arguments.model, tell).status());
@@ -122,9 +132,6 @@ Result<OptimizeOutcome> optimize(const OptimizeArguments& arguments, const Backe
   KPT_ASSIGN_OR_RETURN(const std::vector<DeviceJob> jobs,
                        make_jobs(arguments, options, backend_context, progress, dump_failure));
   KPT_ASSIGN_OR_RETURN(const PlacedDevice cpu, find_processor(jobs, backend_context));
-  OptimizeOutcome outcome;
-  outcome.path =
-      arguments.output.empty() ? fs::path(arguments.model).replace_extension(".kpt").string() : arguments.output;
   KPT_ASSIGN_OR_RETURN(outcome.result,
                        optimize_for_devices(model, jobs, cpu, backend_context.threads, outcome.path, cache));
   KPT_RETURN_IF_ERROR(dump_failure);
@@ -200,8 +207,10 @@ void add_arguments(CLI::App& command, OptimizeArguments& arguments) {
       ->type_name("PASS")
       ->expected(1)
       ->take_all();
-  command.add_option("--tolerance", arguments.tolerance,
-                     "in place of the level's own: see docs/how_to/is_my_model_still_right.md");
+  command
+      .add_option("--tolerance", arguments.tolerance,
+                  "in place of the level's own: see docs/how_to/is_my_model_still_right.md")
+      ->check(check_amount);
   add_draw_arguments(command, arguments);
   command.add_flag("--check-each", arguments.check_each, "the gate after every pass; one that fails is taken back");
   command.add_option("--dump-after", arguments.dump_after, "write the graph after every pass into this folder")
@@ -238,7 +247,7 @@ void add_optimize_command(CLI::App& app, CommandContext& context) {
         context.err() << "kpt: going on without the compile cache: " << opened.status().message() << "\n";
       }
     }
-    Progress progress(context.err(), context.is_terminal(), !context.flags().json);
+    Progress progress(context.err(), context.err_is_terminal(), !context.flags().json);
     const auto start = std::chrono::steady_clock::now();
     const auto outcome = optimize(*arguments, *backend_context, cache ? &*cache : nullptr, progress);
     progress.finish();

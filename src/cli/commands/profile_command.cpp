@@ -18,7 +18,9 @@
 #include "benchmark/profile.h"
 #include "cli/figures_text.h"
 #include "cli/memory_text.h"
+#include "cli/model_arguments.h"
 #include "cli/opened_model.h"
+#include "cli/output_file.h"
 #include "cli/terminal.h"
 #include "device/hardware_json.h"
 #include "validation/draws.h"
@@ -29,11 +31,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct ProfileArguments {
-  std::string model;
+  ModelSource model;
   std::string device = "cpu";
   int runs = 10;
   int warmup = 3;
-  std::vector<std::string> sizes;
   std::size_t top = 15;
   std::string trace;
 };
@@ -129,8 +130,9 @@ void read_memory(Device& device, const Status& reset, Profile& profile) {
 }
 
 Result<Profile> profile(const ProfileArguments& arguments, const BackendContext& context) {
+  KPT_RETURN_IF_ERROR(check_output(arguments.trace, {arguments.model.file, arguments.model.weights}));
   KPT_ASSIGN_OR_RETURN(const PlacedDevice device, find_runnable_device(arguments.device, context));
-  KPT_ASSIGN_OR_RETURN(OpenedModel opened, open_model(arguments.model, arguments.sizes, device));
+  KPT_ASSIGN_OR_RETURN(OpenedModel opened, open_model(arguments.model, device));
   Profile profile;
   std::optional<MachineFloor> floor;
   if (const HardwareRates* rates = device.device->rates(); rates != nullptr) {
@@ -293,7 +295,7 @@ void add_profile_command(CLI::App& app, CommandContext& context) {
       "Example: kpt profile model.kpt\n         kpt profile model.kpt --device nvidia:0 --trace profile.json\n"
       "Recording costs time itself: for latencies use kpt bench.");
   auto arguments = std::make_shared<ProfileArguments>();
-  command->add_option("MODEL", arguments->model, "a .kpt or .pt2 file")->required();
+  add_source_arguments(*command, arguments->model);
   command->add_option("--device", arguments->device, "where it runs")->capture_default_str();
   command->add_option("--runs", arguments->runs, "recorded runs of each way: as always, and node by node")
       ->check(CLI::Range(1, 10000))
@@ -301,9 +303,8 @@ void add_profile_command(CLI::App& app, CommandContext& context) {
   command->add_option("--warmup", arguments->warmup, "runs before them")
       ->check(CLI::Range(0, 10000))
       ->capture_default_str();
-  command->add_option("--size", arguments->sizes, "the size of a symbol of generated inputs, e.g. s0=4");
   command->add_option("--top", arguments->top, "how many rows a table has")
-      ->check(CLI::PositiveNumber)
+      ->check(check_positive)
       ->capture_default_str();
   command->add_option("--trace", arguments->trace, "writes the timeline, for Perfetto or chrome://tracing");
   command->callback([&context, arguments] {

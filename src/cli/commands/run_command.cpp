@@ -10,6 +10,7 @@
 #include "api/model_loading.h"
 #include "base/timing.h"
 #include "cli/model_arguments.h"
+#include "cli/output_file.h"
 #include "cli/terminal.h"
 #include "device/hardware_json.h"
 #include "runtime/generate_inputs.h"
@@ -41,6 +42,12 @@ struct RunOutcome {
 
 Result<RunOutcome> run(const RunCommandArguments& arguments, const BackendContext& backend_context) {
   KPT_ASSIGN_OR_RETURN(const auto sizes, parse_sizes(arguments.sizes));
+  if (!arguments.outputs.empty()) {
+    KPT_RETURN_IF_ERROR(check_tensor_file_name(arguments.outputs));
+    std::vector<std::string> read = input_paths(arguments.inputs);
+    read.insert(read.end(), {arguments.model, arguments.weights});
+    KPT_RETURN_IF_ERROR(check_output(arguments.outputs, read));
+  }
   KPT_ASSIGN_OR_RETURN(std::vector<NamedTensor> given, read_input_files(arguments.inputs));
   RunOutcome outcome;
   const auto start = Clock::now();
@@ -147,7 +154,7 @@ void add_run_command(CLI::App& app, CommandContext& context) {
   command->add_option("--outputs", arguments->outputs, "where to write: .npz, .safetensors, or .npy for one output")
       ->type_name("FILE");
   command->add_option("--repeat", arguments->repeat, "how often; a model's own buffers start anew each time")
-      ->check(CLI::PositiveNumber)
+      ->check(check_positive)
       ->capture_default_str();
   command->callback([&context, arguments] {
     const Result<Config> config = context.load_config();

@@ -112,39 +112,61 @@ Result<Contender> open_contender(const std::string& path, Artifact& artifact, co
   return contender;
 }
 
-// The model on every device named, each time followed by the artifact's part for that device where there is one.
-Result<std::vector<Contender>> open_contenders(const ValidateArguments& arguments, const ImportedModel& model,
-                                               const BackendContext& context, std::vector<std::string>& notes) {
+// What runs on one device: the model, and behind it the artifact's part where there is an artifact.
+struct DeviceForms {
+  std::string device;
+  std::vector<Contender> forms;
+  ProductionReport production;  // of the last form
+};
+
+Result<DeviceForms> open_forms(const ValidateArguments& arguments, const std::string& device,
+                               const ImportedModel& model, std::optional<Artifact>& artifact,
+                               const BackendContext& context) {
+  DeviceForms opened{device, {{device, device, model, Level::kConservative}}, {}};
+  if (!artifact) {  // one that is not here is told before the gate's runs
+    KPT_RETURN_IF_ERROR(find_runnable_device(device, context).status());
+    return opened;
+  }
+  KPT_ASSIGN_OR_RETURN(Contender optimized, open_contender(arguments.artifact, *artifact, device, context));
+  opened.forms.push_back(std::move(optimized));
+  return opened;
+}
+
+// All devices in the order they are named in, with the checks of --production. The processor comes first all the same:
+// its memory is the process's, which grows with every device that is opened.
+Result<std::vector<DeviceForms>> open_devices(const ValidateArguments& arguments, const ImportedModel& model,
+                                              const DrawOptions& draws, const BackendContext& context,
+                                              std::vector<std::string>& notes) {
   std::optional<Artifact> artifact;
   if (!arguments.artifact.empty()) {
     KPT_ASSIGN_OR_RETURN(artifact, read_artifact(arguments.artifact));
     KPT_RETURN_IF_ERROR(check_pair(arguments, model, *artifact, notes));
   }
-  std::vector<Contender> contenders;
-  for (const std::string& device : split_list(arguments.devices)) {
-    contenders.push_back({device, device, model, Level::kConservative});
-    if (!artifact) continue;
-    KPT_ASSIGN_OR_RETURN(Contender optimized, open_contender(arguments.artifact, *artifact, device, context));
-    contenders.push_back(std::move(optimized));
-  }
-  if (contenders.empty()) return Status(StatusCode::kInvalidArgument, "--devices names no device");
-  return contenders;
-}
-
-// The checks of all devices, one after the other; of an artifact where there is one, else of the model itself.
-Result<ProductionReport> check_devices(const ValidateArguments& arguments, const std::vector<Contender>& contenders,
-                                       const DrawOptions& draws, const BackendContext& context) {
   Requirements requirements = arguments.requirements;
   KPT_ASSIGN_OR_RETURN(requirements.batch_sizes, parse_batches(arguments.batch_sizes));
-  const std::size_t forms = arguments.artifact.empty() ? 1 : 2;
-  ProductionReport all;
-  for (std::size_t judged = forms - 1; judged < contenders.size(); judged += forms) {
-    const Contender& form = contenders[judged];
-    KPT_ASSIGN_OR_RETURN(ProductionReport own,
-                         check_production(form.model, draws, requirements, context, form.device, form.program));
-    std::ranges::move(own.checks, std::back_inserter(all.checks));
+  const std::vector<std::string> names = split_list(arguments.devices);
+  std::vector<DeviceForms> devices(names.size());
+  for (const bool processor : {true, false}) {
+    for (std::size_t index = 0; index < names.size(); ++index) {
+      if (names_host_processor(names[index], context) != processor) continue;
+      KPT_ASSIGN_OR_RETURN(devices[index], open_forms(arguments, names[index], model, artifact, context));
+      if (!arguments.production) continue;
+      const Contender& judged = devices[index].forms.back();
+      KPT_ASSIGN_OR_RETURN(devices[index].production,
+                           check_production(judged.model, draws, requirements, context, judged.device, judged.program));
+    }
   }
-  return all;
+  return devices;
+}
+
+// Before anything is read.
+Status check_names(const std::string& devices) {
+  const std::vector<std::string> names = split_list(devices);
+  if (names.empty()) return {StatusCode::kInvalidArgument, "--devices names no device"};
+  for (const std::string& name : names) {
+    if (name != "auto") KPT_RETURN_IF_ERROR(check_device_name(name));
+  }
+  return {};
 }
 
 struct ValidateOutcome {
@@ -158,6 +180,7 @@ Result<ValidateOutcome> validate(const ValidateArguments& arguments, const Backe
                                  Progress& progress) {
   // Of the artifact, reading compares all checksums.
   const auto tell = [&progress](double done) { progress.tell("comparing checksums", done); };
+  KPT_RETURN_IF_ERROR(check_names(arguments.devices));
   KPT_RETURN_IF_ERROR(check_model_file(arguments.model, tell).status());
   progress.finish();
   ImportOptions import_options;
@@ -167,14 +190,19 @@ Result<ValidateOutcome> validate(const ValidateArguments& arguments, const Backe
   KPT_ASSIGN_OR_RETURN(const ImportedModel model, import_model(arguments.model, import_options));
   ValidateOutcome outcome;
   outcome.notes = model.notes;
-  KPT_ASSIGN_OR_RETURN(const std::vector<Contender> contenders,
-                       open_contenders(arguments, model, context, outcome.notes));
   ValidateOptions options;
   options.tolerance = arguments.tolerance;
   options.layers = arguments.layers;
   KPT_ASSIGN_OR_RETURN(options.draws, make_draw_options(arguments));
-  if (arguments.production) {  // first: the gate's fp64 run would count as the model's memory
-    KPT_ASSIGN_OR_RETURN(outcome.production, check_devices(arguments, contenders, options.draws, context));
+  // With the checks of --production: the gate's fp64 run would count as the model's memory.
+  KPT_ASSIGN_OR_RETURN(std::vector<DeviceForms> devices,
+                       open_devices(arguments, model, options.draws, context, outcome.notes));
+  std::vector<Contender> contenders;
+  if (arguments.production) outcome.production.emplace();
+  for (DeviceForms& device : devices) {
+    std::ranges::move(device.forms, std::back_inserter(contenders));
+    if (!arguments.production) continue;
+    std::ranges::move(device.production.checks, std::back_inserter(outcome.production->checks));
   }
   KPT_ASSIGN_OR_RETURN(outcome.validation, validate_model(model, contenders, options, context));
   return outcome;
@@ -277,21 +305,24 @@ void add_arguments(CLI::App& command, ValidateArguments& arguments) {
                      "a safetensors file that replaces weights by name: the one the artifact was made with");
   command.add_flag("--layers", arguments.layers,
                    "errors node by node and the first that diverges; of two devices, how far they are apart");
-  command.add_option("--tolerance", arguments.tolerance, "in place of the rule's own");
+  command.add_option("--tolerance", arguments.tolerance, "in place of the rule's own")->check(check_amount);
   add_draw_arguments(command, arguments);
   CLI::Option* production = command.add_flag(
       "--production", arguments.production,
       "also, on every device named: load, forward, repetition, round trip through a file, latency, memory, "
       "batch sizes");
   command.add_option("--max-latency-ms", arguments.requirements.max_latency_ms, "95 % of runs must take at most this")
+      ->check(check_amount)
       ->needs(production);
   command
       .add_option("--min-throughput", arguments.requirements.min_throughput,
                   "rows per second at the last of --batch-sizes")
+      ->check(check_amount)
       ->needs(production);
   command
       .add_option("--max-memory-mb", arguments.requirements.max_memory_mb,
                   "greatest memory on the device in MiB; on the CPU what is resident")
+      ->check(check_amount)
       ->needs(production);
   command.add_option("--batch-sizes", arguments.batch_sizes, "batches that must run: 1,8,32")->needs(production);
 }
@@ -313,7 +344,7 @@ void add_validate_command(CLI::App& app, CommandContext& context) {
     if (!config.ok()) return context.fail(config.status());
     const auto backend_context = make_backend_context(*config, context.environment());
     if (!backend_context.ok()) return context.fail(backend_context.status());
-    Progress progress(context.err(), context.is_terminal(), !context.flags().json);
+    Progress progress(context.err(), context.err_is_terminal(), !context.flags().json);
     const auto outcome = validate(*arguments, *backend_context, progress);
     progress.finish();
     if (!outcome.ok()) return context.fail(outcome.status());
