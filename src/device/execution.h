@@ -22,6 +22,7 @@
 
 #include "device/activity.h"
 #include "device/compile_figures.h"
+#include "device/fp8_inputs.h"
 #include "device/memory_statistics.h"
 #include "device/placement.h"
 #include "device/weights.h"
@@ -55,6 +56,8 @@ struct Capabilities {
   std::int64_t weight_only_rows = 0;
   // What must divide both extents of a weight for its products of int8 to be fast; others are slow, not wrong.
   std::int64_t int8_multiple = 1;
+  Fp8Inputs fp8_inputs = Fp8Inputs::kE4M3;  // what passes make of inputs of FP8 products; E4M3 where there is no other
+  bool fp8_row_scales = true;               // each row of such an input has a scale of its own
 };
 
 // Whether a node can run, and if not, why.

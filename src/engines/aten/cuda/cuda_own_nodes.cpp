@@ -21,6 +21,7 @@ constexpr OwnNodeEntry kOwnNodes[] = {
     {"kpt.linear.default", bind_cuda_linear},          {"kpt.linear_fp8.default", bind_cuda_linear_fp8},
     {"kpt.linear_int4.default", bind_gpu_linear_int4}, {"kpt.linear_int8.default", bind_cuda_linear_int8},
     {"kpt.rotary.default", bind_gpu_rotary},           {"kpt.linear_weight_int8.default", bind_gpu_linear_weight_int8},
+    {"kpt.linear_fp8_e5m2.default", bind_cuda_linear_fp8_e5m2},
 };
 
 constexpr bool tables_agree() {
