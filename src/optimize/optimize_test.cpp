@@ -269,7 +269,7 @@ TEST(Fp8Inputs, ErrorsAreThoseOfTheNearestNumbers) {
 }
 
 TEST(Fp8Inputs, RangeIsAskedForByRowsThatShareAScaleAndByColumnsThatCount) {
-  const std::vector<double> alike = {1, -0.7, 0.3, 0.11};
+  const std::vector<double> alike = {1, -13.0 / 14, 0.3, 0.11};  // 13/8 · 2^8 of 448: three bits behind the point
   const std::vector<double> columns(4, 1);
   const Fp8InputError even = measure_fp8_input(alike, columns, false);
   EXPECT_LT(even.e4m3, even.e5m2) << "its bit more of each number is what counts";
@@ -282,12 +282,13 @@ TEST(Fp8Inputs, RangeIsAskedForByRowsThatShareAScaleAndByColumnsThatCount) {
   const Fp8InputError each = measure_fp8_input(apart, columns, true);
   EXPECT_NEAR(each.e4m3, even.e4m3, 1e-12) << "rows with their own scales need no range";
   EXPECT_LT(each.e4m3, each.e5m2);
-  // One element far above the others, in a column that the weight hardly takes.
-  const std::vector<double> outlier = {1e7, 1, -0.7, 0.3};
-  EXPECT_LT(measure_fp8_input(outlier, columns, true).e4m3, measure_fp8_input(outlier, columns, true).e5m2);
-  const std::vector<double> ignoring = {0, 1, 1, 1};
-  EXPECT_GT(measure_fp8_input(outlier, ignoring, true).e4m3, 0.9);
-  EXPECT_LT(measure_fp8_input(outlier, ignoring, true).e5m2, 0.01);
+  // Two elements far above the others, in columns that the weight takes or leaves.
+  const std::vector<double> outliers = {1e7, -1e7 * 13 / 14, 1, 0.3};
+  const Fp8InputError taken = measure_fp8_input(outliers, columns, true);
+  EXPECT_LT(taken.e4m3, taken.e5m2);
+  const Fp8InputError left = measure_fp8_input(outliers, std::vector<double>{0, 0, 1, 1}, true);
+  EXPECT_GT(left.e4m3, 0.9);
+  EXPECT_LT(left.e5m2, 0.01);
 }
 
 TEST(Fp8Inputs, ZerosAndWhatIsNoNumberCountAsNothing) {

@@ -62,8 +62,10 @@ CallOutcome load_graph(std::int32_t index, const std::shared_ptr<const ir::Graph
                        const std::shared_ptr<gpu::Launcher>* /*launcher*/, Status* status,
                        std::unique_ptr<Executable>* executable) noexcept {
   return memory_call(index, [=] {
-    auto loaded = CudaExecutable::load(require_device(index), *graph, *weights, *limits, *policy);
-    *status = describe_shortage(loaded.status(), static_cast<c10::DeviceIndex>(index), kAdviceForRequests);
+    const c10::DeviceIndex device = require_device(index);
+    auto loaded = attempt_with_kept_memory(
+        device, [&] { return CudaExecutable::load(device, *graph, *weights, *limits, *policy); });
+    *status = describe_shortage(loaded.status(), device, kAdviceForRequests);
     if (loaded.ok()) *executable = std::move(loaded).value();
   });
 }

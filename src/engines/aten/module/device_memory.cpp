@@ -10,6 +10,7 @@
 #include <c10/core/CachingDeviceAllocator.h>
 
 #include "engines/aten/module/guarded_call.h"
+#include "engines/aten/module/kept_memory.h"
 #include "engines/aten/shortage_text.h"
 
 namespace kpt::aten {
@@ -96,5 +97,11 @@ Status describe_shortage(Status status, c10::DeviceIndex device, std::string_vie
 void count_out_of_memory(c10::DeviceIndex device) { ++record_of(device).out_of_memory; }
 void count_retry(c10::DeviceIndex device) { ++record_of(device).retries; }
 std::uint64_t times_out_of_memory(c10::DeviceIndex device) { return record_of(device).out_of_memory.load(); }
+
+bool give_up_kept_memory(c10::DeviceIndex device) {
+  bool any = false;
+  while (keepers_of(device).give_up_one(nullptr) > 0) any = true;
+  return any;
+}
 
 }  // namespace kpt::aten

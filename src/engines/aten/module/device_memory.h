@@ -40,4 +40,22 @@ void count_out_of_memory(c10::DeviceIndex device);
 void count_retry(c10::DeviceIndex device);
 std::uint64_t times_out_of_memory(c10::DeviceIndex device);
 
+// What models keep on the device for their next runs (kept_memory.h) is given up, by all that are not at work. Whether
+// any did.
+bool give_up_kept_memory(c10::DeviceIndex device);
+
+// What `attempt` gives, a Result of something that takes memory of the device. Where that was short, what idle models
+// keep is given up and it is called once more. Throws what it throws.
+template <typename Attempt>
+auto attempt_with_kept_memory(c10::DeviceIndex device, const Attempt& attempt) {
+  try {
+    auto made = attempt();
+    if (made.status().code() != StatusCode::kOutOfMemory || !give_up_kept_memory(device)) return made;
+  } catch (const std::exception& error) {
+    if (!ran_out_of_memory(error, device) || !give_up_kept_memory(device)) throw;
+  }
+  count_retry(device);
+  return attempt();
+}
+
 }  // namespace kpt::aten
