@@ -10,7 +10,7 @@ namespace kpt {
 
 Status AtenGpuDevice::describe_request(const aten::CallOutcome& outcome, const char* what) const {
   Status status = to_status(outcome, what + info_.name, vendor_);
-  if (status.code() != StatusCode::kOutOfMemory) return status;
+  if (outcome.code != aten::CallCode::kOutOfMemory) return status;  // nor the host's, which has other figures
   MemoryStatistics memory;
   if (table_.memory_statistics(index_, &memory).code != aten::CallCode::kOk) memory = {};
   const auto needed = aten::find_requested_bytes(status.message());

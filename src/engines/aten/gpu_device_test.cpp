@@ -121,6 +121,16 @@ TEST_F(AtenGpuDeviceTest, WhatIsNotKnownOfAShortageIsLeftOut) {
   }
 }
 
+TEST_F(AtenGpuDeviceTest, AShortageOfTheHostIsNotToldAsTheGpus) {
+  answers().request = outcome(CallCode::kOutOfHostMemory, "can't allocate memory: you tried to allocate 4294967296 bytes");
+  for (const Status& status : ask()) {
+    EXPECT_EQ(status.code(), StatusCode::kOutOfMemory);
+    EXPECT_EQ(status.vendor(), Vendor::kNone);
+    EXPECT_THAT(status.to_string(), HasSubstr("the host's memory ran out: can't allocate memory"));
+    EXPECT_THAT(status.to_string(), Not(HasSubstr("free_bytes=")));
+  }
+}
+
 TEST_F(AtenGpuDeviceTest, OtherFailuresSayNothingOfMemory) {
   answers().request = outcome(CallCode::kFailed, "an illegal memory access. Tried to allocate 2.00 GiB");
   for (const Status& status : ask()) {

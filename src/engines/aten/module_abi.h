@@ -29,12 +29,13 @@
 
 namespace kpt::aten {
 
-inline constexpr std::uint32_t kModuleAbi = 9;
+inline constexpr std::uint32_t kModuleAbi = 10;
 inline constexpr char kModuleEntry[] = "kpt_aten_module";
 inline constexpr char kCudaModuleEntry[] = "kpt_aten_cuda_module";
 inline constexpr char kRocmModuleEntry[] = "kpt_aten_rocm_module";
 
-enum class CallCode : std::int32_t { kOk, kFailed, kOutOfMemory, kNoDevice, kInvalidArgument };
+// kOutOfMemory: of the device at hand; kOutOfHostMemory: of the host, whatever the device.
+enum class CallCode : std::int32_t { kOk, kFailed, kOutOfMemory, kNoDevice, kInvalidArgument, kOutOfHostMemory };
 
 struct CallOutcome {
   CallCode code;

@@ -17,7 +17,17 @@
 
 namespace kpt::aten {
 
-const GpuKind kGpuKind = {"nvidia:", Vendor::kNvidia, "cuBLAS", true};
+namespace {
+
+// libtorch's check of _scaled_mm: Ada, Hopper and newer.
+bool multiplies_fp8(c10::DeviceIndex device) {
+  const cudaDeviceProp* properties = at::cuda::getDeviceProperties(device);
+  return properties->major > 8 || (properties->major == 8 && properties->minor >= 9);
+}
+
+}  // namespace
+
+const GpuKind kGpuKind = {"nvidia:", Vendor::kNvidia, "cuBLAS", true, multiplies_fp8};
 
 namespace {
 

@@ -83,7 +83,8 @@ bool ran_out_of_memory(const std::exception& error, c10::DeviceIndex device) {
 }
 
 Status describe_shortage(Status status, c10::DeviceIndex device, std::string_view advice) {
-  if (status.code() != StatusCode::kOutOfMemory) return status;
+  const bool of_the_host = status.vendor() == Vendor::kNone;
+  if (status.code() != StatusCode::kOutOfMemory || of_the_host) return status;
   count_out_of_memory(device);
   MemoryStatistics memory;
   try {

@@ -12,7 +12,7 @@
 
 namespace kpt::aten {
 
-const GpuKind kGpuKind = {"amd:", Vendor::kAmd, "hipBLAS", false};
+const GpuKind kGpuKind = {"amd:", Vendor::kAmd, "hipBLAS", false, nullptr};
 
 namespace {
 
