@@ -41,6 +41,30 @@ Result<Tensor> AtenGpuDevice::download(const Tensor& tensor) {
   return host;
 }
 
+Result<Tensor> AtenGpuDevice::begin_upload(const Tensor& host, Event* event) {
+  Tensor tensor;
+  KPT_RETURN_IF_ERROR(describe_request(table_.begin_upload(index_, &host, &tensor, event), "copying a tensor to "));
+  return tensor;
+}
+
+Result<Tensor> AtenGpuDevice::begin_download(const Tensor& tensor, Event* event) {
+  *event = Event();
+  if (tensor.defined() && tensor.device() == "cpu") return tensor;
+  Tensor host;
+  KPT_RETURN_IF_ERROR(
+      to_status(table_.begin_download(&tensor, &host, event), "copying a tensor from " + info_.name, vendor_));
+  return host;
+}
+
+Result<Tensor> AtenGpuDevice::begin_copy(Device& from, const Tensor& tensor, Event* event) {
+  const auto* const other = dynamic_cast<const AtenGpuDevice*>(&from);
+  const bool together = other != nullptr && &other->table_ == &table_ && tensor.device() == other->info_.name;
+  if (!together) return Device::begin_copy(from, tensor, event);
+  Tensor copy;
+  KPT_RETURN_IF_ERROR(describe_request(table_.begin_copy(index_, &tensor, &copy, event), "copying a tensor to "));
+  return copy;
+}
+
 Result<MemoryStatistics> AtenGpuDevice::memory() {
   MemoryStatistics statistics;
   KPT_RETURN_IF_ERROR(

@@ -154,6 +154,10 @@ struct CudaModuleTable {
   CallOutcome (*allocate)(std::int32_t index, DType dtype, const Dims* dims, Tensor* tensor) noexcept;
   CallOutcome (*upload)(std::int32_t index, const Tensor* host, Tensor* tensor) noexcept;
   CallOutcome (*download)(const Tensor* tensor, Tensor* host) noexcept;
+  // As Device::begin_upload(), begin_download() and begin_copy(): the last from any device of this table.
+  CallOutcome (*begin_upload)(std::int32_t index, const Tensor* host, Tensor* tensor, Event* event) noexcept;
+  CallOutcome (*begin_download)(const Tensor* tensor, Tensor* host, Event* event) noexcept;
+  CallOutcome (*begin_copy)(std::int32_t index, const Tensor* from, Tensor* tensor, Event* event) noexcept;
 };
 
 using ModuleEntry = const ModuleTable* (*)();

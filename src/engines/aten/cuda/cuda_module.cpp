@@ -99,6 +99,9 @@ const CudaModuleTable kTable = {
     .allocate = calls::allocate,
     .upload = calls::upload,
     .download = calls::download,
+    .begin_upload = calls::begin_upload,
+    .begin_download = calls::begin_download,
+    .begin_copy = calls::begin_copy,
 };
 
 }  // namespace
