@@ -160,12 +160,13 @@ class Device {
   virtual Result<Tensor> download(const Tensor& tensor) = 0;
 
   // The same, begun and not waited for: until `event`, which must be given, is done, the result holds nothing and the
-  // source may not be written. A run that still writes the source must be waited for first. Memory of both may be let go
-  // at any time. Where nothing is queued, all is done at once.
+  // source may not be written. A run that still writes the source must be waited for first. Memory of both may be let
+  // go at any time. Where nothing is queued, all is done at once.
   virtual Result<Tensor> begin_upload(const Tensor& host, Event* event);
   virtual Result<Tensor> begin_download(const Tensor& tensor, Event* event);
   // A tensor here, likewise, of one that lies on `from`, which may be this device: from memory to memory where one
-  // library drives both, elsewhere over the host, where the first half is waited for. On the host itself no copy is made.
+  // library drives both, elsewhere over the host, where the first half is waited for. On the host itself no copy is
+  // made.
   virtual Result<Tensor> begin_copy(Device& from, const Tensor& tensor, Event* event);
 
   // Runs `work` on this thread and tells what the device and its libraries did meanwhile. Fails as `work` does, and

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <set>
 
+#include "passes/graph_edit.h"
 #include "passes/node_arguments.h"
 #include "passes/own_calls.h"
 #include "passes/weight_values.h"
@@ -109,9 +109,8 @@ Status add_draw(const ImportedModel& candidate, const Gate& gate, std::size_t dr
   const bool row_scales = gate.device().device->target().capabilities().fp8_row_scales;
   for (Product& product : products) {
     const auto found = values.find(product.input);
-    const Tensor* const input = found != values.end()
-                                    ? &found->second
-                                    : find_given(candidate.graph, gate.draws()[draw], product.input);
+    const Tensor* const input =
+        found != values.end() ? &found->second : find_given(candidate.graph, gate.draws()[draw], product.input);
     if (input == nullptr) continue;
     KPT_ASSIGN_OR_RETURN(const std::vector<double> numbers, read_as_double(*input));
     const Fp8InputError error = measure_fp8_input(numbers, product.column_squares, row_scales);

@@ -131,9 +131,8 @@ class Optimizer {
   Result<Candidate> build(const std::vector<std::string>& without, std::vector<PassStage>* stages, bool check) {
     Candidate candidate;
     candidate.model = model_;
-    PassContext context{candidate.model.weights, target().capabilities(), make_evaluator(cpu_),
-                        report_.kept_precise,    report_.not_quantized,   slow_quantized_,
-                        wide_inputs_};
+    PassContext context{candidate.model.weights, target().capabilities(), make_evaluator(cpu_), report_.kept_precise,
+                        report_.not_quantized,   slow_quantized_,         wide_inputs_};
     std::vector<const Pass*> chosen;
     std::vector<std::size_t> places;  // of these among passes_
     RunnerOptions runner;

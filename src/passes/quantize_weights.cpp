@@ -195,8 +195,8 @@ class Quantization {
   std::string_view target_for(const std::string& node) const {
     if (form_ != Form::kFp8) return target_of(form_);
     const Fp8Inputs inputs = context_.capabilities.fp8_inputs;
-    const bool wide = inputs == Fp8Inputs::kE5M2 ||
-                      (inputs == Fp8Inputs::kByData && is_kept_precise(context_.wide_inputs, node));
+    const bool wide =
+        inputs == Fp8Inputs::kE5M2 || (inputs == Fp8Inputs::kByData && is_kept_precise(context_.wide_inputs, node));
     return wide ? kLinearFp8E5M2Target : kLinearFp8Target;
   }
 
@@ -340,8 +340,8 @@ const Pass kQuantizeWeightsInt8 = {"quantize_weights_int8",
 const Pass kQuantizeFewRowsInt8 = {"quantize_few_rows_int8",
                                    "weights of products with few rows in int8; inputs stay as they are", false,
                                    applies_few_rows_int8, run_quantization<Form::kFewRowsInt8>};
-const Pass kQuantizeFp8 = {"quantize_fp8", "products in FP8: a scale per row of the weight and of the input",
-                           false, applies_fp8, run_quantization<Form::kFp8>};
+const Pass kQuantizeFp8 = {"quantize_fp8", "products in FP8: a scale per row of the weight and of the input", false,
+                           applies_fp8, run_quantization<Form::kFp8>};
 const Pass kQuantizeInt4 = {"quantize_int4", "weights of products in 4 bits, a scale per group of a row", false,
                             applies_int4, run_quantization<Form::kInt4>};
 

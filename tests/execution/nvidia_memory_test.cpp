@@ -155,7 +155,8 @@ TEST(Nvidia, IdleModelsGiveTheirCapturedGraphsUpForOneThatLacksMemory) {
   }
 }
 
-// Two models take turns at work while there is room for the captured run of one: every answer is right, or a typed error.
+// Two models take turns at work while there is room for the captured run of one: every answer is right, or a typed
+// error.
 TEST(Nvidia, ModelsAtWorkKeepTheirGraphsAndStayRightWhileOthersLackMemory) {
   const Setting no_margin(kMargin, "0");
   PlacedDevice placed = find_device_under_test();

@@ -307,7 +307,8 @@ TEST(Nvidia, CopiesThatAreNotWaitedForAreRightWhenTheirEventIsDone) {
   const auto draw = [](int which) {
     Tensor tensor = Tensor::empty(DType::kFloat32, std::vector<std::int64_t>{kRows, kColumns}).value();
     const auto elements = tensor.elements<float>();
-    for (std::size_t at = 0; at < elements.size(); ++at) elements[at] = static_cast<float>(at % 4093) + 5000.0F * static_cast<float>(which);
+    for (std::size_t at = 0; at < elements.size(); ++at)
+      elements[at] = static_cast<float>(at % 4093) + 5000.0F * static_cast<float>(which);
     return tensor;
   };
   constexpr int kCount = 12;
@@ -394,17 +395,17 @@ TEST(Nvidia, ScaledProductsTakeBothTypesOfFp8) {
         const std::string scale_a = rows ? fmt::format("[{}, 1]", kRows) : "[]";
         const std::string scale_b = rows ? fmt::format("[1, {}]", kColumns) : "[]";
         ImportedModel model;
-        model.graph = ir::read_graph(fmt::format(
-                                         "kpt_graph 1\nbuffer x: {0}[{3}, {4}]\nbuffer w: {1}[{5}, {4}]\n"
-                                         "buffer a: float32{6}\nbuffer s: float32{7}\ninput y: float32[{3}, {5}]\n"
-                                         "t: {1}[{4}, {5}]{{strides=[1, {4}]}} = aten.t.default(self=%w)\n"
-                                         "mm: {2}[{3}, {5}] = aten._scaled_mm.default(self=%x, mat2=%t, scale_a=%a, "
-                                         "scale_b=%s, bias=none, scale_result=none, out_dtype=dtype({2}), "
-                                         "use_fast_accum=false)\n"
-                                         "sum: float32[{3}, {5}] = aten.add.Tensor(self=%y, other=%mm)\n"
-                                         "output %sum \"sum\"\n",
-                                         self, mat2, "bfloat16", kRows, kInner, kColumns, scale_a, scale_b))
-                          .value();
+        model.graph =
+            ir::read_graph(fmt::format("kpt_graph 1\nbuffer x: {0}[{3}, {4}]\nbuffer w: {1}[{5}, {4}]\n"
+                                       "buffer a: float32{6}\nbuffer s: float32{7}\ninput y: float32[{3}, {5}]\n"
+                                       "t: {1}[{4}, {5}]{{strides=[1, {4}]}} = aten.t.default(self=%w)\n"
+                                       "mm: {2}[{3}, {5}] = aten._scaled_mm.default(self=%x, mat2=%t, scale_a=%a, "
+                                       "scale_b=%s, bias=none, scale_result=none, out_dtype=dtype({2}), "
+                                       "use_fast_accum=false)\n"
+                                       "sum: float32[{3}, {5}] = aten.add.Tensor(self=%y, other=%mm)\n"
+                                       "output %sum \"sum\"\n",
+                                       self, mat2, "bfloat16", kRows, kInner, kColumns, scale_a, scale_b))
+                .value();
         draw_fp8_weights(model, random());
         const auto x = read_as_double(model.weights.at("x")).value();
         const auto w = read_as_double(model.weights.at("w")).value();
@@ -420,10 +421,9 @@ TEST(Nvidia, ScaledProductsTakeBothTypesOfFp8) {
               double sum = 0;
               double size = 0;
               for (std::int64_t k = 0; k < kInner; ++k) {
-                const double product = x[static_cast<std::size_t>(row * kInner + k)] *
-                                       w[static_cast<std::size_t>(column * kInner + k)] *
-                                       a[rows ? static_cast<std::size_t>(row) : 0] *
-                                       s[rows ? static_cast<std::size_t>(column) : 0];
+                const double product =
+                    x[static_cast<std::size_t>(row * kInner + k)] * w[static_cast<std::size_t>(column * kInner + k)] *
+                    a[rows ? static_cast<std::size_t>(row) : 0] * s[rows ? static_cast<std::size_t>(column) : 0];
                 sum += product;
                 size += std::abs(product);
               }

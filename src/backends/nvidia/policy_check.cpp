@@ -52,9 +52,8 @@ Status check_nvidia_policy(const NvidiaPolicy& policy, const NvidiaArchitecture&
         architecture, "FP8");
   }
   if (policy.fp8_inputs != Fp8Inputs::kE4M3 && !multiplies(architecture, Precision::kFp8)) {
-    return refuse(
-        policy.fp8_inputs == Fp8Inputs::kE5M2 ? "nvidia.fp8_activations=e5m2" : "nvidia.fp8_activations=auto",
-        architecture, "FP8");
+    return refuse(policy.fp8_inputs == Fp8Inputs::kE5M2 ? "nvidia.fp8_activations=e5m2" : "nvidia.fp8_activations=auto",
+                  architecture, "FP8");
   }
   return {};
 }

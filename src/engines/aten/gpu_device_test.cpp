@@ -148,8 +148,8 @@ class AtenGpuDeviceTest : public ::testing::Test {
   std::vector<Status> ask() {
     const std::int64_t dims[] = {2};
     return {device_->allocate(DType::kFloat32, dims).status(), device_->upload(Tensor()).status(),
-            device_->load(*target_.compile({}).value(), {}, {}, {}).status(), begin_upload_of(Tensor::empty(DType::kFloat32, dims).value()),
-            begin_copy_of(tensor_on("nvidia:0"))};
+            device_->load(*target_.compile({}).value(), {}, {}, {}).status(),
+            begin_upload_of(Tensor::empty(DType::kFloat32, dims).value()), begin_copy_of(tensor_on("nvidia:0"))};
   }
 
   Status begin_upload_of(const Tensor& host) {
@@ -186,7 +186,8 @@ TEST_F(AtenGpuDeviceTest, WhatIsNotKnownOfAShortageIsLeftOut) {
 }
 
 TEST_F(AtenGpuDeviceTest, AShortageOfTheHostIsNotToldAsTheGpus) {
-  answers().request = outcome(CallCode::kOutOfHostMemory, "can't allocate memory: you tried to allocate 4294967296 bytes");
+  answers().request =
+      outcome(CallCode::kOutOfHostMemory, "can't allocate memory: you tried to allocate 4294967296 bytes");
   for (const Status& status : ask()) {
     EXPECT_EQ(status.code(), StatusCode::kOutOfMemory);
     EXPECT_EQ(status.vendor(), Vendor::kNone);

@@ -9,9 +9,9 @@
 namespace kpt::gpu {
 
 // X(name, arguments, most threads in a block, body)
-#define KPT_QUANTIZE_E5M2_KERNELS(X)                                                       \
-  X(quantize_tensor_f32_e5m2, QuantizeTensorArgs, 512, quantize_tensor<float, E5M2>)       \
-  X(quantize_tensor_f16_e5m2, QuantizeTensorArgs, 512, quantize_tensor<Half, E5M2>)        \
+#define KPT_QUANTIZE_E5M2_KERNELS(X)                                                 \
+  X(quantize_tensor_f32_e5m2, QuantizeTensorArgs, 512, quantize_tensor<float, E5M2>) \
+  X(quantize_tensor_f16_e5m2, QuantizeTensorArgs, 512, quantize_tensor<Half, E5M2>)  \
   X(quantize_tensor_bf16_e5m2, QuantizeTensorArgs, 512, quantize_tensor<BFloat, E5M2>)
 
 }  // namespace kpt::gpu

@@ -178,10 +178,10 @@ void CudaExecutable::drop_graphs() {
   const std::lock_guard lock(capture_mutex());
   for (Shape& shape : shapes_) {
     if (shape.graph == nullptr) continue;
-    shape.graph.reset();
     shape.inputs.clear();
     shape.outputs.clear();
     shape.state.clear();
+    shape.graph.reset();
     shape.runs_until_retry = kRunsUntilRetry;
   }
   frame_.reset();

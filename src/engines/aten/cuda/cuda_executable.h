@@ -115,10 +115,10 @@ class CudaExecutable final : public Executable, public MemoryKeeper {
   std::string run_name_;  // of ranges for profilers; so are those of nodes, empty without such ranges
   std::vector<std::string> node_names_;
 
-  mutable std::mutex mutex_;  // held while work is queued; guards what follows
-  std::list<Shape> shapes_;   // most recently used first
+  mutable std::mutex mutex_;                       // held while work is queued; guards what follows
+  std::list<Shape> shapes_;                        // most recently used first
   std::atomic<std::uint64_t> captured_bytes_ = 0;  // changed under the lock, read by any thread
-  std::uint64_t captured_idle_bytes_ = 0;  // of them: free, but for captured runs only
+  std::uint64_t captured_idle_bytes_ = 0;          // of them: free, but for captured runs only
   RunEstimates estimates_;
   int give_ups_ = 0;  // because shapes together outgrew the bound
   std::unique_ptr<Frame> frame_;

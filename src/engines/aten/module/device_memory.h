@@ -31,7 +31,8 @@ void reset_device_peak(c10::DeviceIndex device);
 bool ran_out_of_memory(const std::exception& error, c10::DeviceIndex device);
 
 // A failure for want of the GPU's memory is counted and says how much was asked for, as far as libtorch's text in it
-// tells, how much there is, and what to do; others stay as they are, also those of no vendor: the host's memory ran out.
+// tells, how much there is, and what to do; others stay as they are, also those of no vendor: the host's memory ran
+// out.
 Status describe_shortage(Status status, c10::DeviceIndex device, std::string_view advice = kAdviceForRuns);
 
 // A run or a request that failed because there was too little memory, and one begun again after some was given back.

@@ -36,8 +36,8 @@ inline std::string first_line(const std::exception& error) {
   return std::string(text.substr(0, text.find('\n')));
 }
 
-// Whether the host's memory is what was missing. libtorch's allocator for it fails with an ordinary error: only its text
-// tells.
+// Whether the host's memory is what was missing. libtorch's allocator for it fails with an ordinary error: only its
+// text tells.
 inline bool is_host_shortage(const std::exception& error) {
   return dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
          first_line(error).find("can't allocate memory") != std::string::npos;

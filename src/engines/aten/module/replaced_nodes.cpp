@@ -46,9 +46,9 @@ void run_scaled_product(const Step& step, Frame& frame) {
   frame.slots[step.result()] = product.to(dtype.isNone() ? self.scalar_type() : dtype.toScalarType());
 }
 
-// Whether libtorch has a product on NVIDIA GPUs: from Ada on, extents that 16 divides, rows of one operand by columns of
-// the other, both E4M3 or one of them E5M2 (on the right with single scales alone, and with a wider result), scales for
-// each row and column where the result is bfloat16, a bias of the result's type.
+// Whether libtorch has a product on NVIDIA GPUs: from Ada on, extents that 16 divides, rows of one operand by columns
+// of the other, both E4M3 or one of them E5M2 (on the right with single scales alone, and with a wider result), scales
+// for each row and column where the result is bfloat16, a bias of the result's type.
 bool takes_scaled_product(const Step& step, const Frame& frame) {
   const at::Tensor& self = tensor_at(step.arguments[0], frame);
   const at::Tensor& mat2 = tensor_at(step.arguments[1], frame);
@@ -69,8 +69,8 @@ bool takes_scaled_product(const Step& step, const Frame& frame) {
   const at::Tensor& rows = tensor_at(step.arguments[2], frame);
   const at::Tensor& columns = tensor_at(step.arguments[3], frame);
   if (rows.numel() == 1 && columns.numel() == 1) return true;
-  return dtype == at::kBFloat16 && is_narrow(mat2) && rows.dim() == 2 && rows.size(0) == self.size(0) && columns.dim() == 2 &&
-         columns.size(1) == mat2.size(1);
+  return dtype == at::kBFloat16 && is_narrow(mat2) && rows.dim() == 2 && rows.size(0) == self.size(0) &&
+         columns.dim() == 2 && columns.size(1) == mat2.size(1);
 }
 
 void run_scaled_product_on_nvidia(const Step& step, Frame& frame) {
