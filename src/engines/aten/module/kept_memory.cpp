@@ -40,9 +40,9 @@ std::uint64_t MemoryKeepers::give_up_one(const MemoryKeeper* asking) {
 
 MemoryKeepers& keepers_of(std::int32_t device) {
   static std::mutex mutex;
-  static auto* const all = new std::map<std::int32_t, MemoryKeepers>;  // models may outlive static objects
+  static auto* const kAll = new std::map<std::int32_t, MemoryKeepers>;  // models may outlive static objects
   const std::lock_guard lock(mutex);
-  return (*all)[device];
+  return (*kAll)[device];
 }
 
 }  // namespace kpt::aten
