@@ -78,7 +78,8 @@ Result<DeviceLoad> read_device_load(std::string_view name) {
   const Environment environment = Environment::from_process();
   KPT_ASSIGN_OR_RETURN(const Config config, load_library_config(environment));
   const auto index = name.starts_with(kNvidiaPrefix) ? parse_uint(name.substr(kNvidiaPrefix.size())) : std::nullopt;
-  if (index && may_probe(config, "nvidia")) {
+  const bool named = index && name.substr(kNvidiaPrefix.size()) == std::to_string(*index);  // 00 names no device
+  if (named && may_probe(config, "nvidia")) {
     SystemFiles files(environment.find("KPT_SYSTEM_ROOT").value_or("/"));
     const NvidiaReport report = detect_nvidia(make_detection_context(config, environment, std::move(files)));
     const auto gpu =

@@ -9,6 +9,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "api/detection.h"
+#include "api/model_loading.h"
 #include "backends/tpu/architecture.h"
 #include "base/build_info.h"
 #include "config/options.h"
@@ -218,6 +220,20 @@ TEST(LibraryLoggingDeathTest, NothingIsPrintedUnlessTheConfigurationAsks) {
               HasSubstr("\"message\":\"devices listed\""));
   EXPECT_EXIT(list_with({{"KPT_LOG", "info"}, {"KPT_MODULE_DIR", "/no/modules"}}), ::testing::ExitedWithCode(0),
               HasSubstr("usable=0"));
+}
+
+TEST(BackendContexts, WhatInputsOfFp8ProductsBecomeIsTheUsersWord) {
+  const auto inputs = [] {
+    const Environment environment = Environment::from_process();
+    return make_backend_context(load_library_config(environment).value(), environment).value().nvidia_policy.fp8_inputs;
+  };
+  EXPECT_EQ(inputs(), Fp8Inputs::kE4M3);
+  for (const auto& [word, meaning] :
+       {std::pair{"e4m3", Fp8Inputs::kE4M3}, {"e5m2", Fp8Inputs::kE5M2}, {"auto", Fp8Inputs::kByData}}) {
+    ScopedVariables variables;
+    variables.set("KPT_NVIDIA_FP8_ACTIVATIONS", word);
+    EXPECT_EQ(inputs(), meaning) << word;
+  }
 }
 
 TEST(Version, IsThatOfTheBuild) {

@@ -59,8 +59,18 @@ Fp8Scaling fp8_scaling(NvidiaFp8Scaling scaling) {
   return Fp8Scaling::kRow;
 }
 
+Fp8Inputs fp8_inputs(NvidiaFp8Activations inputs) {
+  switch (inputs) {
+    case NvidiaFp8Activations::kE4M3: return Fp8Inputs::kE4M3;
+    case NvidiaFp8Activations::kE5M2: return Fp8Inputs::kE5M2;
+    case NvidiaFp8Activations::kAuto: return Fp8Inputs::kByData;
+  }
+  return Fp8Inputs::kE4M3;
+}
+
 NvidiaPolicy nvidia_policy(const Config& config) {
   NvidiaPolicy policy;
+  policy.fp8_inputs = fp8_inputs(config.get(options::kNvidiaFp8Activations));
   policy.fp8_scaling = fp8_scaling(config.get(options::kNvidiaFp8Scaling));
   policy.fp8_history = static_cast<std::int32_t>(config.get(options::kNvidiaFp8History));
   policy.tf32 = config.get(options::kNvidiaTf32);

@@ -38,6 +38,7 @@ constexpr std::array kTable = {
     EnvironmentVariable{"KPT_MEMORY_SEQUENCE_BUCKETS", "kpt", "option memory.sequence_buckets"},
     EnvironmentVariable{"KPT_MEMORY_SPLIT_BATCHES", "kpt", "option memory.split_batches"},
     EnvironmentVariable{"KPT_MODULE_DIR", "kpt", "folder of the engine modules (kpt_aten), when they were moved"},
+    EnvironmentVariable{"KPT_NVIDIA_FP8_ACTIVATIONS", "kpt", "option nvidia.fp8_activations"},
     EnvironmentVariable{"KPT_NVIDIA_FP8_HISTORY", "kpt", "option nvidia.fp8_history"},
     EnvironmentVariable{"KPT_NVIDIA_FP8_SCALING", "kpt", "option nvidia.fp8_scaling"},
     EnvironmentVariable{"KPT_NVIDIA_GRAPH_MEMORY_BYTES", "kpt", "option nvidia.graph_memory_bytes"},

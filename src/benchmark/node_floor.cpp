@@ -114,7 +114,7 @@ DType weight_only_type(const ir::Graph& graph, const ir::Node& node, const ir::B
 std::string product_type(const ir::Graph& graph, const ir::Node& node, const ir::Bindings& sizes,
                          const MachineFloor& machine) {
   if (node.target == "kpt.linear_int8.default" || node.target == "kpt.conv2d_int8.default") return "int8";
-  if (node.target == "kpt.linear_fp8.default") return std::string(to_string(DType::kFloat8E4M3FN));
+  if (node.target.starts_with("kpt.linear_fp8")) return std::string(to_string(DType::kFloat8E4M3FN));
   if (node.target == "kpt.linear_int4.default" || node.target == "kpt.linear_weight_int8.default") {
     return std::string(to_string(weight_only_type(graph, node, sizes, machine)));
   }

@@ -21,6 +21,7 @@
 namespace kpt {
 
 enum class ColorMode : std::uint8_t { kAuto, kAlways, kNever };
+enum class NvidiaFp8Activations : std::uint8_t { kE4M3, kE5M2, kAuto };
 enum class NvidiaFp8Scaling : std::uint8_t { kRow, kTensor, kDelayed };
 enum class NvidiaTune : std::uint8_t { kNone, kProducts, kConvolutions, kAll };
 enum class AmdEngineWord : std::uint8_t { kAuto, kLibtorch, kNative };
@@ -31,6 +32,7 @@ enum class TpuPrecision : std::uint8_t { kFloat32, kBFloat16x3, kBFloat16 };
 inline constexpr std::array<std::string_view, 5> kLogLevelWords = {"debug", "info", "warn", "error", "off"};
 inline constexpr std::array<std::string_view, 2> kLogFormatWords = {"text", "json"};
 inline constexpr std::array<std::string_view, 3> kColorModeWords = {"auto", "always", "never"};
+inline constexpr std::array<std::string_view, 3> kNvidiaFp8ActivationsWords = {"e4m3", "e5m2", "auto"};
 inline constexpr std::array<std::string_view, 3> kNvidiaFp8ScalingWords = {"row", "tensor", "delayed"};
 inline constexpr std::array<std::string_view, 4> kNvidiaTuneWords = {"none", "products", "convolutions", "all"};
 inline constexpr std::array<std::string_view, 3> kAmdEngineWords = {"auto", "libtorch", "native"};
@@ -151,6 +153,10 @@ inline constexpr OptionDomain prices_of(std::span<const std::string_view> words)
     "memory of an AMD GPU that taking more must leave; a model or run that would not is refused")                      \
   X(kAmdMemoryPercent, std::int64_t, "amd.memory_percent", "100", domain::range(1, 100), "KPT_AMD_MEMORY_PERCENT",     \
     "part of an AMD GPU's memory, in per cent, that this process may take")                                            \
+  X(kNvidiaFp8Activations, NvidiaFp8Activations, "nvidia.fp8_activations", "e4m3",                                     \
+    domain::one_of(kNvidiaFp8ActivationsWords), "KPT_NVIDIA_FP8_ACTIVATIONS",                                          \
+    "what FP8 products that are made for NVIDIA GPUs round their inputs to: e4m3, e5m2 (a bit less of each number, "   \
+    "more range), or for each product what keeps more of the inputs that it is optimized on (auto)")                   \
   X(kNvidiaFp8History, std::int64_t, "nvidia.fp8_history", "16", domain::range(1, 1024), "KPT_NVIDIA_FP8_HISTORY",     \
     "runs whose greatest magnitudes nvidia.fp8_scaling=delayed looks back on")                                         \
   X(kNvidiaFp8Scaling, NvidiaFp8Scaling, "nvidia.fp8_scaling", "row", domain::one_of(kNvidiaFp8ScalingWords),          \

@@ -22,6 +22,7 @@
 
 #include "device/activity.h"
 #include "device/compile_figures.h"
+#include "device/fp8_inputs.h"
 #include "device/memory_statistics.h"
 #include "device/placement.h"
 #include "device/weights.h"
@@ -55,6 +56,8 @@ struct Capabilities {
   std::int64_t weight_only_rows = 0;
   // What must divide both extents of a weight for its products of int8 to be fast; others are slow, not wrong.
   std::int64_t int8_multiple = 1;
+  Fp8Inputs fp8_inputs = Fp8Inputs::kE4M3;  // what passes make of inputs of FP8 products; E4M3 where there is no other
+  bool fp8_row_scales = true;               // each row of such an input has a scale of its own
 };
 
 // Whether a node can run, and if not, why.
@@ -155,6 +158,16 @@ class Device {
   virtual Result<Tensor> allocate(DType dtype, std::span<const std::int64_t> dims) = 0;
   virtual Result<Tensor> upload(const Tensor& host) = 0;  // the host tensor may be strided
   virtual Result<Tensor> download(const Tensor& tensor) = 0;
+
+  // The same, begun and not waited for: until `event`, which must be given, is done, the result holds nothing and the
+  // source may not be written. A run that still writes the source must be waited for first. Memory of both may be let
+  // go at any time. Where nothing is queued, all is done at once.
+  virtual Result<Tensor> begin_upload(const Tensor& host, Event* event);
+  virtual Result<Tensor> begin_download(const Tensor& tensor, Event* event);
+  // A tensor here, likewise, of one that lies on `from`, which may be this device: from memory to memory where one
+  // library drives both, elsewhere over the host, where the first half is waited for. On the host itself no copy is
+  // made.
+  virtual Result<Tensor> begin_copy(Device& from, const Tensor& tensor, Event* event);
 
   // Runs `work` on this thread and tells what the device and its libraries did meanwhile. Fails as `work` does, and
   // with kUnsupported where nothing listens. One at a time in a process.

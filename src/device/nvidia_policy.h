@@ -3,11 +3,9 @@
 
 #include <cstdint>
 
-namespace kpt {
+#include "device/fp8_inputs.h"
 
-// How inputs of FP8 products are scaled: each row by its own greatest magnitude, the tensor by its own, or the tensor
-// by the greatest of earlier runs.
-enum class Fp8Scaling : std::uint8_t { kRow, kTensor, kDelayed };
+namespace kpt {
 
 struct NvidiaPolicy {
   bool nvtx = false;                          // option nvidia.nvtx
@@ -16,6 +14,7 @@ struct NvidiaPolicy {
   bool tune_convolutions = false;             // option nvidia.tune
   Fp8Scaling fp8_scaling = Fp8Scaling::kRow;  // option nvidia.fp8_scaling
   std::int32_t fp8_history = 16;              // option nvidia.fp8_history: runs, with kDelayed
+  Fp8Inputs fp8_inputs = Fp8Inputs::kE4M3;    // option nvidia.fp8_activations, for passes alone: graphs say the rest
 };
 
 }  // namespace kpt

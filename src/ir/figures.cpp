@@ -92,8 +92,8 @@ std::optional<double> count_convolution(const Graph& graph, const Node& node, st
 }
 
 std::string_view classify(std::string_view name) {
-  if (is_one_of(name, {"linear", "linear_int8", "linear_weight_int8", "linear_fp8", "linear_int4", "mm", "bmm", "addmm",
-                       "baddbmm", "matmul", "_scaled_mm"})) {
+  if (is_one_of(name, {"linear", "linear_int8", "linear_weight_int8", "linear_fp8", "linear_fp8_e5m2", "linear_int4",
+                       "mm", "bmm", "addmm", "baddbmm", "matmul", "_scaled_mm"})) {
     return "matmul";
   }
   if (name.starts_with("conv")) return "convolution";

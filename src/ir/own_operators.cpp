@@ -28,6 +28,7 @@ constexpr OwnOperator kOperators[] = {
     {"kpt.linear_weight_int8.default", kLinearWeightInt8, 1},
     {"kpt.linear_int4.default", kLinearInt4, 1},
     {"kpt.linear_fp8.default", kLinearFp8, 1},
+    {"kpt.linear_fp8_e5m2.default", kLinearFp8, 1},
     {"kpt.attention.default", kAttention, 1},
     {"kpt.add_norm.default", kAddNorm, 2},
     {"kpt.glu.default", kGlu, 1},

@@ -17,6 +17,8 @@
 //     Every row of the input is rounded to float8_e4m3fn when it comes, with a scale of its own that maps its greatest
 //     magnitude to 448; an engine may take one scale for all rows instead where an option says so. The result is of the
 //     recorded type, float32, bfloat16 or float16.
+//   kpt.linear_fp8_e5m2.default(input, weight, scale, bias, residual, activation) -> result
+//     The same with an input that is rounded to float8_e5m2, its greatest magnitude mapped to 57344.
 //   kpt.linear_int4.default(input, weight, scale, bias, residual, activation, group) -> result
 //     weight uint8 [N, K/2]: element 2j in the low four bits, value - 8; scale float32 [N, K/group]. Products as those
 //     of kpt.linear_weight_int8.

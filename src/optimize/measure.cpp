@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/timing.h"
+#include "device/copies.h"
 
 namespace kpt {
 namespace {
@@ -41,8 +42,9 @@ Result<Bench> make_bench(ModelRun& run, const std::vector<NamedTensor>& inputs, 
   for (std::size_t index = 0; index < bench.inputs.size(); ++index) {
     KPT_ASSIGN_OR_RETURN(bench.inputs[index],
                          convert_floating(bench.inputs[index], run.loaded().inputs()[index].dtype));
-    if (resident == nullptr) continue;
-    KPT_ASSIGN_OR_RETURN(bench.inputs[index], resident->upload(bench.inputs[index]));
+  }
+  if (resident != nullptr) {
+    KPT_ASSIGN_OR_RETURN(bench.inputs, upload_all(*resident, bench.inputs));
   }
   return bench;
 }

@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "device/hardware_json.h"
 #include "optimize/evaluator.h"
+#include "optimize/fp8_inputs.h"
 #include "optimize/optimize_json.h"
 #include "optimize/precision_search.h"
 #include "passes/last_token_logits.h"
@@ -73,6 +74,7 @@ class Optimizer {
     tell("running the passes", 0.25);
     if (options_.measure && options_.known_losers) report_.dropped = *options_.known_losers;
     KPT_ASSIGN_OR_RETURN(Candidate candidate, build({}, nullptr, options_.check_each));
+    KPT_RETURN_IF_ERROR(choose_fp8_inputs(candidate));
     if (options_.measure) KPT_RETURN_IF_ERROR(leave_slow_products(candidate));
     if (options_.measure && !options_.known_losers) KPT_RETURN_IF_ERROR(drop_losers(candidate));
     if (options_.measure) KPT_RETURN_IF_ERROR(choose_kernels(candidate));
@@ -129,8 +131,8 @@ class Optimizer {
   Result<Candidate> build(const std::vector<std::string>& without, std::vector<PassStage>* stages, bool check) {
     Candidate candidate;
     candidate.model = model_;
-    PassContext context{candidate.model.weights, target().capabilities(), make_evaluator(cpu_),
-                        report_.kept_precise,    report_.not_quantized,   slow_quantized_};
+    PassContext context{candidate.model.weights, target().capabilities(), make_evaluator(cpu_), report_.kept_precise,
+                        report_.not_quantized,   slow_quantized_,         wide_inputs_};
     std::vector<const Pass*> chosen;
     std::vector<std::size_t> places;  // of these among passes_
     RunnerOptions runner;
@@ -190,6 +192,22 @@ class Optimizer {
     tuning.cache = options_.cache;
     tuning.surroundings = options_.surroundings;
     return tuning;
+  }
+
+  // Inputs of FP8 products take the type that keeps more of them, where the target leaves that to the data.
+  Status choose_fp8_inputs(Candidate& candidate) {
+    const bool any = std::ranges::find(candidate.model.graph.nodes, kLinearFp8Target, &ir::Node::target) !=
+                     candidate.model.graph.nodes.end();
+    if (target().capabilities().fp8_inputs != Fp8Inputs::kByData || !any) return {};
+    if (options_.target != nullptr) {
+      report_.notes.push_back("inputs of FP8 products become float8_e4m3fn: no data is seen without the hardware");
+      return {};
+    }
+    tell("looking at the inputs of FP8 products", 0.27);
+    KPT_ASSIGN_OR_RETURN(wide_inputs_, find_wide_inputs(candidate.model, *gate_));
+    if (wide_inputs_.empty()) return {};
+    KPT_ASSIGN_OR_RETURN(candidate, build({}, nullptr, options_.check_each));
+    return {};
   }
 
   // Quantized products that are slower than what they replace stay that, before whole passes are asked about. Not where
@@ -476,6 +494,7 @@ class Optimizer {
   // By the check after each pass in the first build: places among passes_ that later builds leave out, and why.
   std::map<std::size_t, std::string> taken_back_;
   std::vector<std::string> slow_quantized_;  // nodes that are not quantized because that was slower
+  std::vector<std::string> wide_inputs_;     // FP8 products whose inputs become float8_e5m2
   std::vector<std::string> by_library_;      // nodes that aten's kernels run
   std::optional<Gate> gate_;
   OptimizeReport report_;

@@ -1,6 +1,8 @@
 #include "optimize/optimize.h"
 
 #include <algorithm>
+#include <cmath>
+#include <random>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -9,6 +11,7 @@
 
 #include "device/hardware_json.h"
 #include "ir/text.h"
+#include "optimize/fp8_inputs.h"
 #include "optimize/optimize_json.h"
 #include "optimize/precision_search.h"
 
@@ -214,6 +217,88 @@ TEST(PrecisionSearch, ProductsOfAtenInNarrowTypesCountToo) {
         "kpt_graph 1\ninput x: bfloat16[2, 4]\nconstant h: bfloat16[4, 4]\ny: bfloat16{}\noutput %y \"y\"\n", call);
     EXPECT_EQ(list_fast_types(model, ir::read_graph(text).value(), fast), Names{"fast-bfloat16"}) << call;
   }
+}
+
+// All finite magnitudes of a type with so many bits behind the point.
+std::vector<double> magnitudes_of(int mantissa_bits, int least_exponent, double greatest) {
+  std::vector<double> numbers;
+  const int steps = 1 << mantissa_bits;
+  for (int each = 0; each < steps; ++each) numbers.push_back(std::ldexp(each, least_exponent - mantissa_bits));
+  for (int exponent = least_exponent; exponent < 16; ++exponent) {
+    for (int each = steps; each < 2 * steps; ++each) {
+      const double number = std::ldexp(each, exponent - mantissa_bits);
+      if (number <= greatest) numbers.push_back(number);
+    }
+  }
+  return numbers;
+}
+
+// The row's error by trying all numbers of the type; columns count alike.
+double nearest_error(const std::vector<double>& row, const std::vector<double>& numbers, double greatest) {
+  const double scale = greatest / numbers.back();
+  double lost = 0;
+  double all = 0;
+  for (const double value : row) {
+    double least = HUGE_VAL;
+    for (const double number : numbers) least = std::min(least, std::fabs(std::fabs(value) - number * scale));
+    lost += least * least;
+    all += value * value;
+  }
+  return std::min(1.0, lost / all);
+}
+
+TEST(Fp8Inputs, ErrorsAreThoseOfTheNearestNumbers) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937_64 random(seed);
+  const auto e4m3 = magnitudes_of(3, -6, 448);
+  const auto e5m2 = magnitudes_of(2, -14, 57344);
+  std::uniform_real_distribution<double> octaves(-24, 3);
+  std::normal_distribution<double> normal;
+  for (int round = 0; round < 200; ++round) {
+    std::vector<double> row(12);
+    for (double& value : row) value = std::exp2(octaves(random)) * normal(random);
+    double greatest = 0;
+    for (const double value : row) greatest = std::max(greatest, std::fabs(value));
+    const std::vector<double> columns(row.size(), 0.7);
+    const Fp8InputError error = measure_fp8_input(row, columns, true);
+    EXPECT_NEAR(error.e4m3, nearest_error(row, e4m3, greatest), 1e-9);
+    EXPECT_NEAR(error.e5m2, nearest_error(row, e5m2, greatest), 1e-9);
+    EXPECT_EQ(error.rows, 1U);
+  }
+}
+
+TEST(Fp8Inputs, RangeIsAskedForByRowsThatShareAScaleAndByColumnsThatCount) {
+  const std::vector<double> alike = {1, -13.0 / 14, 0.3, 0.11};  // 13/8 · 2^8 of 448: three bits behind the point
+  const std::vector<double> columns(4, 1);
+  const Fp8InputError even = measure_fp8_input(alike, columns, false);
+  EXPECT_LT(even.e4m3, even.e5m2) << "its bit more of each number is what counts";
+  // A row that is 2^20 times smaller than the other: with one scale, nothing of it is left in E4M3.
+  std::vector<double> apart = alike;
+  for (const double value : alike) apart.push_back(std::ldexp(value, -20));
+  const Fp8InputError together = measure_fp8_input(apart, columns, false);
+  EXPECT_GT(together.e4m3, 0.4);
+  EXPECT_LT(together.e5m2, 0.01);
+  const Fp8InputError each = measure_fp8_input(apart, columns, true);
+  EXPECT_NEAR(each.e4m3, even.e4m3, 1e-12) << "rows with their own scales need no range";
+  EXPECT_LT(each.e4m3, each.e5m2);
+  // Two elements far above the others, in columns that the weight takes or leaves.
+  const std::vector<double> outliers = {1e7, -1e7 * 13 / 14, 1, 0.3};
+  const Fp8InputError taken = measure_fp8_input(outliers, columns, true);
+  EXPECT_LT(taken.e4m3, taken.e5m2);
+  const Fp8InputError left = measure_fp8_input(outliers, std::vector<double>{0, 0, 1, 1}, true);
+  EXPECT_GT(left.e4m3, 0.9);
+  EXPECT_LT(left.e5m2, 0.01);
+}
+
+TEST(Fp8Inputs, ZerosAndWhatIsNoNumberCountAsNothing) {
+  const std::vector<double> columns(2, 1);
+  EXPECT_EQ(measure_fp8_input({}, columns, true).rows, 0U);
+  EXPECT_EQ(measure_fp8_input(std::vector<double>{0, 0}, columns, false).rows, 0U);
+  EXPECT_EQ(measure_fp8_input({}, {}, true).rows, 0U);
+  const Fp8InputError error = measure_fp8_input(std::vector<double>{NAN, 3, INFINITY, -5, 0, 0}, columns, true);
+  EXPECT_EQ(error.rows, 2U);
+  EXPECT_NEAR(error.e4m3, 0, 1e-24) << "each row's greatest is exact";
 }
 
 }  // namespace

@@ -42,7 +42,9 @@ class Narrowing {
  private:
   Role role_of(const ir::Node& node) const {
     if (is_kept_precise(context_.kept_precise, node.name)) return Role::kOther;
-    if (is_any(node, {kLinearFp8Target, kLinearWeightInt8Target, kLinearInt4Target})) return Role::kProduct;
+    if (is_any(node, {kLinearFp8Target, kLinearFp8E5M2Target, kLinearWeightInt8Target, kLinearInt4Target})) {
+      return Role::kProduct;
+    }
     if (node.target == kLinearTarget) {
       const ir::ValueId weight = value_argument(node, "weight");
       return edit_.is_tensor(weight) && edit_.type(weight).dtype == DType::kBFloat16 ? Role::kProduct : Role::kOther;

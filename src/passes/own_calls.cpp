@@ -31,7 +31,7 @@ bool has_matrix_dtype(const Capabilities& capabilities, DType dtype) {
 
 bool is_quantized_linear(std::string_view target) {
   return target == kLinearInt8Target || target == kLinearWeightInt8Target || target == kLinearFp8Target ||
-         target == kLinearInt4Target;
+         target == kLinearFp8E5M2Target || target == kLinearInt4Target;
 }
 
 bool is_quantized_product(std::string_view target) {

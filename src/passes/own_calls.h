@@ -15,6 +15,7 @@ inline constexpr std::string_view kLinearTarget = "kpt.linear.default";
 inline constexpr std::string_view kLinearInt8Target = "kpt.linear_int8.default";
 inline constexpr std::string_view kLinearWeightInt8Target = "kpt.linear_weight_int8.default";
 inline constexpr std::string_view kLinearFp8Target = "kpt.linear_fp8.default";
+inline constexpr std::string_view kLinearFp8E5M2Target = "kpt.linear_fp8_e5m2.default";
 inline constexpr std::string_view kLinearInt4Target = "kpt.linear_int4.default";
 inline constexpr std::string_view kAttentionTarget = "kpt.attention.default";
 inline constexpr std::string_view kAddNormTarget = "kpt.add_norm.default";

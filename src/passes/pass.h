@@ -32,6 +32,7 @@ struct PassContext {
   std::vector<std::string> kept_precise;  // names of nodes that stay in the model's own precision
   std::vector<std::string> not_quantized = {};   // of nodes that may become bfloat16, but nothing below it
   std::vector<std::string> slow_quantized = {};  // likewise: they were measured to be slower below it
+  std::vector<std::string> wide_inputs = {};     // of FP8 products whose inputs E5M2 keeps better, by data
 };
 
 struct Pass {

@@ -232,6 +232,43 @@ TEST(Precision, NeedsTheTargetsTypes) {
   EXPECT_TRUE(find_pass("quantize_few_rows_int8")->applies(capabilities).supported);
 }
 
+// Which type the input takes is the target's word, or that of the data, by name.
+TEST(QuantizeFp8, InputsBecomeE5m2WhereTheTargetOrTheDataAskForIt) {
+  constexpr const char* kTwo = R"(kpt_graph 1
+parameter a: float32[16, 16]
+parameter b: float32[16, 16]
+input x: float32[4, 16]
+first: float32[4, 16] = kpt.linear.default(input=%x, weight=%a, bias=none, residual=none, activation="none")
+second: float32[4, 16] = kpt.linear.default(input=%first, weight=%b, bias=none, residual=none, activation="none")
+output %second "y"
+)";
+  const auto run = [&](Fp8Inputs inputs, std::vector<std::string> wide) {
+    ir::Graph graph = ir::read_graph(kTwo).value();
+    Weights weights = pass_testing::draw_weights(graph, 1);
+    Capabilities capabilities = pass_testing::capabilities_for("quantize_fp8");
+    capabilities.fp8_inputs = inputs;
+    PassContext context{weights, capabilities, {}, {}, {}, {}, std::move(wide)};
+    const auto records = run_passes(std::vector{find_pass("quantize_fp8")}, graph, context);
+    EXPECT_TRUE(records.ok()) << records.status().message();
+    EXPECT_EQ((*records)[0].changes, 2U);
+    const auto codes = weights.at("b_fp8").dtype();
+    EXPECT_EQ(codes, DType::kFloat8E4M3FN) << "weights stay what they were";
+    return std::vector<std::string>{graph.nodes[0].target, graph.nodes[1].target, (*records)[0].details[1]};
+  };
+  const std::string narrow(kLinearFp8Target);
+  const std::string wide(kLinearFp8E5M2Target);
+  using Found = std::vector<std::string>;
+  EXPECT_EQ(run(Fp8Inputs::kE4M3, {"second"}), (Found{narrow, narrow, "second"}));
+  EXPECT_EQ(run(Fp8Inputs::kE5M2, {}), (Found{wide, wide, "second: its input becomes float8_e5m2"}));
+  EXPECT_EQ(run(Fp8Inputs::kByData, {}), (Found{narrow, narrow, "second"}));
+  EXPECT_EQ(run(Fp8Inputs::kByData, {"second"}), (Found{narrow, wide, "second: its input becomes float8_e5m2"}));
+  Capabilities lacking = pass_testing::capabilities_for("quantize_fp8");
+  std::erase(lacking.own_operators, kLinearFp8E5M2Target);
+  EXPECT_TRUE(find_pass("quantize_fp8")->applies(lacking).supported);
+  lacking.fp8_inputs = Fp8Inputs::kByData;
+  EXPECT_FALSE(find_pass("quantize_fp8")->applies(lacking).supported);
+}
+
 TEST(Precision, Int8TakesSizesThatAreFastOnTheTarget) {
   ir::Graph graph = ir::read_graph(R"(kpt_graph 1
 parameter a: float32[8, 16]

@@ -191,6 +191,15 @@ class Quantization {
   }
 
  private:
+  // For FP8 the type of the input is asked for by the target, or known by data.
+  std::string_view target_for(const std::string& node) const {
+    if (form_ != Form::kFp8) return target_of(form_);
+    const Fp8Inputs inputs = context_.capabilities.fp8_inputs;
+    const bool wide =
+        inputs == Fp8Inputs::kE5M2 || (inputs == Fp8Inputs::kByData && is_kept_precise(context_.wide_inputs, node));
+    return wide ? kLinearFp8E5M2Target : kLinearFp8Target;
+  }
+
   void leave(const std::string& name, const char* why) { stats_.details.push_back(name + " stays as it is: " + why); }
 
   bool has_few_rows(const ir::Node& node) const {
@@ -262,9 +271,10 @@ class Quantization {
     arguments.insert(arguments.begin() + 2, {"scale", {known->second.second}});
     if (form_ == Form::kInt4) arguments.push_back({"group", {group}});
     std::erase_if(arguments, [](const ir::NamedArgument& argument) { return argument.name == "groups"; });
-    edit_.replace_call(index, std::string(target_of(form_)), std::move(arguments));
+    const std::string_view target = target_for(name);
+    edit_.replace_call(index, std::string(target), std::move(arguments));
     ++stats_.changes;
-    stats_.details.push_back(name);
+    stats_.details.push_back(target == kLinearFp8E5M2Target ? name + ": its input becomes float8_e5m2" : name);
     return {};
   }
 
@@ -296,7 +306,10 @@ Support applies_fp8(const Capabilities& capabilities) {
   if (!has_matrix_dtype(capabilities, DType::kFloat8E4M3FN)) {
     return {false, "the target does not multiply FP8 matrices"};
   }
-  return needs_own_operators(capabilities, {kLinearTarget, kLinearFp8Target});
+  if (capabilities.fp8_inputs == Fp8Inputs::kE4M3) {
+    return needs_own_operators(capabilities, {kLinearTarget, kLinearFp8Target});
+  }
+  return needs_own_operators(capabilities, {kLinearTarget, kLinearFp8Target, kLinearFp8E5M2Target});
 }
 
 Support applies_weights_int8(const Capabilities& capabilities) {
@@ -327,8 +340,8 @@ const Pass kQuantizeWeightsInt8 = {"quantize_weights_int8",
 const Pass kQuantizeFewRowsInt8 = {"quantize_few_rows_int8",
                                    "weights of products with few rows in int8; inputs stay as they are", false,
                                    applies_few_rows_int8, run_quantization<Form::kFewRowsInt8>};
-const Pass kQuantizeFp8 = {"quantize_fp8", "products in FP8 (E4M3): a scale per row of the weight and of the input",
-                           false, applies_fp8, run_quantization<Form::kFp8>};
+const Pass kQuantizeFp8 = {"quantize_fp8", "products in FP8: a scale per row of the weight and of the input", false,
+                           applies_fp8, run_quantization<Form::kFp8>};
 const Pass kQuantizeInt4 = {"quantize_int4", "weights of products in 4 bits, a scale per group of a row", false,
                             applies_int4, run_quantization<Form::kInt4>};
 

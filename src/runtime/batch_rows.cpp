@@ -78,6 +78,7 @@ constexpr RuleRow kRules[] = {
     {"mm", Rule::kProduct},
     {"kpt.linear", Rule::kProduct},
     {"kpt.linear_fp8", Rule::kProduct},
+    {"kpt.linear_fp8_e5m2", Rule::kProduct},
     {"kpt.linear_int4", Rule::kProduct},
     {"kpt.linear_int8", Rule::kProduct},
     {"kpt.linear_weight_int8", Rule::kProduct},

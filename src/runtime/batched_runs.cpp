@@ -6,6 +6,7 @@
 #include <mutex>
 #include <utility>
 
+#include "device/copies.h"
 #include "memory/available_memory.h"
 #include "memory/shape_buckets.h"
 #include "runtime/row_parts.h"
@@ -194,11 +195,8 @@ Status BatchedRuns::cut_rows(std::int64_t rows, std::vector<Tensor>& outputs) co
 // Parts are halved until one fits; what is done stays done.
 Status BatchedRuns::run_parts(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
                               RunReport* report) const {
-  std::vector<Tensor> on_host;  // so that the whole batch does not lie in the device's memory beside its parts
-  for (const Tensor& input : inputs) {
-    KPT_ASSIGN_OR_RETURN(Tensor host, device_.download(input));
-    on_host.push_back(std::move(host));
-  }
+  // So that the whole batch does not lie in the device's memory beside its parts.
+  KPT_ASSIGN_OR_RETURN(const std::vector<Tensor> on_host, download_all(device_, inputs));
   RunContext part_context = context;
   part_context.outputs_on_device = false;
   const std::int64_t rows = inputs[0].dims()[0];
@@ -227,8 +225,9 @@ Status BatchedRuns::run_parts(RunContext& context, std::span<const Tensor> input
   outputs.resize(parts.size());
   for (std::size_t index = 0; index < parts.size(); ++index) {
     KPT_ASSIGN_OR_RETURN(outputs[index], join_rows(parts[index]));
-    if (!context.outputs_on_device) continue;
-    KPT_ASSIGN_OR_RETURN(outputs[index], device_.upload(outputs[index]));
+  }
+  if (context.outputs_on_device) {
+    KPT_ASSIGN_OR_RETURN(outputs, upload_all(device_, outputs));
   }
   if (report != nullptr) *report = {count, most, 0, 0};
   return {};
@@ -238,11 +237,9 @@ Status BatchedRuns::run_part(RunContext& context, std::span<const Tensor> inputs
                              std::vector<std::vector<Tensor>>& parts) const {
   std::vector<Tensor> outputs;
   KPT_RETURN_IF_ERROR(executable_.run(context, inputs, outputs));
-  std::vector<Tensor> on_host;
-  for (const Tensor& output : outputs) {
-    KPT_ASSIGN_OR_RETURN(Tensor host, device_.download(output));
+  KPT_ASSIGN_OR_RETURN(std::vector<Tensor> on_host, download_all(device_, outputs));
+  for (Tensor& host : on_host) {
     KPT_ASSIGN_OR_RETURN(host, host.contiguous_copy());
-    on_host.push_back(std::move(host));
   }
   for (std::size_t index = 0; index < on_host.size(); ++index) parts[index].push_back(std::move(on_host[index]));
   return {};

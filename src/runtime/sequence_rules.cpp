@@ -80,6 +80,7 @@ const SequenceCheck::RuleRow SequenceCheck::kRules[] = {
     {"linear", &SequenceCheck::check_linear},
     {"kpt.linear", &SequenceCheck::check_linear},
     {"kpt.linear_fp8", &SequenceCheck::check_linear},
+    {"kpt.linear_fp8_e5m2", &SequenceCheck::check_linear},
     {"kpt.linear_int4", &SequenceCheck::check_linear},
     {"kpt.linear_int8", &SequenceCheck::check_linear},
     {"kpt.linear_weight_int8", &SequenceCheck::check_linear},

@@ -101,6 +101,15 @@ class SplitDevice final : public Device {
     if (tensor.defined() && tensor.device() == "cpu") return tensor;
     return device_.download(tensor);
   }
+  Result<Tensor> begin_upload(const Tensor& host, Event* event) override { return device_.begin_upload(host, event); }
+  Result<Tensor> begin_download(const Tensor& tensor, Event* event) override {
+    *event = Event();
+    if (tensor.defined() && tensor.device() == "cpu") return tensor;
+    return device_.begin_download(tensor, event);
+  }
+  Result<Tensor> begin_copy(Device& from, const Tensor& tensor, Event* event) override {
+    return device_.begin_copy(from, tensor, event);
+  }
   Result<std::vector<Activity>> record(const std::function<Status()>& work) override { return device_.record(work); }
   Result<MemoryStatistics> memory() override { return device_.memory(); }
   Status reset_peak_memory() override { return device_.reset_peak_memory(); }

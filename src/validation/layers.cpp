@@ -209,6 +209,11 @@ Result<std::vector<LayerDifference>> compare_layers(const PlacedForm& first, con
   return differences;
 }
 
+Result<Values> observe_values(const PlacedForm& form, const std::set<std::string, std::less<>>& names,
+                              const std::vector<Draw>& draws, std::size_t draw) {
+  return observe(form.model, names, form.device, draws, draw, false);
+}
+
 std::optional<std::size_t> find_first_divergence(const std::vector<LayerError>& layers) {
   double greatest = 0;
   for (const LayerError& layer : layers) greatest = std::max(greatest, layer.excess);

@@ -2,7 +2,10 @@
 // graph. Values correspond by name; what only one of the two has is passed over.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -42,6 +45,11 @@ Result<std::vector<LayerError>> compare_layers(const ImportedModel& model, const
 // Two forms against each other, likewise; in the order of the first one's graph.
 Result<std::vector<LayerDifference>> compare_layers(const PlacedForm& first, const PlacedForm& second,
                                                     const std::vector<Draw>& draws, std::size_t draw);
+
+// What a form computes for the values of these names on one draw; those that no node of it makes are left out.
+Result<std::map<std::string, Tensor, std::less<>>> observe_values(const PlacedForm& form,
+                                                                  const std::set<std::string, std::less<>>& names,
+                                                                  const std::vector<Draw>& draws, std::size_t draw);
 
 // The first one that matters: rounding makes values near their limit fail by a little, a fault by orders of magnitude;
 // failures a thousand times smaller than the greatest are passed over. Nothing when all passed.

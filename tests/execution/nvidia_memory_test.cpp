@@ -61,6 +61,21 @@ Status run_large(Executable& executable, std::vector<Tensor>& outputs) {
   return executable.run(context, inputs, outputs);
 }
 
+// A model whose weight takes 4 GiB.
+Result<std::unique_ptr<Executable>> load_large_weight(const PlacedDevice& placed) {
+  GraphBuilder builder(5);
+  const auto input = builder.input("input", DType::kFloat32, {1, kLarge});
+  const auto weight = builder.weight("weight", DType::kFloat32, {1, 1});
+  const auto sum =
+      builder.node("aten.add.Tensor", {{"self", input}, {"other", weight}}, {{DType::kFloat32, {kLarge, kLarge}}});
+  builder.output(sum[0]);
+  builder.set_sizes(weight, {kLarge, kLarge});
+  builder.model.weights.insert_or_assign("weight", filled({kLarge, kLarge}, 0));
+  KPT_ASSIGN_OR_RETURN(auto program, placed.device->target().compile(builder.model.graph));
+  Device* const devices[] = {placed.device};
+  return placed.backend->load(std::move(program), builder.model.weights, devices);
+}
+
 TEST(Nvidia, MemoryThatRunsOutIsATypedErrorAndTheNextRunIsRight) {
   PlacedDevice placed = find_device_under_test();
   const auto small = load_here(make_sum(3, 5));
@@ -75,20 +90,8 @@ TEST(Nvidia, MemoryThatRunsOutIsATypedErrorAndTheNextRunIsRight) {
     ASSERT_EQ(status.code(), StatusCode::kOutOfMemory) << status.message();
     EXPECT_EQ(status.vendor(), Vendor::kNvidia);
     EXPECT_THAT(status.to_string(), HasSubstr("free_bytes="));
-    // A model of 4 GiB does not fit either.
-    GraphBuilder builder(5);
-    const auto input = builder.input("input", DType::kFloat32, {1, kLarge});
-    const auto weight = builder.weight("weight", DType::kFloat32, {1, 1});
-    const auto sum =
-        builder.node("aten.add.Tensor", {{"self", input}, {"other", weight}}, {{DType::kFloat32, {kLarge, kLarge}}});
-    builder.output(sum[0]);
-    builder.set_sizes(weight, {kLarge, kLarge});
-    builder.model.weights.insert_or_assign("weight", filled({kLarge, kLarge}, 0));
-    auto program = placed.device->target().compile(builder.model.graph);
-    ASSERT_TRUE(program.ok()) << program.status().message();
-    Device* const devices[] = {placed.device};
     const std::uint64_t failures = *placed.device->memory().value().out_of_memory_count;
-    const auto loaded = placed.backend->load(std::move(program).value(), builder.model.weights, devices);
+    const auto loaded = load_large_weight(placed);  // does not fit either
     EXPECT_EQ(loaded.status().code(), StatusCode::kOutOfMemory) << loaded.status().message();
     for (const char* part : {"needed_bytes=4294967296", "available_bytes=", "free_bytes=", "total_bytes=", "advice="}) {
       EXPECT_THAT(loaded.status().to_string(), HasSubstr(part));
@@ -116,6 +119,69 @@ TEST(Nvidia, CapturedGraphsAreGivenUpWhenMemoryRunsOut) {
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(element_of(*placed.device, outputs[0], kLarge * kLarge - 1), 3.0F);
   EXPECT_THAT(large->executable().describe_runs(), HasSubstr("0 captured"));
+}
+
+// What a model keeps for its captured runs is there for others: for a run, and for loading.
+TEST(Nvidia, IdleModelsGiveTheirCapturedGraphsUpForOneThatLacksMemory) {
+  const Setting no_margin(kMargin, "0");
+  PlacedDevice placed = find_device_under_test();
+  const auto asking = load_here(make_sum(kLarge, kLarge));
+  std::vector<Tensor> outputs;
+  for (const bool loads : {false, true}) {
+    SCOPED_TRACE(loads ? "loading" : "a run");
+    const auto idle = load_here(make_sum(kLarge, kLarge));
+    for (int round = 0; round < 3; ++round) ASSERT_TRUE(run_large(idle->executable(), outputs).ok());
+    EXPECT_THAT(idle->executable().describe_runs(), HasSubstr("1 captured"));
+    outputs.clear();
+    std::vector<Tensor> blocks = fill(*placed.device, 1024 * kMiB);
+    EXPECT_THAT(idle->executable().describe_runs(), HasSubstr("1 captured")) << "tensors alone take no model's";
+    if (loads) {
+      const auto loaded = load_large_weight(placed);
+      EXPECT_TRUE(loaded.ok()) << loaded.status().to_string();
+    } else {
+      const Status status = run_large(asking->executable(), outputs);
+      ASSERT_TRUE(status.ok()) << status.to_string();
+      EXPECT_EQ(element_of(*placed.device, outputs[0], kLarge + 1), 3.0F);
+    }
+    EXPECT_THAT(idle->executable().describe_runs(), HasSubstr("0 captured"));
+    EXPECT_THAT(idle->executable().describe_runs(), HasSubstr("went to another model"));
+    outputs.clear();
+    blocks.clear();
+    for (int round = 0; round < 3; ++round) {
+      const Status status = run_large(idle->executable(), outputs);
+      ASSERT_TRUE(status.ok()) << status.to_string();
+      EXPECT_EQ(element_of(*placed.device, outputs[0], 3 * kLarge), 3.0F);
+    }
+  }
+}
+
+// Two models take turns at work while there is room for the captured run of one: every answer is right, or a typed
+// error.
+TEST(Nvidia, ModelsAtWorkKeepTheirGraphsAndStayRightWhileOthersLackMemory) {
+  const Setting no_margin(kMargin, "0");
+  PlacedDevice placed = find_device_under_test();
+  std::vector<std::shared_ptr<const detail::LoadedModel>> models;
+  for (int index = 0; index < 2; ++index) models.push_back(load_here(make_sum(kLarge, kLarge)));
+  std::vector<Tensor> outputs;
+  for (int round = 0; round < 3; ++round) ASSERT_TRUE(run_large(models[0]->executable(), outputs).ok());
+  outputs.clear();
+  const std::vector<Tensor> blocks = fill(*placed.device, 1024 * kMiB);
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (const auto& model : models) {
+    threads.emplace_back([&, executable = &model->executable()] {
+      for (int round = 0; round < 10; ++round) {
+        std::vector<Tensor> own;
+        const Status status = run_large(*executable, own);
+        if (status.ok() ? element_of(*placed.device, own[0], kLarge * kLarge - 1) != 3.0F
+                        : status.code() != StatusCode::kOutOfMemory) {
+          ++wrong;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
 }
 
 // x + y over rows of kLarge numbers, 128 KiB each, however many rows there are.

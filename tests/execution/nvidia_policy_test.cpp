@@ -228,12 +228,12 @@ TEST(Nvidia, MeasuredConvolutionsGiveTheSameNumbers) {
 // x · identity, with the numbers of x in FP8 on the way: what comes out is what they were rounded to.
 constexpr std::int64_t kFp8Width = 16;
 
-ImportedModel make_fp8_identity(std::int64_t rows) {
+ImportedModel make_fp8_identity(std::int64_t rows, const char* target = "kpt.linear_fp8.default") {
   GraphBuilder builder(1);
   const auto input = builder.input("input", DType::kFloat32, {rows, kFp8Width});
   const auto weight = builder.weight("weight", DType::kFloat8E4M3FN, {kFp8Width, kFp8Width});
   const auto scale = builder.weight("scale", DType::kFloat32, {kFp8Width});
-  builder.output(builder.node("kpt.linear_fp8.default",
+  builder.output(builder.node(target,
                               {{"input", input},
                                {"weight", weight},
                                {"scale", scale},
@@ -277,6 +277,23 @@ TEST(Nvidia, Fp8ScalesAreOfRowsOrOfTheTensor) {
     EXPECT_EQ(round_trip(by_tensor->executable(), {28, 7}), (Numbers{28, 7})) << round;
   }
   EXPECT_THAT(by_tensor->executable().plan().at(0).how, testing::HasSubstr("one scale"));
+}
+
+// The same two rows: E5M2 reaches that far with one scale, by tensor and delayed.
+TEST(Nvidia, InputsInE5m2ReachFurtherWithOneScale) {
+  constexpr const char* kWide = "kpt.linear_fp8_e5m2.default";
+  const Numbers apart = {448, 0x1p-12F};
+  for (const char* scaling : {"row", "tensor", "delayed"}) {
+    SCOPED_TRACE(scaling);
+    const Setting setting("KPT_NVIDIA_FP8_SCALING", scaling);
+    const auto model = load_here(make_fp8_identity(2, kWide));
+    EXPECT_THAT(model->executable().plan().at(0).how, testing::HasSubstr("float8_e5m2"));
+    for (int round = 0; round < 3; ++round) {  // node by node, captured, replayed
+      EXPECT_EQ(round_trip(model->executable(), apart), apart) << round;
+    }
+  }
+  const auto by_row = load_here(make_fp8_identity(1, kWide));
+  EXPECT_EQ(round_trip(by_row->executable(), {7}), Numbers{7}) << "a number that is mapped to the greatest stays";
 }
 
 TEST(Nvidia, DelayedFp8ScalesFollowEarlierRunsAlsoWhenCaptured) {

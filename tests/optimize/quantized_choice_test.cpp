@@ -2,7 +2,9 @@
 // gate refuses. Times come from a CPU that waits where the test says, so that they do not hang on the machine.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <functional>
+#include <map>
 #include <memory>
 #include <random>
 #include <thread>
@@ -104,6 +106,11 @@ class FakeGpuTarget final : public Target {
     capabilities_.host_processor = false;
     capabilities_.matrix_dtypes = {DType::kBFloat16, DType::kFloat8E4M3FN};
     capabilities_.own_operators.emplace_back(kLinearFp8Target);
+    capabilities_.own_operators.emplace_back(kLinearFp8E5M2Target);
+  }
+  void leave_inputs_to_data(bool row_scales) {
+    capabilities_.fp8_inputs = Fp8Inputs::kByData;
+    capabilities_.fp8_row_scales = row_scales;
   }
   std::string_view name() const override { return "nvidia:fake"; }
   const Capabilities& capabilities() const override { return capabilities_; }
@@ -136,7 +143,7 @@ void write_out_fp8(ir::Graph& graph) {
   GraphEdit edit(graph, none);
   const std::size_t count = edit.size();
   for (NodeIndex index = 0; index < count; ++index) {
-    if (edit.node(index).target != kLinearFp8Target) continue;
+    if (!edit.node(index).target.starts_with("kpt.linear_fp8")) continue;
     const ir::Node node = edit.node(index);
     const ir::ValueId weight = value_argument(node, "weight");
     const std::vector<ir::Expr> dims = edit.type(weight).dims;
@@ -165,7 +172,8 @@ class FakeGpu final : public Device {
  public:
   explicit FakeGpu(Device& right) : right_(right), target_(right.target()) {}
   const DeviceInfo& info() const override { return right_.info(); }
-  const Target& target() const override { return target_; }
+  const FakeGpuTarget& target() const override { return target_; }
+  FakeGpuTarget& target() { return target_; }
   Result<Tensor> allocate(DType dtype, std::span<const std::int64_t> dims) override {
     return right_.allocate(dtype, dims);
   }
@@ -360,6 +368,40 @@ TEST_F(Fp8Choice, OneOfManyThatTheGateRefusesGoesUpAloneToo) {
   EXPECT_FALSE(is_quantized(outcome, "gains"));
   EXPECT_TRUE(is_quantized(outcome, "product_0"));
   EXPECT_TRUE(is_quantized(outcome, last));
+}
+
+// Rows that are far from each other: with one scale for the tensor, E4M3 would lose the small ones.
+TEST_F(Fp8Choice, InputsWhoseRowsAreFarApartBecomeE5m2WhereTheyShareAScale) {
+  constexpr const char* kFarApart = R"(kpt_graph 1
+parameter v: float32[32, 64]
+parameter w: float32[32, 64]
+parameter sizes: float32[16, 1]
+input x: float32[16, 64]
+apart: float32[16, 64] = aten.mul.Tensor(self=%x, other=%sizes)
+far: float32[16, 32] = aten.linear.default(input=%apart, weight=%v)
+near: float32[16, 32] = aten.linear.default(input=%x, weight=%w)
+output %far "far"
+output %near "near"
+)";
+  ImportedModel model = make_model(kFarApart);
+  for (std::size_t row = 0; row < 16; ++row) {
+    model.weights.at("sizes").elements<float>()[row] = std::ldexp(1.0F, -2 * static_cast<int>(row));
+  }
+  OptimizeOptions options = make_options();
+  options.measure = false;
+  for (const bool row_scales : {true, false}) {
+    SCOPED_TRACE(row_scales ? "rows with scales of their own" : "one scale");
+    fake_->gpu().target().leave_inputs_to_data(row_scales);
+    const auto outcome = optimize_model(model, options, slow_, cpu_);
+    ASSERT_TRUE(outcome.ok()) << outcome.status().message();
+    ASSERT_TRUE(outcome->artifact.has_value());
+    EXPECT_TRUE(outcome->report.gate.passed()) << "what became of the inputs is judged too";
+    std::map<std::string, std::string> targets;
+    for (const ir::Node& node : outcome->artifact->targets[0].graph.nodes) targets.emplace(node.name, node.target);
+    EXPECT_EQ(targets["far"], row_scales ? kLinearFp8Target : kLinearFp8E5M2Target);
+    EXPECT_EQ(targets["near"], kLinearFp8Target);
+    EXPECT_EQ(details(outcome->report, "quantize_fp8").size(), 2U);
+  }
 }
 
 TEST_F(Fp8Choice, OneThatTheGateRefusesGoesUpAloneAndIsNamed) {

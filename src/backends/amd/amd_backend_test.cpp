@@ -187,6 +187,8 @@ TEST_F(AmdBackendTest, CapabilitiesFollowTheMatrixCores) {
   }
   for (const char* name : {"amd:gfx942", "amd:gfx950", "amd:gfx1201"}) {
     EXPECT_THAT(capabilities(name).own_operators, Contains("kpt.linear_fp8.default")) << name;
+    EXPECT_THAT(capabilities(name).own_operators, Not(Contains("kpt.linear_fp8_e5m2.default"))) << name;
+    EXPECT_EQ(capabilities(name).fp8_inputs, Fp8Inputs::kE4M3) << "passes make nothing else for it";
     EXPECT_THAT(capabilities(name).matrix_dtypes, Contains(DType::kFloat8E4M3FN)) << name;
   }
   for (const char* name : {"amd:gfx908", "amd:gfx1030"}) {

@@ -252,6 +252,9 @@ TEST_F(AmdTorchBackend, WithKernelsOfOursTheirOperatorsRun) {
   const Support convolution = target.supports(program_of("kpt.conv2d.default")->graph()).value()[0];
   EXPECT_FALSE(convolution.supported);
   EXPECT_EQ(convolution.reason, "there is no kernel of ours for it; run `kpt optimize` here again");
+  // Made for NVIDIA GPUs, which multiply E5M2 by E4M3.
+  EXPECT_EQ(target.supports(program_of("kpt.linear_fp8_e5m2.default")->graph()).value()[0].reason, convolution.reason);
+  EXPECT_EQ(target.capabilities().fp8_inputs, Fp8Inputs::kE4M3);
 }
 
 // As the native engine has it (AmdBackendTest.CapabilitiesFollowTheMatrixCores), but for bfloat16 and float16, whose

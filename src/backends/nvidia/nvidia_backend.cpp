@@ -43,11 +43,12 @@ std::vector<DType> matrix_dtypes(const NvidiaArchitecture& architecture) {
 
 class NvidiaTarget final : public Target, public ModelExaminer {
  public:
-  NvidiaTarget(std::shared_ptr<LazyAtenEngine> engine, const NvidiaArchitecture& architecture, std::string arithmetic)
+  NvidiaTarget(std::shared_ptr<LazyAtenEngine> engine, const NvidiaArchitecture& architecture,
+               const NvidiaPolicy& policy)
       : engine_(std::move(engine)),
         name_("nvidia:" + nvidia_target_name(architecture.major, architecture.minor)),
         architecture_(architecture),
-        arithmetic_(std::move(arithmetic)) {
+        arithmetic_(describe_arithmetic(policy)) {
     capabilities_.raw_pointers = true;
     capabilities_.streams = true;
     capabilities_.graph_capture = true;
@@ -72,6 +73,8 @@ class NvidiaTarget final : public Target, public ModelExaminer {
       // A row costs an instruction for each weight: with some eight, that takes as long as reading a bfloat16 weight.
       capabilities_.weight_only_rows = 8;
       capabilities_.int8_multiple = 8;  // what libtorch's product takes; others are copied into larger ones first
+      capabilities_.fp8_inputs = policy.fp8_inputs;
+      capabilities_.fp8_row_scales = policy.fp8_scaling == Fp8Scaling::kRow;
     }
 #endif
   }
@@ -164,7 +167,7 @@ class NvidiaBackend final : public Backend {
         policy_(context.nvidia_policy),
         memory_percent_(context.nvidia_memory_percent) {
     for (const NvidiaArchitecture& architecture : nvidia_architectures()) {
-      if (has_libtorch_code(architecture)) targets_.emplace_back(engine_, architecture, describe_arithmetic(policy_));
+      if (has_libtorch_code(architecture)) targets_.emplace_back(engine_, architecture, policy_);
     }
   }
 

@@ -64,7 +64,7 @@ TEST(NvidiaBackend, PrecisionsFollowTheArchitecture) {
   EXPECT_EQ(turing.weight_only_rows, 0);
   for (const std::string& target : hopper.own_operators) {
     const bool half = std::ranges::find(hopper.float16_operators, target) != hopper.float16_operators.end();
-    EXPECT_EQ(half, target != "kpt.linear_fp8.default") << target;
+    EXPECT_EQ(half, !target.starts_with("kpt.linear_fp8")) << target;
   }
   EXPECT_EQ(hopper.float16_operators.empty(), hopper.own_operators.empty());
   EXPECT_TRUE(turing.float16_operators.empty());
@@ -79,6 +79,21 @@ TEST(NvidiaBackend, OptionsThatChangeResultsArePartOfCacheKeys) {
   EXPECT_EQ(find_target(*make_nvidia_backend(context), "nvidia:sm_90")->arithmetic(), "");
   context.nvidia_policy.tf32 = true;
   EXPECT_EQ(find_target(*make_nvidia_backend(context), "nvidia:sm_90")->arithmetic(), "tf32");
+}
+
+TEST(NvidiaBackend, PassesHearWhatInputsOfFp8ProductsBecome) {
+  const testing::TemporaryFolder folder;
+  BackendContext context = empty_machine(folder.path());
+  const auto before = find_target(*make_nvidia_backend(context), "nvidia:sm_90")->capabilities();
+  EXPECT_EQ(before.fp8_inputs, Fp8Inputs::kE4M3);
+  EXPECT_TRUE(before.fp8_row_scales);
+  if (before.own_operators.empty()) GTEST_SKIP() << "this build has no kernels of ours for NVIDIA GPUs";
+  context.nvidia_policy.fp8_inputs = Fp8Inputs::kByData;
+  context.nvidia_policy.fp8_scaling = Fp8Scaling::kDelayed;
+  const auto after = find_target(*make_nvidia_backend(context), "nvidia:sm_90")->capabilities();
+  EXPECT_EQ(after.fp8_inputs, Fp8Inputs::kByData);
+  EXPECT_FALSE(after.fp8_row_scales);
+  EXPECT_THAT(after.own_operators, Contains("kpt.linear_fp8_e5m2.default"));
 }
 
 TEST(NvidiaBackend, WithoutADriverDevicesAreOneSentence) {

@@ -32,6 +32,8 @@ std::string describe_arithmetic(const NvidiaPolicy& policy) {
   if (policy.fp8_scaling == Fp8Scaling::kDelayed) {
     words.push_back(fmt::format("fp8-delayed-{}", policy.fp8_history));
   }
+  if (policy.fp8_inputs == Fp8Inputs::kE5M2) words.emplace_back("fp8-inputs-e5m2");
+  if (policy.fp8_inputs == Fp8Inputs::kByData) words.emplace_back("fp8-inputs-auto");
   return fmt::format("{}", fmt::join(words, ","));
 }
 
@@ -48,6 +50,10 @@ Status check_nvidia_policy(const NvidiaPolicy& policy, const NvidiaArchitecture&
     return refuse(
         policy.fp8_scaling == Fp8Scaling::kTensor ? "nvidia.fp8_scaling=tensor" : "nvidia.fp8_scaling=delayed",
         architecture, "FP8");
+  }
+  if (policy.fp8_inputs != Fp8Inputs::kE4M3 && !multiplies(architecture, Precision::kFp8)) {
+    return refuse(policy.fp8_inputs == Fp8Inputs::kE5M2 ? "nvidia.fp8_activations=e5m2" : "nvidia.fp8_activations=auto",
+                  architecture, "FP8");
   }
   return {};
 }

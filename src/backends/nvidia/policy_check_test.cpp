@@ -65,6 +65,19 @@ TEST(NvidiaPolicy, ScalingsOfFp8NeedFp8) {
   }
 }
 
+TEST(NvidiaPolicy, OtherInputsOfFp8ProductsThanE4m3NeedFp8) {
+  for (const auto& [inputs, setting] : {std::pair{Fp8Inputs::kE5M2, "nvidia.fp8_activations=e5m2"},
+                                        {Fp8Inputs::kByData, "nvidia.fp8_activations=auto"}}) {
+    NvidiaPolicy policy;
+    policy.fp8_inputs = inputs;
+    for (const auto& [major, minor, has] : {std::tuple{7, 5, false}, {8, 6, false}, {8, 9, true}, {9, 0, true}}) {
+      const Status status = check_nvidia_policy(policy, *find_nvidia_architecture(major, minor), false);
+      EXPECT_EQ(status.ok(), has) << major << "." << minor;
+      if (!has) expect_refused(status, StatusCode::kMatrixUnit, setting);
+    }
+  }
+}
+
 TEST(NvidiaPolicy, WhatChangesResultsIsNamed) {
   NvidiaPolicy policy;
   policy.nvtx = true;
@@ -83,6 +96,10 @@ TEST(NvidiaPolicy, WhatChangesResultsIsNamed) {
   policy.fp8_scaling = Fp8Scaling::kDelayed;
   policy.fp8_history = 4;
   EXPECT_EQ(describe_arithmetic(policy), "fp8-delayed-4");
+  policy.fp8_inputs = Fp8Inputs::kE5M2;
+  EXPECT_EQ(describe_arithmetic(policy), "fp8-delayed-4,fp8-inputs-e5m2");
+  policy.fp8_inputs = Fp8Inputs::kByData;
+  EXPECT_EQ(describe_arithmetic(policy), "fp8-delayed-4,fp8-inputs-auto");
 }
 
 }  // namespace

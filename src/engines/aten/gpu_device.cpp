@@ -10,7 +10,7 @@ namespace kpt {
 
 Status AtenGpuDevice::describe_request(const aten::CallOutcome& outcome, const char* what) const {
   Status status = to_status(outcome, what + info_.name, vendor_);
-  if (status.code() != StatusCode::kOutOfMemory) return status;
+  if (outcome.code != aten::CallCode::kOutOfMemory) return status;  // nor the host's, which has other figures
   MemoryStatistics memory;
   if (table_.memory_statistics(index_, &memory).code != aten::CallCode::kOk) memory = {};
   const auto needed = aten::find_requested_bytes(status.message());
@@ -39,6 +39,30 @@ Result<Tensor> AtenGpuDevice::download(const Tensor& tensor) {
   Tensor host;
   KPT_RETURN_IF_ERROR(to_status(table_.download(&tensor, &host), "copying a tensor from " + info_.name, vendor_));
   return host;
+}
+
+Result<Tensor> AtenGpuDevice::begin_upload(const Tensor& host, Event* event) {
+  Tensor tensor;
+  KPT_RETURN_IF_ERROR(describe_request(table_.begin_upload(index_, &host, &tensor, event), "copying a tensor to "));
+  return tensor;
+}
+
+Result<Tensor> AtenGpuDevice::begin_download(const Tensor& tensor, Event* event) {
+  *event = Event();
+  if (tensor.defined() && tensor.device() == "cpu") return tensor;
+  Tensor host;
+  KPT_RETURN_IF_ERROR(
+      to_status(table_.begin_download(&tensor, &host, event), "copying a tensor from " + info_.name, vendor_));
+  return host;
+}
+
+Result<Tensor> AtenGpuDevice::begin_copy(Device& from, const Tensor& tensor, Event* event) {
+  const auto* const other = dynamic_cast<const AtenGpuDevice*>(&from);
+  const bool together = other != nullptr && &other->table_ == &table_ && tensor.device() == other->info_.name;
+  if (!together) return Device::begin_copy(from, tensor, event);
+  Tensor copy;
+  KPT_RETURN_IF_ERROR(describe_request(table_.begin_copy(index_, &tensor, &copy, event), "copying a tensor to "));
+  return copy;
 }
 
 Result<MemoryStatistics> AtenGpuDevice::memory() {

@@ -24,6 +24,9 @@ class AtenGpuDevice : public Device {
   Result<Tensor> allocate(DType dtype, std::span<const std::int64_t> dims) override;
   Result<Tensor> upload(const Tensor& host) override;
   Result<Tensor> download(const Tensor& tensor) override;
+  Result<Tensor> begin_upload(const Tensor& host, Event* event) override;
+  Result<Tensor> begin_download(const Tensor& tensor, Event* event) override;
+  Result<Tensor> begin_copy(Device& from, const Tensor& tensor, Event* event) override;
   Result<MemoryStatistics> memory() override;
   Status reset_peak_memory() override;
   Status empty_cache() override;

@@ -2,7 +2,10 @@
 #include "engines/aten/gpu_device.h"
 
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,6 +17,7 @@ namespace {
 
 using aten::CallCode;
 using aten::CallOutcome;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -21,6 +25,7 @@ struct Answers {
   CallOutcome request{};  // of what takes memory
   CallOutcome statistics{};
   MemoryStatistics memory;
+  std::vector<std::string> asked;
 };
 Answers& answers() {
   static Answers instance;
@@ -48,6 +53,36 @@ CallOutcome load_graph(std::int32_t /*index*/, const std::shared_ptr<const ir::G
   return answers().request;
 }
 
+// A copy that is over when somebody waits for it.
+struct QueuedCopy final : public Event::Impl {
+  Status wait() override {
+    over = true;
+    return {};
+  }
+  bool done() const override { return over; }
+  bool over = false;
+};
+
+CallOutcome begin_upload(std::int32_t /*index*/, const Tensor* host, Tensor* tensor, Event* event) noexcept {
+  *event = Event(std::make_shared<QueuedCopy>());
+  *tensor = *host;
+  answers().asked.emplace_back("upload");
+  return answers().request;
+}
+
+CallOutcome begin_copy(std::int32_t index, const Tensor* from, Tensor* tensor, Event* event) noexcept {
+  *event = Event(std::make_shared<QueuedCopy>());
+  *tensor = *from;
+  answers().asked.push_back("copy to " + std::to_string(index));
+  return answers().request;
+}
+
+CallOutcome download(const Tensor* tensor, Tensor* host) noexcept {
+  *host = Tensor::empty(tensor->dtype(), tensor->dims()).value();
+  answers().asked.emplace_back("download");
+  return answers().request;
+}
+
 CallOutcome memory_statistics(std::int32_t /*index*/, MemoryStatistics* statistics) noexcept {
   *statistics = answers().memory;
   return answers().statistics;
@@ -60,9 +95,28 @@ const aten::CudaModuleTable& table() {
     made.upload = upload;
     made.load_graph = load_graph;
     made.memory_statistics = memory_statistics;
+    made.begin_upload = begin_upload;
+    made.begin_copy = begin_copy;
+    made.download = download;
     return made;
   }();
   return kTable;
+}
+
+// Memory of a GPU, without an address.
+class GpuBuffer final : public Buffer {
+ public:
+  explicit GpuBuffer(std::string device) : device_(std::move(device)) {}
+  void* data() const override { return nullptr; }
+  std::size_t bytes() const override { return 8; }
+  std::string_view device() const override { return device_; }
+
+ private:
+  std::string device_;
+};
+
+Tensor tensor_on(const std::string& device) {
+  return Tensor::unchecked(std::make_shared<GpuBuffer>(device), DType::kFloat32, {2}, {1}, 0);
 }
 
 class NoTarget final : public Target {
@@ -94,7 +148,17 @@ class AtenGpuDeviceTest : public ::testing::Test {
   std::vector<Status> ask() {
     const std::int64_t dims[] = {2};
     return {device_->allocate(DType::kFloat32, dims).status(), device_->upload(Tensor()).status(),
-            device_->load(*target_.compile({}).value(), {}, {}, {}).status()};
+            device_->load(*target_.compile({}).value(), {}, {}, {}).status(),
+            begin_upload_of(Tensor::empty(DType::kFloat32, dims).value()), begin_copy_of(tensor_on("nvidia:0"))};
+  }
+
+  Status begin_upload_of(const Tensor& host) {
+    Event event;
+    return device_->begin_upload(host, &event).status();
+  }
+  Status begin_copy_of(const Tensor& tensor) {
+    Event event;
+    return device_->begin_copy(*device_, tensor, &event).status();
   }
 
   NoTarget target_;
@@ -121,12 +185,59 @@ TEST_F(AtenGpuDeviceTest, WhatIsNotKnownOfAShortageIsLeftOut) {
   }
 }
 
+TEST_F(AtenGpuDeviceTest, AShortageOfTheHostIsNotToldAsTheGpus) {
+  answers().request =
+      outcome(CallCode::kOutOfHostMemory, "can't allocate memory: you tried to allocate 4294967296 bytes");
+  for (const Status& status : ask()) {
+    EXPECT_EQ(status.code(), StatusCode::kOutOfMemory);
+    EXPECT_EQ(status.vendor(), Vendor::kNone);
+    EXPECT_THAT(status.to_string(), HasSubstr("the host's memory ran out: can't allocate memory"));
+    EXPECT_THAT(status.to_string(), Not(HasSubstr("free_bytes=")));
+  }
+}
+
 TEST_F(AtenGpuDeviceTest, OtherFailuresSayNothingOfMemory) {
   answers().request = outcome(CallCode::kFailed, "an illegal memory access. Tried to allocate 2.00 GiB");
   for (const Status& status : ask()) {
     EXPECT_EQ(status.code(), StatusCode::kVendorLibrary);
     EXPECT_THAT(status.to_string(), Not(HasSubstr("bytes=")));
   }
+}
+
+TEST_F(AtenGpuDeviceTest, CopiesBetweenGpusOfOneLibraryDoNotTouchTheHost) {
+  DeviceInfo info;
+  info.name = "nvidia:1";
+  AtenGpuDevice other(target_, table(), 1, info, Vendor::kNvidia, nullptr);
+  Event event;
+  ASSERT_TRUE(other.begin_copy(*device_, tensor_on("nvidia:0"), &event).ok());
+  EXPECT_THAT(answers().asked, ElementsAre("copy to 1"));
+  EXPECT_FALSE(event.done());
+  EXPECT_TRUE(event.wait().ok());
+  EXPECT_TRUE(event.done());
+  ASSERT_TRUE(device_->begin_copy(*device_, tensor_on("nvidia:0"), &event).ok()) << "to itself";
+  EXPECT_THAT(answers().asked, ElementsAre("copy to 1", "copy to 0"));
+}
+
+TEST_F(AtenGpuDeviceTest, CopiesFromAnotherLibrarysGpuGoOverTheHost) {
+  const aten::CudaModuleTable others = table();
+  DeviceInfo info;
+  info.name = "amd:0";
+  AtenGpuDevice other(target_, others, 0, info, Vendor::kAmd, nullptr);
+  Event event;
+  ASSERT_TRUE(device_->begin_copy(other, tensor_on("amd:0"), &event).ok());
+  EXPECT_THAT(answers().asked, ElementsAre("download", "upload"));
+  EXPECT_FALSE(event.done());
+}
+
+TEST_F(AtenGpuDeviceTest, WhatLiesOnTheHostIsThereWithoutACopy) {
+  Event event;
+  const Tensor host = Tensor::empty(DType::kFloat32, Dims{2}).value();
+  ASSERT_TRUE(device_->begin_upload(host, &event).ok());
+  ASSERT_FALSE(event.done());
+  const auto same = device_->begin_download(host, &event);
+  ASSERT_TRUE(same.ok());
+  EXPECT_EQ(same->data(), host.data());
+  EXPECT_TRUE(event.done());
 }
 
 }  // namespace

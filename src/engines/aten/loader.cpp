@@ -380,6 +380,9 @@ Status to_status(const aten::CallOutcome& outcome, const std::string& what, Vend
     case aten::CallCode::kOutOfMemory: code = StatusCode::kOutOfMemory; break;
     case aten::CallCode::kNoDevice: code = StatusCode::kDeviceNotAvailable; break;
     case aten::CallCode::kInvalidArgument: code = StatusCode::kInvalidArgument; break;
+    case aten::CallCode::kOutOfHostMemory:
+      return {StatusCode::kOutOfMemory,
+              fmt::format("{} failed: the host's memory ran out: {}", what, first_line(outcome.text))};
   }
   return {code, fmt::format("{} failed: {}", what, first_line(outcome.text)), vendor};
 }

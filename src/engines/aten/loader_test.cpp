@@ -240,6 +240,11 @@ TEST(AtenCalls, OutcomesBecomeTypedStatuses) {
   };
   EXPECT_EQ(code_of(aten::CallCode::kOk), StatusCode::kOk);
   EXPECT_EQ(code_of(aten::CallCode::kOutOfMemory), StatusCode::kOutOfMemory);
+  const Status host =
+      to_status(aten::CallOutcome{aten::CallCode::kOutOfHostMemory, "std::bad_alloc"}, "the call", Vendor::kNvidia);
+  EXPECT_EQ(host.code(), StatusCode::kOutOfMemory);
+  EXPECT_EQ(host.vendor(), Vendor::kNone) << "it is not the GPU's memory";
+  EXPECT_EQ(host.message(), "the call failed: the host's memory ran out: std::bad_alloc");
   EXPECT_EQ(code_of(aten::CallCode::kNoDevice), StatusCode::kDeviceNotAvailable);
   EXPECT_EQ(code_of(aten::CallCode::kInvalidArgument), StatusCode::kInvalidArgument);
   const Status failed = to_status(aten::CallOutcome{aten::CallCode::kFailed, "first line\nsecond"}, "the call");

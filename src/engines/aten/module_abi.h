@@ -29,12 +29,13 @@
 
 namespace kpt::aten {
 
-inline constexpr std::uint32_t kModuleAbi = 9;
+inline constexpr std::uint32_t kModuleAbi = 10;
 inline constexpr char kModuleEntry[] = "kpt_aten_module";
 inline constexpr char kCudaModuleEntry[] = "kpt_aten_cuda_module";
 inline constexpr char kRocmModuleEntry[] = "kpt_aten_rocm_module";
 
-enum class CallCode : std::int32_t { kOk, kFailed, kOutOfMemory, kNoDevice, kInvalidArgument };
+// kOutOfMemory: of the device at hand; kOutOfHostMemory: of the host, whatever the device.
+enum class CallCode : std::int32_t { kOk, kFailed, kOutOfMemory, kNoDevice, kInvalidArgument, kOutOfHostMemory };
 
 struct CallOutcome {
   CallCode code;
@@ -153,6 +154,10 @@ struct CudaModuleTable {
   CallOutcome (*allocate)(std::int32_t index, DType dtype, const Dims* dims, Tensor* tensor) noexcept;
   CallOutcome (*upload)(std::int32_t index, const Tensor* host, Tensor* tensor) noexcept;
   CallOutcome (*download)(const Tensor* tensor, Tensor* host) noexcept;
+  // As Device::begin_upload(), begin_download() and begin_copy(): the last from any device of this table.
+  CallOutcome (*begin_upload)(std::int32_t index, const Tensor* host, Tensor* tensor, Event* event) noexcept;
+  CallOutcome (*begin_download)(const Tensor* tensor, Tensor* host, Event* event) noexcept;
+  CallOutcome (*begin_copy)(std::int32_t index, const Tensor* from, Tensor* tensor, Event* event) noexcept;
 };
 
 using ModuleEntry = const ModuleTable* (*)();

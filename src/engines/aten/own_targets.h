@@ -19,9 +19,9 @@ inline constexpr std::string_view kOwnTargets[] = {
 
 // On NVIDIA GPUs, in builds that have our CUDA kernels.
 inline constexpr std::string_view kCudaOwnTargets[] = {
-    "kpt.add_norm.default", "kpt.attention.default",          "kpt.conv2d.default",      "kpt.glu.default",
-    "kpt.linear.default",   "kpt.linear_fp8.default",         "kpt.linear_int4.default", "kpt.linear_int8.default",
-    "kpt.rotary.default",   "kpt.linear_weight_int8.default",
+    "kpt.add_norm.default", "kpt.attention.default",          "kpt.conv2d.default",          "kpt.glu.default",
+    "kpt.linear.default",   "kpt.linear_fp8.default",         "kpt.linear_int4.default",     "kpt.linear_int8.default",
+    "kpt.rotary.default",   "kpt.linear_weight_int8.default", "kpt.linear_fp8_e5m2.default",
 };
 
 // Of those: which take float16 where they take bfloat16.

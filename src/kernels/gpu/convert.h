@@ -60,11 +60,12 @@ struct MagnitudeHistory {
   bool begun = false;  // a run is in it
 };
 
-// To E4M3 with one scale for the whole tensor. Without a history, or where none has begun, it maps the tensor's
+// To E4M3 or E5M2 with one scale for the whole tensor. Without a history, or where none has begun, it maps the tensor's
 // greatest finite magnitude to the type's largest number; with one, the greatest of the remembered runs, and what is
 // beyond it saturates. This run is remembered after it was rounded.
 struct QuantizeTensorCall {
   DType from = DType::kFloat32;
+  DType to = DType::kFloat8E4M3FN;  // or kFloat8E5M2, which AMD GPUs have no kernel for
   const void* input = nullptr;
   void* output = nullptr;  // contiguous
   float* scale = nullptr;  // [rows], the same in each, as products with a scale per row take it

@@ -117,7 +117,8 @@ std::int64_t row_blocks(std::int64_t rows, const DeviceShape& device) {
 }
 
 Status check_quantize_tensor(const QuantizeTensorCall& call, std::string_view name) {
-  if (!is_kernel_type(call.from)) return no_kernel(name, call.from, DType::kFloat8E4M3FN);
+  const bool known = call.to == DType::kFloat8E4M3FN || call.to == DType::kFloat8E5M2;
+  if (!is_kernel_type(call.from) || !known) return no_kernel(name, call.from, call.to);
   KPT_RETURN_IF_ERROR(check_sizes(name, {call.rows, std::max(call.width, call.input_stride)}));
   KPT_RETURN_IF_ERROR(check_sizes(name, {call.width, call.input_stride}));
   const MagnitudeHistory& history = call.history;
@@ -184,7 +185,7 @@ Result<Plan> plan_quantize_tensor(const QuantizeTensorCall& call, const DeviceSh
                        is_aligned(call.output, kQuantizeVector);
   args.vectors = vectors ? 1 : 0;
   const int threads = row_threads(vectors ? call.width / kQuantizeVector : call.width, 2, device.wave, 512);
-  plan.push_back(make_launch(joined(kConvertName, call.from, DType::kFloat8E4M3FN), args.blocks, args, threads));
+  plan.push_back(make_launch(joined(kConvertName, call.from, call.to), args.blocks, args, threads));
   if (remembers) {
     RememberLargestArgs remember{shares, history.magnitudes, history.position, share_count, history.capacity, 0};
     plan.push_back(make_launch("remember_largest_f32", 1, remember, kItemThreads));

@@ -187,12 +187,12 @@ float largest_finite(const Buffer& input, const QuantizeTensorCall& call) {
 // All rows with the scale of `followed`, and every number the nearest there is, NaN and what is too large included.
 void expect_rounded(const Buffer& input, const Buffer& output, const Buffer& scale, const QuantizeTensorCall& call,
                     float followed) {
-  const float wanted = ScaleHistory::scale(followed, 448);
+  const float wanted = ScaleHistory::scale(followed, static_cast<float>(largest_of_type(call.to)));
   for (std::int64_t row = 0; row < call.rows; ++row) {
     ASSERT_EQ(scale.get(row), static_cast<double>(wanted)) << row;
     for (std::int64_t column = 0; column < call.width; ++column) {
       const auto x = static_cast<float>(input.get(row * call.input_stride + column));
-      expect_quantized(output, row * call.width + column, DType::kFloat8E4M3FN, static_cast<double>(x / wanted));
+      expect_quantized(output, row * call.width + column, call.to, static_cast<double>(x / wanted));
       if (::testing::Test::HasFatalFailure()) return;
     }
   }
@@ -202,13 +202,14 @@ TEST_P(Convert, TensorsAreRoundedWithOneScale) {
   for (int round = 0; round < 10; ++round) {
     QuantizeTensorCall call;
     call.from = draw_type();
+    call.to = pick<DType>({DType::kFloat8E4M3FN, DType::kFloat8E5M2});
     call.rows = pick<std::int64_t>({1, draw(2, 6), 4 * std::int64_t{shape().multiprocessors} + 1});
     call.width = call.rows > 8 ? draw(1, 40) : draw_width();
     call.input_stride = call.width;
     SCOPED_TRACE(std::string(to_string(call.from)) + " " + std::to_string(call.rows) + " " +
                  std::to_string(call.width));
     Buffer input(*device_, call.from, call.rows * call.width, draw(0, 3) == 0 ? 1 : 0);
-    Buffer output(*device_, DType::kFloat8E4M3FN, call.rows * call.width);
+    Buffer output(*device_, call.to, call.rows * call.width);
     Buffer scale(*device_, DType::kFloat32, call.rows);
     Buffer workspace(*device_, DType::kFloat32,
                      static_cast<std::int64_t>(quantize_tensor_workspace(call, shape()) / sizeof(float)));
@@ -234,15 +235,17 @@ TEST_P(Convert, DelayedScalesFollowTheLastRuns) {
     for (std::int32_t i = 0; i < capacity; ++i) magnitudes.set(i, 0);
     *static_cast<std::int32_t*>(position.data()) = 0;
     ScaleHistory reference(static_cast<std::size_t>(capacity));
+    const DType to = pick<DType>({DType::kFloat8E4M3FN, DType::kFloat8E5M2});
     for (int round = 0; round < 2 * capacity + 4; ++round) {
       SCOPED_TRACE("run " + std::to_string(round));
       QuantizeTensorCall call;
       call.from = draw_type();
+      call.to = to;
       call.rows = draw(1, 5);
       call.width = draw(1, capacity > 64 ? 60 : 300);  // then a thread has several magnitudes to look at
       call.input_stride = call.width + (round == 0 ? 0 : draw(0, 3));
       Buffer input(*device_, call.from, call.rows * call.input_stride);
-      Buffer output(*device_, DType::kFloat8E4M3FN, call.rows * call.width);
+      Buffer output(*device_, to, call.rows * call.width);
       Buffer scale(*device_, DType::kFloat32, call.rows);
       Buffer workspace(*device_, DType::kFloat32,
                        static_cast<std::int64_t>(quantize_tensor_workspace(call, shape()) / sizeof(float)));
@@ -297,7 +300,7 @@ TEST_P(Convert, BadCallsAreRefused) {
   EXPECT_FALSE(plan_tensor_scale({.to = DType::kInt8}, shape()).ok());
   EXPECT_FALSE(plan_quantize_rows({.rows = 2, .width = 3}, shape()).ok());
   alignas(16) float workspace[4] = {};
-  QuantizeTensorCall tensor{DType::kFloat32, memory, memory, memory, 2, 2, 2, {}, workspace};
+  QuantizeTensorCall tensor{DType::kFloat32, DType::kFloat8E5M2, memory, memory, memory, 2, 2, 2, {}, workspace};
   EXPECT_TRUE(plan_quantize_tensor(tensor, shape()).ok());
   tensor.input_stride = 3;
   EXPECT_EQ(plan_quantize_tensor(tensor, shape()).status().message(),
@@ -308,6 +311,10 @@ TEST_P(Convert, BadCallsAreRefused) {
   tensor.history.capacity = 0;
   EXPECT_FALSE(plan_quantize_tensor(tensor, shape()).ok());
   tensor.history = {};
+  tensor.to = DType::kInt8;
+  EXPECT_EQ(plan_quantize_tensor(tensor, shape()).status().message(),
+            "quantize_tensor: no kernel from float32 to int8");
+  tensor.to = DType::kFloat8E5M2;
   tensor.from = DType::kInt8;
   EXPECT_FALSE(plan_quantize_tensor(tensor, shape()).ok());
   EXPECT_FALSE(plan_quantize_tensor({.rows = 2, .width = 3, .input_stride = 3}, shape()).ok());

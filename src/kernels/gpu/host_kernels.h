@@ -37,6 +37,7 @@ struct HostEntry {
 // For CUDA and the host: AMD's code objects have nothing of them.
 #define KPT_CUDA_FAMILIES(X) \
   X(norm_backward_staged)    \
+  X(quantize_e5m2)           \
   X(scaled_product)
 
 // For one of AMD's matrix units alone. X(family, unit)

@@ -65,11 +65,14 @@ CudaExecutable::CudaExecutable(std::unique_ptr<LoadedGraph> loaded, c10::cuda::C
       policy_(policy),
       run_name_(fmt::format("run of {} nodes on {}", loaded_->graph().nodes.size(), device_)),
       estimates_(*loaded_) {
-  if (!policy_.nvtx) return;
-  for (const ir::Node& node : loaded_->graph().nodes) node_names_.push_back(node.name + " " + node.target);
+  if (policy_.nvtx) {
+    for (const ir::Node& node : loaded_->graph().nodes) node_names_.push_back(node.name + " " + node.target);
+  }
+  keepers_of(loaded_->device().index()).add(*this);
 }
 
 CudaExecutable::~CudaExecutable() {
+  keepers_of(loaded_->device().index()).remove(*this);
   try {
     stream_.synchronize();           // nothing that is still queued may find its memory gone
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the device is lost, and with it the work
@@ -101,11 +104,11 @@ void CudaExecutable::empty_cache() {
 Result<std::unique_ptr<State>> CudaExecutable::make_state() const {
   try {
     const c10::cuda::CUDAStreamGuard queue(stream_);
-    return std::unique_ptr<State>(std::make_unique<GraphState>(loaded_->weights(), loaded_->device()));
+    return attempt_with_kept_memory(loaded_->device().index(), [&]() -> Result<std::unique_ptr<State>> {
+      return std::unique_ptr<State>(std::make_unique<GraphState>(loaded_->weights(), loaded_->device()));
+    });
   } catch (const std::exception& error) {
-    return describe_shortage(
-        {StatusCode::kOutOfMemory, fmt::format("a state could not be made: {}", first_line(error)), Vendor::kNvidia},
-        loaded_->device().index());
+    return describe_missing_state(error, loaded_->device().index());
   }
 }
 
@@ -170,20 +173,51 @@ void CudaExecutable::forget_shapes() {
   captured_idle_bytes_ = 0;
 }
 
+void CudaExecutable::drop_graphs() {
+  stream_.synchronize();  // the last one may be at work
+  const std::lock_guard lock(capture_mutex());
+  for (Shape& shape : shapes_) {
+    if (shape.graph == nullptr) continue;
+    shape.inputs.clear();
+    shape.outputs.clear();
+    shape.state.clear();
+    shape.graph.reset();
+    shape.runs_until_retry = kRunsUntilRetry;
+  }
+  frame_.reset();
+  captured_bytes_ = 0;
+  captured_idle_bytes_ = 0;
+  refusal_ = "memory of its captured runs went to another model";
+  c10::cuda::CUDACachingAllocator::emptyCache(pool_);
+}
+
+std::uint64_t CudaExecutable::give_up() noexcept {
+  try {
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock.owns_lock() || !has_captured()) return 0;
+    const std::uint64_t bytes = captured_bytes_;
+    drop_graphs();
+    return bytes;
+  } catch (const std::exception&) {  // the device is lost
+    return 0;
+  }
+}
+
 bool CudaExecutable::has_captured() const {
   return std::any_of(shapes_.begin(), shapes_.end(), [](const Shape& shape) { return shape.graph != nullptr; });
 }
 
 void CudaExecutable::count_captured() {
-  captured_bytes_ = 0;
+  std::uint64_t bytes = 0;
   captured_idle_bytes_ = 0;
   for (const auto& segment : c10::cuda::CUDACachingAllocator::snapshot(pool_, false).segments) {
-    captured_bytes_ += segment.total_size;
+    bytes += segment.total_size;
     captured_idle_bytes_ += segment.total_size - std::min(segment.total_size, segment.allocated_size);
   }
   for (const Shape& shape : shapes_) {
-    for (const at::Tensor& input : shape.inputs) captured_bytes_ += input.nbytes();
+    for (const at::Tensor& input : shape.inputs) bytes += input.nbytes();
   }
+  captured_bytes_ = bytes;
 }
 
 bool CudaExecutable::fits(const Shape& shape) {
@@ -224,10 +258,13 @@ void CudaExecutable::admit(std::span<const Tensor> inputs) {
   if (needed <= kept - std::min(kept, captured_idle_bytes_)) return;
   Status status = check_memory(needed);
   if (status.ok()) return;
-  if (check_memory(needed, captured_bytes_).ok()) {  // otherwise captured runs would be given up for nothing
+  MemoryKeepers& keepers = keepers_of(loaded_->device().index());
+  // Otherwise captured runs would be given up for nothing.
+  if (check_memory(needed, captured_bytes_ + keepers.count_others(this)).ok()) {
     forget_shapes();
     empty_cache();
     status = check_memory(needed);
+    while (!status.ok() && keepers.give_up_one(this) > 0) status = check_memory(needed);
   }
   if (!status.ok()) throw NotAdmitted(std::move(status));
 }
@@ -363,15 +400,18 @@ void CudaExecutable::run_once(RunContext& context, std::span<const Tensor> input
 
 Status CudaExecutable::run(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs,
                            Event* event) {
+  use();
   const auto first = [&](std::uint32_t& position) {
     const NvtxRange range(policy_.nvtx ? &run_name_ : nullptr);
     run_once(context, inputs, outputs, position);
   };
   const auto again = [&](std::uint32_t& position) {
     static_cast<void>(cudaGetLastError());
-    // Captured graphs and what libtorch keeps for later are ours to give up.
+    // Captured graphs, those of idle models too, and what libtorch keeps for later are ours to give up.
     outputs.clear();
     forget_shapes();
+    while (keepers_of(loaded_->device().index()).give_up_one(this) > 0) {
+    }
     empty_cache();
     run_nodes(context, inputs, outputs, position);
   };

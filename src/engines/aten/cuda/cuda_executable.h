@@ -3,12 +3,13 @@
 // The second run of a shape is captured into a CUDA graph, later ones replay it: one launch instead of one per node.
 // What cannot be captured (a node that waits for the device, sizes that depend on data) runs node by node, and
 // describe_runs() says why. Captured graphs share one memory pool with a bound on its bytes and one on their number;
-// memory that runs out takes them first.
+// memory that runs out takes them first, then those of other models that are not at work.
 //
 // Runs queue their work on one stream in the order in which they come, so that captured memory has one user at a time;
 // threads wait for their own results only.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <list>
 #include <memory>
@@ -22,12 +23,13 @@
 
 #include "device/execution.h"
 #include "engines/aten/module/device_run.h"
+#include "engines/aten/module/kept_memory.h"
 #include "engines/aten/module/loaded_graph.h"
 #include "engines/aten/module_abi.h"
 
 namespace kpt::aten {
 
-class CudaExecutable final : public Executable {
+class CudaExecutable final : public Executable, public MemoryKeeper {
  public:
   // Throws what libtorch throws. Fails as LoadedGraph::load().
   static Result<std::unique_ptr<Executable>> load(c10::DeviceIndex index, std::shared_ptr<const ir::Graph> graph,
@@ -46,6 +48,11 @@ class CudaExecutable final : public Executable {
   std::vector<NodePlan> plan() const override { return loaded_->compiled().describe(); }
   std::string describe_runs() const override;
   Status run(RunContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs, Event* event) override;
+
+  // Of captured runs, for other models. A shape that lost its graph runs node by node for a while: captured at once, it
+  // would take back what another needs.
+  std::uint64_t kept_bytes() const noexcept override { return captured_bytes_; }
+  std::uint64_t give_up() noexcept override;
 
  private:
   // What distinguishes one recorded run from another: the inputs' sizes, the state's addresses, TF32.
@@ -72,6 +79,7 @@ class CudaExecutable final : public Executable {
   Shape* find_shape(const Key& key);
   void remember_shape(Key key);
   void forget_shapes();
+  void drop_graphs();  // likewise, but remembers the shapes
   bool has_captured() const;
   // Counts what they keep: their pool, which gives memory back only as a whole, and their inputs.
   void count_captured();
@@ -107,10 +115,10 @@ class CudaExecutable final : public Executable {
   std::string run_name_;  // of ranges for profilers; so are those of nodes, empty without such ranges
   std::vector<std::string> node_names_;
 
-  mutable std::mutex mutex_;  // held while work is queued; guards what follows
-  std::list<Shape> shapes_;   // most recently used first
-  std::uint64_t captured_bytes_ = 0;
-  std::uint64_t captured_idle_bytes_ = 0;  // of them: free, but for captured runs only
+  mutable std::mutex mutex_;                       // held while work is queued; guards what follows
+  std::list<Shape> shapes_;                        // most recently used first
+  std::atomic<std::uint64_t> captured_bytes_ = 0;  // changed under the lock, read by any thread
+  std::uint64_t captured_idle_bytes_ = 0;          // of them: free, but for captured runs only
   RunEstimates estimates_;
   int give_ups_ = 0;  // because shapes together outgrew the bound
   std::unique_ptr<Frame> frame_;

@@ -1,6 +1,7 @@
-// kpt.linear_fp8(input, weight, scale, bias, residual, activation) -> result: the input is rounded to FP8 by a kernel
-// of ours, the product is libtorch's scaled one with a scale per row on both sides, which writes bfloat16. One scale
-// for the whole input (nvidia.fp8_scaling) is the same number in all rows: the weight's rows keep their own.
+// kpt.linear_fp8 and kpt.linear_fp8_e5m2(input, weight, scale, bias, residual, activation) -> result: the input is
+// rounded to E4M3 or E5M2 by a kernel of ours, the product is libtorch's scaled one with a scale per row on both sides,
+// which writes bfloat16. One scale for the whole input (nvidia.fp8_scaling) is the same number in all rows: the
+// weight's rows keep their own. Weights are E4M3: cuBLASLt multiplies that by either, and no E5M2 by E5M2.
 #include <ATen/Functions.h>
 #include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <fmt/format.h>
@@ -47,6 +48,7 @@ class LinearFp8Node final : public OwnNode {
  public:
   struct Form {
     DType input = DType::kFloat32;
+    DType codes = DType::kFloat8E4M3FN;  // of the input, or kFloat8E5M2
     DType result = DType::kFloat32;
     ir::Activation activation = ir::Activation::kNone;
     Fp8Scaling scaling = Fp8Scaling::kRow;
@@ -56,14 +58,14 @@ class LinearFp8Node final : public OwnNode {
   explicit LinearFp8Node(const Form& form) : form_(form), ring_(form.history) {}
 
   std::string describe() const override {
-    const std::string_view type = to_string(form_.input);
+    const std::string types = fmt::format("of {} to {}", to_string(form_.input), to_string(form_.codes));
     if (form_.scaling == Fp8Scaling::kRow) {
-      return fmt::format("quantize_rows of {}, then libtorch's FP8 product with scales per row", type);
+      return fmt::format("quantize_rows {}, then libtorch's FP8 product with scales per row", types);
     }
     if (form_.scaling == Fp8Scaling::kTensor) {
-      return fmt::format("quantize_tensor of {} with one scale, then libtorch's FP8 product", type);
+      return fmt::format("quantize_tensor {} with one scale, then libtorch's FP8 product", types);
     }
-    return fmt::format("quantize_tensor of {} with one scale from the last {} runs, then libtorch's FP8 product", type,
+    return fmt::format("quantize_tensor {} with one scale from the last {} runs, then libtorch's FP8 product", types,
                        form_.history);
   }
 
@@ -90,7 +92,7 @@ class LinearFp8Node final : public OwnNode {
       return;
     }
     const DenseRows rows = dense_rows(input);
-    const at::Tensor small = at::empty({rows.rows, inner}, weight.options());
+    const at::Tensor small = at::empty({rows.rows, inner}, weight.options().dtype(to_scalar_type(form_.codes)));
     const at::Tensor row_scale = at::empty({rows.rows, 1}, scale.options());
     if (form_.scaling == Fp8Scaling::kRow) {
       round_rows(rows, small, row_scale);
@@ -109,7 +111,7 @@ class LinearFp8Node final : public OwnNode {
   void round_rows(const DenseRows& rows, const at::Tensor& small, const at::Tensor& scale) const {
     gpu::QuantizeRowsCall quantize;
     quantize.from = form_.input;
-    quantize.to = DType::kFloat8E4M3FN;
+    quantize.to = form_.codes;
     quantize.input = rows.data();
     quantize.output = small.mutable_data_ptr();
     quantize.scale = scale.mutable_data_ptr<float>();
@@ -126,6 +128,7 @@ class LinearFp8Node final : public OwnNode {
     const bool gaps = rows.stride != rows.width && !quantize.history.begun;
     const at::Tensor dense = gaps ? rows.owner.contiguous() : rows.owner;
     quantize.from = form_.input;
+    quantize.to = form_.codes;
     quantize.input = dense.const_data_ptr();
     quantize.output = small.mutable_data_ptr();
     quantize.scale = scale.mutable_data_ptr<float>();
@@ -144,9 +147,7 @@ class LinearFp8Node final : public OwnNode {
   mutable MagnitudeRing ring_;  // of kDelayed
 };
 
-}  // namespace
-
-Result<std::unique_ptr<OwnNode>> bind_cuda_linear_fp8(const OwnBinding& binding) {
+Result<std::unique_ptr<OwnNode>> bind(const OwnBinding& binding, DType codes) {
   KPT_RETURN_IF_ERROR(binding.check_tensor(kInput, {DType::kFloat32, DType::kBFloat16}, 1));
   const ir::TensorType& input = *binding.find_type(kInput);
   KPT_RETURN_IF_ERROR(binding.check_tensor(kWeight, {DType::kFloat8E4M3FN}, 2, 2));
@@ -157,7 +158,17 @@ Result<std::unique_ptr<OwnNode>> bind_cuda_linear_fp8(const OwnBinding& binding)
   KPT_RETURN_IF_ERROR(binding.check_result(0, result, input.dims.size()));
   KPT_ASSIGN_OR_RETURN(const ir::Activation activation, binding.activation(kActivation));
   return std::unique_ptr<OwnNode>(std::make_unique<LinearFp8Node>(LinearFp8Node::Form{
-      input.dtype, result, activation, binding.policy().fp8_scaling, binding.policy().fp8_history}));
+      input.dtype, codes, result, activation, binding.policy().fp8_scaling, binding.policy().fp8_history}));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<OwnNode>> bind_cuda_linear_fp8(const OwnBinding& binding) {
+  return bind(binding, DType::kFloat8E4M3FN);
+}
+
+Result<std::unique_ptr<OwnNode>> bind_cuda_linear_fp8_e5m2(const OwnBinding& binding) {
+  return bind(binding, DType::kFloat8E5M2);
 }
 
 }  // namespace kpt::aten

@@ -17,7 +17,17 @@
 
 namespace kpt::aten {
 
-const GpuKind kGpuKind = {"nvidia:", Vendor::kNvidia, "cuBLAS", true};
+namespace {
+
+// libtorch's check of _scaled_mm: Ada, Hopper and newer.
+bool multiplies_fp8(c10::DeviceIndex device) {
+  const cudaDeviceProp* properties = at::cuda::getDeviceProperties(device);
+  return properties->major > 8 || (properties->major == 8 && properties->minor >= 9);
+}
+
+}  // namespace
+
+const GpuKind kGpuKind = {"nvidia:", Vendor::kNvidia, "cuBLAS", true, multiplies_fp8};
 
 namespace {
 
@@ -62,8 +72,10 @@ CallOutcome load_graph(std::int32_t index, const std::shared_ptr<const ir::Graph
                        const std::shared_ptr<gpu::Launcher>* /*launcher*/, Status* status,
                        std::unique_ptr<Executable>* executable) noexcept {
   return memory_call(index, [=] {
-    auto loaded = CudaExecutable::load(require_device(index), *graph, *weights, *limits, *policy);
-    *status = describe_shortage(loaded.status(), static_cast<c10::DeviceIndex>(index), kAdviceForRequests);
+    const c10::DeviceIndex device = require_device(index);
+    auto loaded = attempt_with_kept_memory(
+        device, [&] { return CudaExecutable::load(device, *graph, *weights, *limits, *policy); });
+    *status = describe_shortage(loaded.status(), device, kAdviceForRequests);
     if (loaded.ok()) *executable = std::move(loaded).value();
   });
 }
@@ -87,6 +99,9 @@ const CudaModuleTable kTable = {
     .allocate = calls::allocate,
     .upload = calls::upload,
     .download = calls::download,
+    .begin_upload = calls::begin_upload,
+    .begin_download = calls::begin_download,
+    .begin_copy = calls::begin_copy,
 };
 
 }  // namespace

@@ -16,11 +16,17 @@ Result<std::unique_ptr<OwnNode>> bind_cuda_linear(const OwnBinding& binding) {
 }
 
 constexpr OwnNodeEntry kOwnNodes[] = {
-    {"kpt.add_norm.default", bind_gpu_add_norm},       {"kpt.attention.default", bind_cuda_attention},
-    {"kpt.conv2d.default", bind_cuda_conv2d},          {"kpt.glu.default", bind_gpu_glu},
-    {"kpt.linear.default", bind_cuda_linear},          {"kpt.linear_fp8.default", bind_cuda_linear_fp8},
-    {"kpt.linear_int4.default", bind_gpu_linear_int4}, {"kpt.linear_int8.default", bind_cuda_linear_int8},
-    {"kpt.rotary.default", bind_gpu_rotary},           {"kpt.linear_weight_int8.default", bind_gpu_linear_weight_int8},
+    {"kpt.add_norm.default", bind_gpu_add_norm},
+    {"kpt.attention.default", bind_cuda_attention},
+    {"kpt.conv2d.default", bind_cuda_conv2d},
+    {"kpt.glu.default", bind_gpu_glu},
+    {"kpt.linear.default", bind_cuda_linear},
+    {"kpt.linear_fp8.default", bind_cuda_linear_fp8},
+    {"kpt.linear_int4.default", bind_gpu_linear_int4},
+    {"kpt.linear_int8.default", bind_cuda_linear_int8},
+    {"kpt.rotary.default", bind_gpu_rotary},
+    {"kpt.linear_weight_int8.default", bind_gpu_linear_weight_int8},
+    {"kpt.linear_fp8_e5m2.default", bind_cuda_linear_fp8_e5m2},
 };
 
 constexpr bool tables_agree() {

@@ -1,5 +1,6 @@
 #include "engines/aten/module/device_calls.h"
 
+#include <map>
 #include <mutex>
 
 #include <ATen/Context.h>
@@ -9,6 +10,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "engines/aten/module/compiled_graph.h"
+#include "engines/aten/module/device_run.h"
 #include "engines/aten/module/guarded_call.h"
 #include "engines/aten/module/tensors.h"
 #include "engines/aten/module/warning_sink.h"
@@ -27,6 +29,35 @@ void require_connected() {
 
 // libtorch's index type is a signed char; it is a number here and not a character. 0 without a driver.
 std::int32_t count_devices() { return int{c10::impl::VirtualGuardImpl(at::kCUDA).deviceCount()}; }
+
+// Copies that nobody waits for have a stream of their own on each device.
+c10::Stream copy_stream(const at::Device& device) {
+  static std::mutex mutex;
+  static std::map<c10::DeviceIndex, c10::Stream> streams;
+  const std::lock_guard lock(mutex);
+  const auto found = streams.find(device.index());
+  if (found != streams.end()) return found->second;
+  return streams.emplace(device.index(), c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device))
+      .first->second;
+}
+
+// Memory that the device reads by itself while the host goes on: what is not pinned by libtorch, which keeps its pinned
+// memory until copies from there are over, is copied into such memory first.
+at::Tensor stage(const Tensor& tensor) {
+  const at::Tensor host = to_aten(tensor);
+  // It finds such memory by its beginning.
+  const bool whole = tensor.buffer() != nullptr && tensor.buffer()->maker() == buffer_maker() && tensor.offset() == 0;
+  if (whole && host.is_pinned()) return host;
+  at::Tensor staged = at::empty(host.sizes(), at::TensorOptions().dtype(host.scalar_type()).pinned_memory(true));
+  staged.copy_(host);
+  return staged;
+}
+
+// Queues target = source, on the current stream of the source's device. Its memory may be let go before that is done.
+void queue_copy(const at::Tensor& source, at::Tensor& target) {
+  target.copy_(source, /*non_blocking=*/true);
+  if (source.is_cuda()) source.record_stream(c10::impl::VirtualGuardImpl(at::kCUDA).getStream(source.device()));
+}
 
 }  // namespace
 
@@ -95,6 +126,44 @@ CallOutcome download(const Tensor* tensor, Tensor* host) noexcept {
   return guarded_call([=] {
     const c10::InferenceMode inference;
     replace_tensor(to_aten(*tensor).to(at::kCPU, /*non_blocking=*/false, /*copy=*/true), *host);
+  });
+}
+
+CallOutcome begin_upload(std::int32_t index, const Tensor* host, Tensor* tensor, Event* event) noexcept {
+  return memory_call(index, [=] {
+    const c10::InferenceMode inference;
+    const at::Device device(at::kCUDA, require_device(index));
+    const at::Tensor staged = stage(*host);
+    const c10::StreamGuard queue(copy_stream(device));
+    at::Tensor copy = at::empty(staged.sizes(), at::TensorOptions(device).dtype(staged.scalar_type()));
+    queue_copy(staged, copy);
+    *event = Event(std::make_shared<QueuedWork>(queue.current_stream()));
+    replace_tensor(std::move(copy), *tensor);
+  });
+}
+
+CallOutcome begin_download(const Tensor* tensor, Tensor* host, Event* event) noexcept {
+  return guarded_call([=] {
+    const c10::InferenceMode inference;
+    const at::Tensor source = to_aten(*tensor);
+    const c10::StreamGuard queue(copy_stream(source.device()));
+    at::Tensor copy = at::empty(source.sizes(), at::TensorOptions().dtype(source.scalar_type()).pinned_memory(true));
+    queue_copy(source, copy);
+    *event = Event(std::make_shared<QueuedWork>(queue.current_stream()));
+    replace_tensor(std::move(copy), *host);
+  });
+}
+
+CallOutcome begin_copy(std::int32_t index, const Tensor* from, Tensor* tensor, Event* event) noexcept {
+  return memory_call(index, [=] {
+    const c10::InferenceMode inference;
+    const at::Device device(at::kCUDA, require_device(index));
+    const at::Tensor source = to_aten(*from);
+    const c10::StreamGuard queue(copy_stream(device));
+    at::Tensor copy = at::empty(source.sizes(), at::TensorOptions(device).dtype(source.scalar_type()));
+    queue_copy(source, copy);  // between two devices, libtorch makes each stream wait for the other
+    *event = Event(std::make_shared<QueuedWork>(queue.current_stream()));
+    replace_tensor(std::move(copy), *tensor);
   });
 }
 

@@ -48,6 +48,9 @@ CallOutcome set_warning_sink(void (*sink)(const char* text)) noexcept;
 CallOutcome allocate(std::int32_t index, DType dtype, const Dims* dims, Tensor* tensor) noexcept;
 CallOutcome upload(std::int32_t index, const Tensor* host, Tensor* tensor) noexcept;
 CallOutcome download(const Tensor* tensor, Tensor* host) noexcept;
+CallOutcome begin_upload(std::int32_t index, const Tensor* host, Tensor* tensor, Event* event) noexcept;
+CallOutcome begin_download(const Tensor* tensor, Tensor* host, Event* event) noexcept;
+CallOutcome begin_copy(std::int32_t index, const Tensor* from, Tensor* tensor, Event* event) noexcept;
 
 }  // namespace calls
 }  // namespace kpt::aten

@@ -10,6 +10,7 @@
 #include <c10/core/CachingDeviceAllocator.h>
 
 #include "engines/aten/module/guarded_call.h"
+#include "engines/aten/module/kept_memory.h"
 #include "engines/aten/shortage_text.h"
 
 namespace kpt::aten {
@@ -82,7 +83,8 @@ bool ran_out_of_memory(const std::exception& error, c10::DeviceIndex device) {
 }
 
 Status describe_shortage(Status status, c10::DeviceIndex device, std::string_view advice) {
-  if (status.code() != StatusCode::kOutOfMemory) return status;
+  const bool of_the_host = status.vendor() == Vendor::kNone;
+  if (status.code() != StatusCode::kOutOfMemory || of_the_host) return status;
   count_out_of_memory(device);
   MemoryStatistics memory;
   try {
@@ -96,5 +98,11 @@ Status describe_shortage(Status status, c10::DeviceIndex device, std::string_vie
 void count_out_of_memory(c10::DeviceIndex device) { ++record_of(device).out_of_memory; }
 void count_retry(c10::DeviceIndex device) { ++record_of(device).retries; }
 std::uint64_t times_out_of_memory(c10::DeviceIndex device) { return record_of(device).out_of_memory.load(); }
+
+bool give_up_kept_memory(c10::DeviceIndex device) {
+  bool any = false;
+  while (keepers_of(device).give_up_one(nullptr) > 0) any = true;
+  return any;
+}
 
 }  // namespace kpt::aten

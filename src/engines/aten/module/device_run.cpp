@@ -58,6 +58,12 @@ std::uint64_t RunEstimates::get(std::span<const Tensor> inputs) {
   return known_.front().second + moved;
 }
 
+Status describe_missing_state(const std::exception& error, c10::DeviceIndex device) {
+  const Vendor vendor = is_host_shortage(error) ? Vendor::kNone : kGpuKind.vendor;
+  return describe_shortage(
+      {StatusCode::kOutOfMemory, fmt::format("a state could not be made: {}", first_line(error)), vendor}, device);
+}
+
 Status check_input_count(const LoadedGraph& loaded, std::span<const Tensor> inputs) {
   if (inputs.size() == loaded.inputs().size()) return {};
   return {StatusCode::kInvalidArgument,

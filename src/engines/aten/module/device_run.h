@@ -81,6 +81,9 @@ class RunEstimates {
 // Throws RunStopped for a run that is over before it starts, and CallFailure for one that lacks a state.
 void check_start(const LoadedGraph& loaded, const RunContext& context);
 
+// That a state could not be made, for want of the device's memory or the host's.
+Status describe_missing_state(const std::exception& error, c10::DeviceIndex device);
+
 // Fails with kInvalidArgument.
 Status check_input_count(const LoadedGraph& loaded, std::span<const Tensor> inputs);
 // Whether a run may be started again after it failed: it wrote nothing that is seen.

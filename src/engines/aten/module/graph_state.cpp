@@ -15,7 +15,8 @@ template <typename Body>
 Status guarded_status(const Body& body) {
   const CallOutcome outcome = guarded_call(body);
   if (outcome.code == CallCode::kOk) return {};
-  return {outcome.code == CallCode::kOutOfMemory ? StatusCode::kOutOfMemory : StatusCode::kVendorLibrary, outcome.text};
+  const bool ran_out = outcome.code == CallCode::kOutOfMemory || outcome.code == CallCode::kOutOfHostMemory;
+  return {ran_out ? StatusCode::kOutOfMemory : StatusCode::kVendorLibrary, outcome.text};
 }
 
 Status unknown(std::string_view name) {

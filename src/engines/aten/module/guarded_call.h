@@ -36,6 +36,13 @@ inline std::string first_line(const std::exception& error) {
   return std::string(text.substr(0, text.find('\n')));
 }
 
+// Whether the host's memory is what was missing. libtorch's allocator for it fails with an ordinary error: only its
+// text tells.
+inline bool is_host_shortage(const std::exception& error) {
+  return dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
+         first_line(error).find("can't allocate memory") != std::string::npos;
+}
+
 // For bodies: a failure that is ours, with its code.
 class CallFailure : public std::exception {
  public:
@@ -58,9 +65,10 @@ CallOutcome guarded_call(const Body& body) noexcept {
   } catch (const c10::OutOfMemoryError& error) {
     return make_outcome(CallCode::kOutOfMemory, error.what_without_backtrace());
   } catch (const c10::Error& error) {
-    return make_outcome(CallCode::kFailed, error.what_without_backtrace());
-  } catch (const std::bad_alloc&) {
-    return make_outcome(CallCode::kOutOfMemory, "out of memory");
+    return make_outcome(is_host_shortage(error) ? CallCode::kOutOfHostMemory : CallCode::kFailed,
+                        error.what_without_backtrace());
+  } catch (const std::bad_alloc& error) {
+    return make_outcome(CallCode::kOutOfHostMemory, error.what());
   } catch (const std::exception& error) {
     return make_outcome(CallCode::kFailed, error.what());
   } catch (...) {

@@ -223,10 +223,13 @@ void LoadedGraph::release(Frame& frame) const {
 }
 
 Status LoadedGraph::describe_failure(const std::exception& error, StatusCode code, std::uint32_t position) const {
-  const std::string text = first_line(error);
-  // The CPU's allocator fails with an ordinary error; only its text tells.
-  if (text.find("can't allocate memory") != std::string::npos) code = StatusCode::kOutOfMemory;
-  const Vendor vendor = device_.is_cpu() ? Vendor::kNone : kGpuKind.vendor;
+  std::string text = first_line(error);
+  Vendor vendor = device_.is_cpu() ? Vendor::kNone : kGpuKind.vendor;
+  if (is_host_shortage(error)) {
+    code = StatusCode::kOutOfMemory;
+    if (!device_.is_cpu()) text = "the host's memory ran out: " + text;
+    vendor = Vendor::kNone;
+  }
   if (position >= compiled_->steps().size()) return {code, fmt::format("the run failed: {}", text), vendor};
   const ir::Node& node = graph_->nodes[compiled_->steps()[position].node];
   return {code, fmt::format("node '{}' ({}) failed: {}", node.name, node.target, text), vendor};

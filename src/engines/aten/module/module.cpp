@@ -21,7 +21,7 @@
 
 namespace kpt::aten {
 
-const GpuKind kGpuKind = {"nvidia:", Vendor::kNvidia, "", false};  // none is used here
+const GpuKind kGpuKind = {"nvidia:", Vendor::kNvidia, "", false, nullptr};  // none is used here
 
 namespace {
 

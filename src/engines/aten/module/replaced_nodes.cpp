@@ -46,25 +46,31 @@ void run_scaled_product(const Step& step, Frame& frame) {
   frame.slots[step.result()] = product.to(dtype.isNone() ? self.scalar_type() : dtype.toScalarType());
 }
 
-// Whether libtorch has a product on NVIDIA GPUs: extents that 16 divides, rows of one operand by columns of the other,
-// scales for each row and column where the result is bfloat16, a bias of the result's type.
+// Whether libtorch has a product on NVIDIA GPUs: from Ada on, extents that 16 divides, rows of one operand by columns
+// of the other, both E4M3 or one of them E5M2 (on the right with single scales alone, and with a wider result), scales
+// for each row and column where the result is bfloat16, a bias of the result's type.
 bool takes_scaled_product(const Step& step, const Frame& frame) {
   const at::Tensor& self = tensor_at(step.arguments[0], frame);
   const at::Tensor& mat2 = tensor_at(step.arguments[1], frame);
+  if (kGpuKind.multiplies_fp8 == nullptr || !kGpuKind.multiplies_fp8(self.device().index())) return false;
   const auto fits = [](std::int64_t extent) { return extent != 0 && extent % 16 == 0; };
   if (self.dim() != 2 || mat2.dim() != 2 || self.size(0) == 0) return false;
   if (!fits(self.size(1)) || !fits(mat2.size(1))) return false;
-  if (self.scalar_type() != at::kFloat8_e4m3fn || mat2.scalar_type() != at::kFloat8_e4m3fn) return false;
+  const auto is_narrow = [](const at::Tensor& codes) { return codes.scalar_type() == at::kFloat8_e4m3fn; };
+  const auto is_wide = [](const at::Tensor& codes) { return codes.scalar_type() == at::kFloat8_e5m2; };
+  const bool mixed = (is_wide(self) && is_narrow(mat2)) || (is_narrow(self) && is_wide(mat2));
+  if (!mixed && (!is_narrow(self) || !is_narrow(mat2))) return false;
   if (self.stride(1) != 1 || mat2.stride(0) != 1) return false;
   const auto dtype = step.arguments[6].constant.toOptional<at::ScalarType>();
+  if (mixed && !dtype) return false;
   const bool half = dtype == at::kBFloat16 || dtype == at::kHalf;
   const bool biased = !step.arguments[4].is_constant();
   if (biased && (!half || tensor_at(step.arguments[4], frame).scalar_type() != dtype)) return false;
   const at::Tensor& rows = tensor_at(step.arguments[2], frame);
   const at::Tensor& columns = tensor_at(step.arguments[3], frame);
   if (rows.numel() == 1 && columns.numel() == 1) return true;
-  return dtype == at::kBFloat16 && rows.dim() == 2 && rows.size(0) == self.size(0) && columns.dim() == 2 &&
-         columns.size(1) == mat2.size(1);
+  return dtype == at::kBFloat16 && is_narrow(mat2) && rows.dim() == 2 && rows.size(0) == self.size(0) &&
+         columns.dim() == 2 && columns.size(1) == mat2.size(1);
 }
 
 void run_scaled_product_on_nvidia(const Step& step, Frame& frame) {

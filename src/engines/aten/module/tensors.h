@@ -28,6 +28,7 @@ struct GpuKind {
   Vendor vendor;
   const char* blas;      // the library of its products, as plans name it
   bool widens_products;  // libtorch writes products of bfloat16 numbers as float32 there, without rounding
+  bool (*multiplies_fp8)(c10::DeviceIndex device);  // libtorch has FP8 products for it; null: for none
 };
 extern const GpuKind kGpuKind;
 

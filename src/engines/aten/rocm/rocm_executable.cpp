@@ -69,9 +69,7 @@ Result<std::unique_ptr<State>> RocmExecutable::make_state() const {
     const c10::StreamGuard queue(stream_);
     return std::unique_ptr<State>(std::make_unique<GraphState>(loaded_->weights(), loaded_->device()));
   } catch (const std::exception& error) {
-    return describe_shortage(
-        {StatusCode::kOutOfMemory, fmt::format("a state could not be made: {}", first_line(error)), kGpuKind.vendor},
-        loaded_->device().index());
+    return describe_missing_state(error, loaded_->device().index());
   }
 }
 

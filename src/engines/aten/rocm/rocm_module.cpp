@@ -12,7 +12,7 @@
 
 namespace kpt::aten {
 
-const GpuKind kGpuKind = {"amd:", Vendor::kAmd, "hipBLAS", false};
+const GpuKind kGpuKind = {"amd:", Vendor::kAmd, "hipBLAS", false, nullptr};
 
 namespace {
 
@@ -73,6 +73,9 @@ const CudaModuleTable kTable = {
     .allocate = calls::allocate,
     .upload = calls::upload,
     .download = calls::download,
+    .begin_upload = calls::begin_upload,
+    .begin_download = calls::begin_download,
+    .begin_copy = calls::begin_copy,
 };
 
 }  // namespace

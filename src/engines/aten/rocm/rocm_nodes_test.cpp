@@ -16,7 +16,7 @@
 
 namespace kpt::aten {
 
-const GpuKind kGpuKind = {"amd:", Vendor::kAmd, "hipBLAS", false};
+const GpuKind kGpuKind = {"amd:", Vendor::kAmd, "hipBLAS", false, nullptr};
 
 namespace {
 
