@@ -142,7 +142,8 @@ inline constexpr OptionDomain prices_of(std::span<const std::string_view> words)
     "is the libtorch at hand")                                                                                         \
   X(kAmdMatrixCores, bool, "amd.matrix_cores", "true", domain::truth(), "KPT_AMD_MATRIX_CORES",                        \
     "products and attention on the matrix cores of AMD GPUs that have them; false means vector arithmetic, and no "    \
-    "products in FP8 and int8; where libtorch's ROCm build runs models, that levels lower no products to 16 bits")     \
+    "products in FP8 and int8; where libtorch's ROCm build runs models, that levels lower no products to 16 bits and " \
+    "attention is libtorch's, whose kernels may use them")                                                             \
   X(kAmdMemoryKeptBytes, std::int64_t, "amd.memory_kept_bytes", "1125899906842624",                                    \
     domain::range(0, kMaxCacheBudgetBytes), "KPT_AMD_MEMORY_KEPT_BYTES",                                               \
     "memory of an AMD GPU that nobody uses and that this process keeps for its next request; 0 keeps none; "           \

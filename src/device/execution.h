@@ -46,8 +46,10 @@ struct Capabilities {
   bool products_give_either_type = false;  // kpt.linear takes and gives float32 or bfloat16, whatever the other is
   bool attention_adds_masks = false;       // kpt.attention turns truth values into numbers to add, at every node
   std::size_t alignment_bytes = 64;
-  std::vector<DType> dtypes;               // it can compute in
-  std::vector<DType> matrix_dtypes;        // products of matrices in these are faster than in float32
+  std::vector<DType> dtypes;         // it can compute in
+  std::vector<DType> matrix_dtypes;  // products of matrices in these are faster than in float32
+  // Products in these may be faster, which nobody knows: a level takes them only where it measures whole models.
+  std::vector<DType> tried_dtypes;
   std::vector<std::string> own_operators;  // of ir/own_operators.h, by target, that it runs
   // Of those: which take float16 where they take bfloat16. All take float32 and bfloat16.
   std::vector<std::string> float16_operators;

@@ -59,7 +59,7 @@ class Optimizer {
  public:
   Optimizer(const ImportedModel& model, const OptimizeOptions& options, const PlacedDevice& device,
             const PlacedDevice& cpu)
-      : model_(model), options_(options), device_(device), cpu_(cpu) {}
+      : model_(model), options_(options), device_(device), cpu_(cpu), capabilities_(target().capabilities()) {}
 
   Result<OptimizeOutcome> run() {
     report_.level = options_.level;
@@ -73,7 +73,7 @@ class Optimizer {
     gate_.emplace(std::move(gate));
     tell("running the passes", 0.25);
     if (options_.measure && options_.known_losers) report_.dropped = *options_.known_losers;
-    KPT_ASSIGN_OR_RETURN(Candidate candidate, build({}, nullptr, options_.check_each));
+    KPT_ASSIGN_OR_RETURN(Candidate candidate, build_first());
     KPT_RETURN_IF_ERROR(choose_fp8_inputs(candidate));
     if (options_.measure) KPT_RETURN_IF_ERROR(leave_slow_products(candidate));
     if (options_.measure && !options_.known_losers) KPT_RETURN_IF_ERROR(drop_losers(candidate));
@@ -127,12 +127,48 @@ class Optimizer {
   // What the passes are for.
   const Target& target() const { return options_.target != nullptr ? *options_.target : device_.device->target(); }
 
+  // With the types that are only tried, where whole models are measured, the device takes what comes of them, and the
+  // model is faster by them.
+  Result<Candidate> build_first() {
+    const Capabilities known = capabilities_;
+    if (!options_.measure || known.tried_dtypes.empty()) return build({}, nullptr, options_.check_each);
+    std::ranges::copy(known.tried_dtypes, std::back_inserter(capabilities_.matrix_dtypes));
+    KPT_ASSIGN_OR_RETURN(Candidate candidate, build({}, nullptr, options_.check_each));
+    std::vector<std::string> asked;
+    for (const PassRecord& record : candidate.records) {
+      if (record.changes == 0 || !record.skipped.empty() || is_named(record.pass)) continue;
+      const Pass* const pass = find_pass(record.pass);
+      if (pass != nullptr && !pass->applies(known).supported) asked.push_back(record.pass);
+    }
+    if (asked.empty() || options_.known_losers) return candidate;
+    tell("measuring products of fewer bits", 0.28);
+    KPT_ASSIGN_OR_RETURN(Candidate wider, build(asked, nullptr, options_.check_each));
+    KPT_ASSIGN_OR_RETURN(const std::string why, find_loss(candidate, wider));
+    if (why.empty()) return candidate;
+    for (const std::string& pass : asked) report_.dropped.push_back({pass, why});
+    capabilities_ = known;
+    return wider;
+  }
+
+  // Why the model with types that are only tried is not taken; empty: it is.
+  Result<std::string> find_loss(const Candidate& tried, const Candidate& wider) {
+    auto run = ModelRun::load(tried.model, device_);
+    const Status status = run.ok() ? run->run(timed_draw().inputs).status() : run.status();
+    if (!status.ok()) return "the device does not take the model with it: " + status.message();
+    KPT_ASSIGN_OR_RETURN(ModelRun without, ModelRun::load(wider.model, device_));
+    KPT_ASSIGN_OR_RETURN(const PairedTimes times,
+                         measure_pair(*run, without, timed_draw().inputs, options_.seconds_per_pair));
+    if (times.second_is_slower()) return std::string();
+    return fmt::format("the model is no faster with it, as far as was measured ({:.3f} ms against {:.3f} ms without)",
+                       times.first_ms, times.second_ms);
+  }
+
   // The model after the passes, without those that were dropped and those of `without`.
   Result<Candidate> build(const std::vector<std::string>& without, std::vector<PassStage>* stages, bool check) {
     Candidate candidate;
     candidate.model = model_;
-    PassContext context{candidate.model.weights, target().capabilities(), make_evaluator(cpu_), report_.kept_precise,
-                        report_.not_quantized,   slow_quantized_,         wide_inputs_};
+    PassContext context{candidate.model.weights, capabilities_,   make_evaluator(cpu_), report_.kept_precise,
+                        report_.not_quantized,   slow_quantized_, wide_inputs_};
     std::vector<const Pass*> chosen;
     std::vector<std::size_t> places;  // of these among passes_
     RunnerOptions runner;
@@ -490,6 +526,7 @@ class Optimizer {
   const OptimizeOptions& options_;
   const PlacedDevice& device_;
   const PlacedDevice& cpu_;
+  Capabilities capabilities_;  // of the target, as passes see them
   std::vector<const Pass*> passes_;
   // By the check after each pass in the first build: places among passes_ that later builds leave out, and why.
   std::map<std::size_t, std::string> taken_back_;

@@ -45,6 +45,13 @@ TEST_F(RocmByLinks, AModelRunsOrOneSentenceSaysThatThereIsNoGpu) {
   if (explained.exit_code == 0) {  // an NVIDIA GPU is here
     EXPECT_THAT(explained.out, HasSubstr("node by node through libtorch's ROCm library"));
     EXPECT_EQ(run({"validate", golden("tied"), "--devices", "cpu,amd:0"}).exit_code, 0);
+    const auto profile = run({"profile", golden("tied"), "--device", "amd:0", "--runs", "3", "--json"}).json();
+    EXPECT_TRUE(profile.at("note").is_null()) << profile.at("note");
+    ASSERT_FALSE(profile.at("kernels").empty()) << "of libtorch's profiler";
+    EXPECT_GT(profile.at("device_busy_microseconds").get<double>(), 0);
+    double of_nodes = 0;
+    for (const auto& node : profile.at("nodes")) of_nodes += node.at("device_microseconds").get<double>();
+    EXPECT_GT(of_nodes, 0) << "a kernel belongs to the node whose call started it";
     return;
   }
   EXPECT_THAT(explained.err, HasSubstr("libtorch's ROCm library sees no AMD GPU here")) << explained.out;

@@ -102,9 +102,10 @@ output %loses "y"
 // that are not rounded. It knows which tensors were copied to it.
 class FakeGpuTarget final : public Target {
  public:
-  explicit FakeGpuTarget(const Target& right) : right_(right), capabilities_(right.capabilities()) {
+  FakeGpuTarget(const Target& right, bool fp8_is_known) : right_(right), capabilities_(right.capabilities()) {
     capabilities_.host_processor = false;
-    capabilities_.matrix_dtypes = {DType::kBFloat16, DType::kFloat8E4M3FN};
+    capabilities_.matrix_dtypes = {DType::kBFloat16};
+    (fp8_is_known ? capabilities_.matrix_dtypes : capabilities_.tried_dtypes).push_back(DType::kFloat8E4M3FN);
     capabilities_.own_operators.emplace_back(kLinearFp8Target);
     capabilities_.own_operators.emplace_back(kLinearFp8E5M2Target);
   }
@@ -170,7 +171,7 @@ Result<std::unique_ptr<Program>> FakeGpuTarget::compile(ir::Graph graph) const {
 
 class FakeGpu final : public Device {
  public:
-  explicit FakeGpu(Device& right) : right_(right), target_(right.target()) {}
+  FakeGpu(Device& right, bool fp8_is_known) : right_(right), target_(right.target(), fp8_is_known) {}
   const DeviceInfo& info() const override { return right_.info(); }
   const FakeGpuTarget& target() const override { return target_; }
   FakeGpuTarget& target() { return target_; }
@@ -197,7 +198,8 @@ class FakeGpu final : public Device {
 // A graph of one node runs with tensors that lie on the device, or `copied` counts it.
 class FakeGpuBackend final : public Backend {
  public:
-  FakeGpuBackend(std::shared_ptr<Backend> right, Device& device) : right_(std::move(right)), gpu_(device) {}
+  FakeGpuBackend(std::shared_ptr<Backend> right, Device& device, bool fp8_is_known = true)
+      : right_(std::move(right)), gpu_(device, fp8_is_known) {}
   std::string_view name() const override { return "nvidia"; }
   std::vector<const Target*> targets() const override { return {&gpu_.target()}; }
   Result<std::vector<Device*>> devices() override { return std::vector<Device*>{&gpu_}; }
@@ -207,6 +209,7 @@ class FakeGpuBackend final : public Backend {
 
   int copied = 0;
   int alone = 0;  // runs of one node
+  bool refuses_fp8 = false;
 
  private:
   std::shared_ptr<Backend> right_;
@@ -240,6 +243,10 @@ class FakeGpuExecutable final : public Executable {
 Result<std::unique_ptr<Executable>> FakeGpuBackend::load(std::shared_ptr<const Program> program, const Weights& weights,
                                                          std::span<Device* const>) {
   const auto& own = static_cast<const FakeGpuProgram&>(*program);
+  const auto is_fp8 = [](const ir::Node& node) { return node.target == kLinearFp8Target; };
+  if (refuses_fp8 && std::ranges::any_of(own.whole.nodes, is_fp8)) {
+    return Status(StatusCode::kCompilation, "no FP8 today");
+  }
   Device* const device = &gpu_.right();
   KPT_ASSIGN_OR_RETURN(auto right, right_->load(own.right, weights, std::span(&device, 1)));
   const bool single = own.whole.nodes.size() == 1;
@@ -413,6 +420,58 @@ TEST_F(Fp8Choice, OneThatTheGateRefusesGoesUpAloneAndIsNamed) {
   EXPECT_TRUE(is_quantized(outcome, "loses")) << "nothing was timed, and it is right";
   EXPECT_THAT(outcome.report.not_quantized, ElementsAre("gains"));
   EXPECT_THAT(details(outcome.report, "quantize_fp8"), Contains("gains stays as it is: it is kept precise"));
+}
+
+// Types of which nobody knows whether they are fast.
+class TriedFp8 : public Fp8Choice {
+ protected:
+  TriedFp8() { fake_ = std::make_shared<FakeGpuBackend>(cpu_.backend, *cpu_.device, false); }
+  static std::string why_dropped(const OptimizeReport& report) {
+    const auto dropped = std::ranges::find(report.dropped, "quantize_fp8", &DroppedPass::pass);
+    return dropped == report.dropped.end() ? "" : dropped->reason;
+  }
+  // Only the product that gains, with 32 rows.
+  static constexpr const char* kGains = R"(kpt_graph 1
+parameter v: float32[32, 64]
+input x: float32[16, 64]
+gains: float32[16, 32] = aten.linear.default(input=%x, weight=%v)
+output %gains "y"
+)";
+  static constexpr const char* kLoses = R"(kpt_graph 1
+parameter w: float32[48, 32]
+input x: float32[16, 32]
+loses: float32[16, 48] = aten.linear.default(input=%x, weight=%w)
+output %loses "y"
+)";
+};
+
+TEST_F(TriedFp8, IsTakenWhereTheModelIsFasterByIt) {
+  const OptimizeOutcome outcome = optimize(kGains, make_options());
+  EXPECT_TRUE(is_quantized(outcome, "gains"));
+  EXPECT_EQ(why_dropped(outcome.report), "");
+  ASSERT_TRUE(outcome.artifact);
+  EXPECT_THAT(outcome.artifact->targets[0].needs, Not(Contains("fast-float8_e4m3fn"))) << "nobody says that it is";
+}
+
+TEST_F(TriedFp8, IsLeftWhereTheModelIsNot) {
+  const OptimizeOutcome outcome = optimize(kLoses, make_options());
+  EXPECT_FALSE(is_quantized(outcome, "loses"));
+  EXPECT_THAT(why_dropped(outcome.report), HasSubstr("the model is no faster with it"));
+}
+
+TEST_F(TriedFp8, IsLeftWhereTheDeviceRefusesTheModel) {
+  fake_->refuses_fp8 = true;
+  const OptimizeOutcome outcome = optimize(kGains, make_options());
+  EXPECT_FALSE(is_quantized(outcome, "gains"));
+  EXPECT_THAT(why_dropped(outcome.report), HasSubstr("no FP8 today"));
+}
+
+TEST_F(TriedFp8, IsLeftWhereNothingIsMeasured) {
+  OptimizeOptions options = make_options();
+  options.measure = false;
+  const OptimizeOutcome outcome = optimize(kGains, options);
+  EXPECT_FALSE(is_quantized(outcome, "gains"));
+  EXPECT_EQ(why_dropped(outcome.report), "") << "it was not asked for";
 }
 
 TEST_F(QuantizedChoice, OneThatIsSlowerInInt8IsLeftAndTheOtherIsNot) {

@@ -28,6 +28,7 @@ namespace {
 // The table of the module for ROCm, or why there is none; what the CPU's module knows of operators; and our kernels.
 struct TorchSource {
   std::function<Result<const aten::CudaModuleTable*>()> table;
+  decltype(AmdTorchParts::record) record;
   std::shared_ptr<LazyAtenEngine> engine;
   std::unique_ptr<TorchKernels> kernels;
   std::vector<std::string> compile_options = {};  // of our kernels
@@ -162,15 +163,28 @@ class AmdTorchTarget final : public Target {
 
 class AmdTorchDevice final : public AtenGpuDevice {
  public:
-  AmdTorchDevice(const AmdTorchTarget& target, const aten::CudaModuleTable& table, AmdGpu gpu)
+  // `source` must outlive it.
+  AmdTorchDevice(const AmdTorchTarget& target, const TorchSource& source, const aten::CudaModuleTable& table,
+                 AmdGpu gpu)
       : AtenGpuDevice(target, table, gpu.index,
                       DeviceInfo{fmt::format("amd:{}", gpu.index), gpu.name, gpu.gfx_target + " " + gpu.architecture,
                                  gpu.memory_total_bytes, true, ""},
                       Vendor::kAmd, find_amd_rates(gpu.name)),
+        source_(source),
         gpu_(std::move(gpu)) {}
   const AmdGpu& gpu() const { return gpu_; }
 
+  // ROCm's tracer hears of kernels of ours, too: it listens to the runtime.
+  Result<std::vector<Activity>> record(const std::function<Status()>& work) override {
+    KPT_ASSIGN_OR_RETURN(std::vector<Activity> activities, source_.record(work));
+    return require_gpu_work(std::move(activities), info().name, Vendor::kAmd,
+                            "ROCm's tracer behind libtorch's profiler",
+                            "see whether this libtorch has one and nobody else holds it, or set amd.engine=native, "
+                            "which times kernels by itself");
+  }
+
  private:
+  const TorchSource& source_;
   AmdGpu gpu_;
 };
 
@@ -194,6 +208,13 @@ class AmdTorchBackend final : public Backend {
       source_.table = [engine = source_.engine]() -> Result<const aten::CudaModuleTable*> {
         KPT_ASSIGN_OR_RETURN(const auto opened, engine->get());
         return opened->rocm();
+      };
+    }
+    source_.record = std::move(parts.record);
+    if (!source_.record) {
+      source_.record = [engine = source_.engine](const auto& work) -> Result<std::vector<Activity>> {
+        KPT_ASSIGN_OR_RETURN(const auto opened, engine->get());
+        return opened->record(work, true);
       };
     }
     for (const AmdArchitecture& architecture : amd_architectures()) targets_.emplace_back(architecture, source_);
@@ -260,7 +281,7 @@ class AmdTorchBackend final : public Backend {
         KPT_RETURN_IF_ERROR(to_status(table->limit_memory(gpu.index, memory_percent_),
                                       "limiting the memory of an AMD GPU", Vendor::kAmd));
       }
-      devices_.emplace_back(*target, *table, gpu);
+      devices_.emplace_back(*target, source_, *table, gpu);
     }
     return {};
   }

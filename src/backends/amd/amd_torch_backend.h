@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backends/amd/kernel_store.h"
 #include "device/backend_context.h"
@@ -21,6 +22,8 @@ struct AmdTorchParts {
   std::function<Result<const aten::CudaModuleTable*>()> table;  // empty: of libtorch's ROCm build
   std::string hip_library;                                      // empty: the one that libtorch has loaded
   KernelSource kernels;                                         // empty: KernelStore
+  // What happens while work runs; empty: libtorch's profiler.
+  std::function<Result<std::vector<Activity>>(const std::function<Status()>& work)> record = {};
 };
 
 // Opens nothing yet. Targets are there without any GPU: "amd:gfx942" and the other rows of architecture.h. Operators of

@@ -20,6 +20,7 @@ namespace {
 
 using aten::CallCode;
 using aten::CallOutcome;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -381,6 +382,31 @@ TEST_F(AmdTorchBackend, AKernelThatCannotBeCompiledEndsTheLoad) {
   Device* const device = backend->devices().value().front();
   EXPECT_EQ(backend->load(program_of("kpt.rotary.default"), {}, std::span(&device, 1)).status().message(),
             "rotary does not compile");
+}
+
+TEST_F(AmdTorchBackend, WhatLibtorchsProfilerHeardOfTheGpuIsRecorded) {
+  using Kind = Activity::Kind;
+  std::vector<Activity> heard = {{Kind::kCall, "hipModuleLaunchKernel", 10, 2, 7, 1},
+                                 {Kind::kKernel, "norm_f32", 20, 5, 0, 1}};
+  AmdTorchParts parts{one_gpu, []() -> Result<const aten::CudaModuleTable*> { return &fake_table(); }, "", {}};
+  parts.record = [&heard](const std::function<Status()>& work) -> Result<std::vector<Activity>> {
+    KPT_RETURN_IF_ERROR(work());
+    return heard;
+  };
+  const auto backend = make_amd_torch_backend(BackendContext(), std::move(parts));
+  Device& device = *backend->devices().value().front();
+  const auto recorded = device.record([] { return Status(); });
+  ASSERT_TRUE(recorded.ok()) << recorded.status().to_string();
+  ASSERT_EQ(recorded->size(), 2U);
+  EXPECT_EQ((*recorded)[1].name, "norm_f32");
+  EXPECT_EQ(device.record([]() -> Status { return {StatusCode::kCancelled, "not today"}; }).status().message(),
+            "not today");
+  heard.pop_back();
+  const Status silent = device.record([] { return Status(); }).status();
+  EXPECT_EQ(silent.code(), StatusCode::kUnsupported);
+  EXPECT_EQ(silent.vendor(), Vendor::kAmd);
+  EXPECT_THAT(silent.message(), AllOf(StartsWith("ROCm's tracer behind libtorch's profiler told of no work on amd:0"),
+                                      HasSubstr("amd.engine=native")));
 }
 
 // The model is compiled anew then (runtime/loaded_model.cpp).

@@ -143,12 +143,8 @@ class NvidiaDevice final : public AtenGpuDevice {
 
   Result<std::vector<Activity>> record(const std::function<Status()>& work) override {
     KPT_ASSIGN_OR_RETURN(std::vector<Activity> activities, engine_->record(work, true));
-    const bool heard = std::ranges::any_of(activities, [](const Activity& activity) {
-      return activity.kind == Activity::Kind::kKernel || activity.kind == Activity::Kind::kCopy;
-    });
-    if (heard) return activities;
-    return Status(StatusCode::kUnsupported,
-                  "CUPTI told of no work on " + info().name + ": does another profiler hold it?", Vendor::kNvidia);
+    return require_gpu_work(std::move(activities), info().name, Vendor::kNvidia, "CUPTI",
+                            "does another profiler hold it?");
   }
 
  private:

@@ -31,7 +31,10 @@ class XlaTarget final : public Target {
         find_compiler_(std::move(find_compiler)),
         context_(context),
         capabilities_(xla_capabilities()) {
-    if (name_ == "xla:cuda" || name_ == "xla:rocm") capabilities_.matrix_dtypes = {DType::kBFloat16, DType::kFloat16};
+    if (name_ == "xla:cuda" || name_ == "xla:rocm") {
+      capabilities_.matrix_dtypes = {DType::kBFloat16, DType::kFloat16};
+      capabilities_.tried_dtypes = {DType::kInt8};  // what the plugin makes of them was not measured
+    }
   }
 
   std::string_view name() const override { return name_; }

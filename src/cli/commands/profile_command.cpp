@@ -1,7 +1,6 @@
 #include "cli/commands/profile_command.h"
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +15,7 @@
 #include "base/text.h"
 #include "benchmark/node_floor.h"
 #include "benchmark/profile.h"
+#include "benchmark/record_runs.h"
 #include "cli/figures_text.h"
 #include "cli/memory_text.h"
 #include "cli/model_arguments.h"
@@ -39,21 +39,6 @@ struct ProfileArguments {
   std::string trace;
 };
 
-std::int64_t now_ns() {
-  const auto since = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
-}
-
-class NodeRecorder final : public NodeObserver {
- public:
-  explicit NodeRecorder(std::vector<NodePeriod>& periods) : periods_(periods) {}
-  void begin_node(std::size_t node) override { periods_.push_back({node, {now_ns(), 0}}); }
-  void end_node(std::size_t) override { periods_.back().elapsed.end_ns = now_ns(); }
-
- private:
-  std::vector<NodePeriod>& periods_;
-};
-
 struct NodeRow {
   std::string node;
   std::string target;
@@ -75,7 +60,7 @@ struct Profile {
   std::string trace;           // the file that was written
   std::uint64_t weight_bytes = 0;
   std::optional<MemoryStatistics> memory;  // after the runs; the peak is theirs
-  std::string note;                        // why only whole runs were timed
+  std::string note;                        // why nothing is told of the device
   std::string memory_note;                 // why there is none, or whose peak it is
 };
 
@@ -87,36 +72,13 @@ double median_microseconds(const std::vector<Period>& runs) {
   return (taken[(taken.size() - 1) / 2] + taken[taken.size() / 2]) / 2;
 }
 
-// `note`: why nothing was recorded but the runs as a whole.
-Result<Recording> record(RepeatedRun& run, Device& device, const ProfileArguments& arguments, std::string& note) {
+Result<RecordedRuns> record(RepeatedRun& run, Device& device, const ProfileArguments& arguments) {
   for (int round = 0; round < arguments.warmup; ++round) {
     KPT_RETURN_IF_ERROR(run.prepare());
     KPT_RETURN_IF_ERROR(run.run(nullptr));
   }
-  Recording recording;
-  const auto rounds = [&](std::vector<Period>& periods, NodeObserver* observer) -> Status {
-    for (int round = 0; round < arguments.runs; ++round) {
-      KPT_RETURN_IF_ERROR(run.prepare());
-      const std::int64_t begin = now_ns();
-      KPT_RETURN_IF_ERROR(run.run(observer));
-      periods.push_back({begin, now_ns()});
-    }
-    return {};
-  };
-  NodeRecorder recorder(recording.nodes);
-  const auto both = [&]() -> Status {
-    KPT_RETURN_IF_ERROR(rounds(recording.runs, nullptr));
-    return rounds(recording.observed_runs, &recorder);
-  };
-  auto activities = device.record(both);
-  if (!activities.ok() && activities.status().code() == StatusCode::kUnsupported && recording.runs.empty()) {
-    note = activities.status().message();  // nobody listens; the runs as a whole can still be timed
-    KPT_RETURN_IF_ERROR(rounds(recording.runs, nullptr));
-    return recording;
-  }
-  KPT_RETURN_IF_ERROR(activities.status());
-  recording.activities = std::move(*activities);
-  return recording;
+  return record_runs(device, arguments.runs,
+                     {[&run] { return run.prepare(); }, [&run](NodeObserver* observer) { return run.run(observer); }});
 }
 
 void read_memory(Device& device, const Status& reset, Profile& profile) {
@@ -148,7 +110,9 @@ Result<Profile> profile(const ProfileArguments& arguments, const BackendContext&
   KPT_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs, run.loaded().order_inputs(opened.inputs));
   KPT_ASSIGN_OR_RETURN(RepeatedRun repeated, RepeatedRun::make(run, inputs));
   const Status reset = device.device->reset_peak_memory();
-  KPT_ASSIGN_OR_RETURN(const Recording recording, record(repeated, *device.device, arguments, profile.note));
+  KPT_ASSIGN_OR_RETURN(RecordedRuns recorded, record(repeated, *device.device, arguments));
+  const Recording& recording = recorded.recording;
+  profile.note = std::move(recorded.note);
   read_memory(*device.device, reset, profile);
 
   const ir::Graph& graph = run.loaded().graph();
@@ -282,7 +246,8 @@ std::string render(const Profile& profile, std::size_t shown) {
   text += "\n";
   text += "\n";
   if (profile.on_device) text += render_kernels(profile, shown);
-  text += profile.note.empty() ? "node by node\n" + render_nodes(profile, shown) : profile.note + "\n";
+  if (!profile.note.empty()) text += profile.note + "\n";
+  if (profile.note.empty() || !profile.nodes.empty()) text += "node by node\n" + render_nodes(profile, shown);
   if (!profile.trace.empty()) text += fmt::format("wrote {}: open it at ui.perfetto.dev\n", profile.trace);
   return text;
 }

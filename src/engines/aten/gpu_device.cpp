@@ -1,5 +1,7 @@
 #include "engines/aten/gpu_device.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "engines/aten/graph_engine.h"
@@ -7,6 +9,16 @@
 #include "memory/available_memory.h"
 
 namespace kpt {
+
+Result<std::vector<Activity>> require_gpu_work(std::vector<Activity> activities, std::string_view device, Vendor vendor,
+                                               std::string_view listener, std::string_view advice) {
+  const bool heard = std::ranges::any_of(activities, [](const Activity& activity) {
+    return activity.kind == Activity::Kind::kKernel || activity.kind == Activity::Kind::kCopy;
+  });
+  if (heard) return activities;
+  return Status(StatusCode::kUnsupported, fmt::format("{} told of no work on {}: {}", listener, device, advice),
+                vendor);
+}
 
 Status AtenGpuDevice::describe_request(const aten::CallOutcome& outcome, const char* what) const {
   Status status = to_status(outcome, what + info_.name, vendor_);

@@ -5,11 +5,18 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
+#include <vector>
 
 #include "device/execution.h"
 #include "engines/aten/loader.h"
 
 namespace kpt {
+
+// What libtorch's profiler heard, for Device::record(): fails with kUnsupported when nothing of it happened on a GPU.
+// `listener`: who tells it of the device; `advice`: one clause.
+Result<std::vector<Activity>> require_gpu_work(std::vector<Activity> activities, std::string_view device, Vendor vendor,
+                                               std::string_view listener, std::string_view advice);
 
 // Thread safe.
 class AtenGpuDevice : public Device {

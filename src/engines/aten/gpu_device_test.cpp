@@ -240,5 +240,23 @@ TEST_F(AtenGpuDeviceTest, WhatLiesOnTheHostIsThereWithoutACopy) {
   EXPECT_TRUE(event.done());
 }
 
+TEST(RequireGpuWork, WhatWasHeardOfTheHostAloneIsASentence) {
+  using Kind = Activity::Kind;
+  const auto hear = [](std::vector<Activity> activities) {
+    return require_gpu_work(std::move(activities), "amd:1", Vendor::kAmd, "the tracer", "set another engine");
+  };
+  for (const Kind kind : {Kind::kKernel, Kind::kCopy}) {
+    const auto heard = hear({{Kind::kOperator, "aten::mm"}, {kind, "on the device"}});
+    ASSERT_TRUE(heard.ok()) << heard.status().to_string();
+    EXPECT_EQ(heard->size(), 2U);
+  }
+  for (const Status& status :
+       {hear({}).status(), hear({{Kind::kOperator, "aten::mm"}, {Kind::kCall, "hip"}}).status()}) {
+    EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+    EXPECT_EQ(status.vendor(), Vendor::kAmd);
+    EXPECT_EQ(status.message(), "the tracer told of no work on amd:1: set another engine");
+  }
+}
+
 }  // namespace
 }  // namespace kpt

@@ -92,11 +92,11 @@ Result<std::unique_ptr<Executable>> AtenEngine::load(const std::shared_ptr<const
   return executable;
 }
 
-Result<std::vector<Activity>> AtenEngine::record(const std::function<Status()>& work, bool with_cuda) const {
+Result<std::vector<Activity>> AtenEngine::record(const std::function<Status()>& work, bool with_gpus) const {
   Status status;
   const std::function<void()> body = [&] { status = work(); };
   std::vector<Activity> activities;
-  KPT_RETURN_IF_ERROR(to_status(module_.table->record(&body, with_cuda, &activities), "recording what libtorch does"));
+  KPT_RETURN_IF_ERROR(to_status(module_.table->record(&body, with_gpus, &activities), "recording what libtorch does"));
   KPT_RETURN_IF_ERROR(status);
   return activities;
 }

@@ -37,9 +37,9 @@ class AtenEngine {
   // Fails with kUnsupported for nodes that cannot run and with kInvalidArgument for weights that do not fit.
   Result<std::unique_ptr<Executable>> load(const std::shared_ptr<const ir::Graph>& graph, const Weights& weights) const;
 
-  // Runs `work` on this thread and tells what libtorch did meanwhile, with `with_cuda` on GPUs too. Fails as `work`
+  // Runs `work` on this thread and tells what libtorch did meanwhile, with `with_gpus` on GPUs too. Fails as `work`
   // does.
-  Result<std::vector<Activity>> record(const std::function<Status()>& work, bool with_cuda) const;
+  Result<std::vector<Activity>> record(const std::function<Status()>& work, bool with_gpus) const;
 
   // The functions for NVIDIA GPUs, and those for AMD's, or why there are none.
   Result<const aten::CudaModuleTable*> cuda() const;

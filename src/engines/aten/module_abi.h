@@ -100,8 +100,8 @@ struct ModuleTable {
   CallOutcome (*set_warning_sink)(void (*sink)(const char* text)) noexcept;
   // Words of the option cpu.isa: what kernels of ours leave alone in graphs that are loaded from now on.
   CallOutcome (*hide_instructions)(const std::vector<std::string>* words) noexcept;
-  // Runs `work` on this thread and tells what libtorch, and with `with_cuda` the GPUs, did meanwhile.
-  CallOutcome (*record)(const std::function<void()>* work, bool with_cuda, std::vector<Activity>* activities) noexcept;
+  // Runs `work` on this thread and tells what libtorch, and with `with_gpus` the GPUs, did meanwhile.
+  CallOutcome (*record)(const std::function<void()>* work, bool with_gpus, std::vector<Activity>* activities) noexcept;
 };
 
 // kpt_aten_rocm knows the memory alone: the rest is empty and 0.

@@ -254,7 +254,8 @@ Status lower_linear(PlanBuilder& plan, const ir::Node& node) {
 // Whether the product of two matrices, the right one [depth, columns], is a linear layer on matrix cores. Their kernels
 // take the columns as rows in memory: others are copied first in each run, which few rows on the left are not worth.
 bool is_linear_on_matrix_cores(const PlanBuilder& plan, const View& left, const View& right) {
-  constexpr std::int64_t kRowsWorthACopy = 128;  // those of a block; with fewer, reading the weight is the work
+  // Those of a block: with fewer, reading the weight is the work. Chosen from that, not measured: no GPU ran it.
+  constexpr std::int64_t kRowsWorthACopy = 128;
   if (left.dims.size() != 2 || right.dims.size() != 2 || left.dtype != right.dtype) return false;
   if (!has_matrix_type(plan, right.dtype)) return false;
   return right.strides[0] == 1 || left.dims[0] >= kRowsWorthACopy;

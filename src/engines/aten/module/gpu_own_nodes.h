@@ -4,6 +4,7 @@
 
 #include <initializer_list>
 #include <memory>
+#include <optional>
 
 #include "engines/aten/module/own_nodes.h"
 #include "ir/own_operators.h"
@@ -19,6 +20,25 @@ Result<std::unique_ptr<OwnNode>> bind_gpu_linear(const OwnBinding& binding);  //
 Result<std::unique_ptr<OwnNode>> bind_gpu_linear_int4(const OwnBinding& binding);
 Result<std::unique_ptr<OwnNode>> bind_gpu_linear_weight_int8(const OwnBinding& binding);
 Result<std::unique_ptr<OwnNode>> bind_gpu_rotary(const OwnBinding& binding);
+
+// What a product with a weight of few bits starts from: weight, scale and bias contiguous, the others as they come.
+struct ScaledLinear {
+  // Of the operators' arguments; the last is that of kpt.linear_int4 alone.
+  enum Position : std::size_t { kInput, kWeight, kScale, kBias, kResidual, kActivation, kGroup };
+
+  const at::Tensor* input;
+  at::Tensor weight;  // [columns, …]
+  at::Tensor scale;   // [columns, …]
+  std::optional<at::Tensor> bias;
+  const at::Tensor* residual;  // null: none
+  at::Tensor* result;          // of the input's sizes but for the last
+
+  std::int64_t columns() const { return weight.size(0); }
+  const at::Tensor* find_bias() const { return bias ? &*bias : nullptr; }
+};
+
+// Asks for the result. Throws when the sizes do not fit each other; `codes` are the weight's numbers in an element.
+ScaledLinear take_scaled_linear(OwnCall& call, std::int64_t codes = 1);
 
 // rows = activation(rows + bias + residual), in place, where rows are the last axis of `result`, which is contiguous
 // along it. bias and residual may be null.

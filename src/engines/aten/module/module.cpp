@@ -94,8 +94,8 @@ CallOutcome hide_instructions(const std::vector<std::string>* words) noexcept {
   return guarded_call([=] { kernels::hide_cpu_features(*words); });
 }
 
-CallOutcome record(const std::function<void()>* work, bool with_cuda, std::vector<Activity>* activities) noexcept {
-  return guarded_call([=] { *activities = record_activity(*work, with_cuda); });
+CallOutcome record(const std::function<void()>* work, bool with_gpus, std::vector<Activity>* activities) noexcept {
+  return guarded_call([=] { *activities = record_activity(*work, with_gpus); });
 }
 
 constexpr ModuleTable kTable = {

@@ -18,8 +18,6 @@ namespace {
 
 class QuantizedLinearNode final : public OwnNode {
  public:
-  enum Position : std::size_t { kInput, kWeight, kScale, kBias, kResidual, kActivation };
-
   struct Form {
     DType weight = DType::kInt8;  // or kFloat8E4M3FN
     DType input = DType::kFloat32;
@@ -36,28 +34,10 @@ class QuantizedLinearNode final : public OwnNode {
 
   void run(OwnCall& call) const override {
     if (!call.wants(0)) return;
-    const at::Tensor& input = call.tensor(kInput);
-    const at::Tensor weight = call.tensor(kWeight).contiguous();
-    const at::Tensor scale = call.tensor(kScale).contiguous();
-    const std::int64_t outer = weight.size(0);
-    OwnCall::require(input.size(-1) == weight.size(1), "the input's rows are not as wide as the weight's");
-    require_as(StatusCode::kPrecisionCompilation, scale.size(0) == outer, "the scales do not fit the weight");
-    std::optional<at::Tensor> bias;
-    if (const at::Tensor* given = call.find_tensor(kBias)) {
-      OwnCall::require(given->size(0) == outer, "the bias does not fit the weight");
-      bias = given->contiguous();
-    }
-    at::DimVector sizes(input.sizes());
-    sizes.back() = outer;
-    at::Tensor& result = call.result(0, sizes);
-    if (result.numel() == 0) return;
-    std::optional<at::Tensor> residual;
-    if (const at::Tensor* given = call.find_tensor(kResidual)) {
-      OwnCall::require(given->sizes() == result.sizes(), "the residual is not of the result's sizes");
-      residual = given->contiguous();
-    }
-    multiply(result, quantize(input, result.numel() / outer, scale.options()), weight, scale, bias ? &*bias : nullptr,
-             residual ? &*residual : nullptr);
+    const ScaledLinear product = take_scaled_linear(call);
+    if (product.result->numel() == 0) return;
+    const std::int64_t rows = product.result->numel() / product.columns();
+    multiply(product, quantize(*product.input, rows, product.scale.options()));
   }
 
  private:
@@ -89,25 +69,28 @@ class QuantizedLinearNode final : public OwnNode {
     return quantized;
   }
 
-  void multiply(at::Tensor& result, const Rows& input, const at::Tensor& weight, const at::Tensor& scale,
-                const at::Tensor* bias, const at::Tensor* residual) const {
+  void multiply(const ScaledLinear& operands, const Rows& input) const {
     gpu::MatrixCall product;
     product.dtype = input.dtype;
     product.activation = static_cast<gpu::Activation>(form_.activation);
     product.input = input.codes.const_data_ptr();
-    product.weight = weight.const_data_ptr();
+    product.weight = operands.weight.const_data_ptr();
     product.row_scale = input.scale.const_data_ptr<float>();
-    product.column_scale = scale.const_data_ptr<float>();
-    if (bias != nullptr) {
-      product.bias = bias->const_data_ptr();
-      product.bias_dtype = dtype_of(*bias);
+    product.column_scale = operands.scale.const_data_ptr<float>();
+    if (operands.bias) {
+      product.bias = operands.bias->const_data_ptr();
+      product.bias_dtype = dtype_of(*operands.bias);
     }
-    if (residual != nullptr) product.residual = residual->const_data_ptr();
-    product.output = result.mutable_data_ptr();
+    at::Tensor residual;
+    if (operands.residual != nullptr) {
+      residual = operands.residual->contiguous();
+      product.residual = residual.const_data_ptr();
+    }
+    product.output = operands.result->mutable_data_ptr();
     product.output_dtype = form_.result;
     product.rows = input.codes.size(0);
-    product.columns = weight.size(0);
-    product.depth = product.input_stride = product.weight_stride = weight.size(1);
+    product.columns = operands.columns();
+    product.depth = product.input_stride = product.weight_stride = operands.weight.size(1);
     launch(gpu::plan_matrix(product, device_shape()));
   }
 
@@ -115,24 +98,23 @@ class QuantizedLinearNode final : public OwnNode {
 };
 
 Result<std::unique_ptr<OwnNode>> bind(const OwnBinding& binding, DType weight) {
-  using Node = QuantizedLinearNode;
-  KPT_RETURN_IF_ERROR(binding.check_tensor(Node::kInput, kGpuReals, 1));
-  const ir::TensorType& input = *binding.find_type(Node::kInput);
-  Node::Form form;
+  KPT_RETURN_IF_ERROR(binding.check_tensor(ScaledLinear::kInput, kGpuReals, 1));
+  const ir::TensorType& input = *binding.find_type(ScaledLinear::kInput);
+  QuantizedLinearNode::Form form;
   form.weight = weight;
   form.input = input.dtype;
   // Of the input's type, or float32 with one of 16 bits, or one of 16 bits with float32.
   form.result = binding.result_type(0).dtype;
   const bool is_half = form.result == DType::kBFloat16 || form.result == DType::kFloat16;
   if (form.result != DType::kFloat32 && !(is_half && form.input == DType::kFloat32)) form.result = form.input;
-  KPT_RETURN_IF_ERROR(binding.check_tensor(Node::kWeight, {weight}, 2, 2));
-  KPT_RETURN_IF_ERROR(binding.check_tensor(Node::kScale, {DType::kFloat32}, 1, 1));
-  KPT_RETURN_IF_ERROR(binding.check_optional_tensor(Node::kBias, kGpuReals, 1, 1));
+  KPT_RETURN_IF_ERROR(binding.check_tensor(ScaledLinear::kWeight, {weight}, 2, 2));
+  KPT_RETURN_IF_ERROR(binding.check_tensor(ScaledLinear::kScale, {DType::kFloat32}, 1, 1));
+  KPT_RETURN_IF_ERROR(binding.check_optional_tensor(ScaledLinear::kBias, kGpuReals, 1, 1));
   KPT_RETURN_IF_ERROR(
-      binding.check_optional_tensor(Node::kResidual, {form.result}, input.dims.size(), input.dims.size()));
+      binding.check_optional_tensor(ScaledLinear::kResidual, {form.result}, input.dims.size(), input.dims.size()));
   KPT_RETURN_IF_ERROR(binding.check_result(0, form.result, input.dims.size()));
-  KPT_ASSIGN_OR_RETURN(form.activation, binding.activation(Node::kActivation));
-  return std::unique_ptr<OwnNode>(std::make_unique<Node>(form));
+  KPT_ASSIGN_OR_RETURN(form.activation, binding.activation(ScaledLinear::kActivation));
+  return std::unique_ptr<OwnNode>(std::make_unique<QuantizedLinearNode>(form));
 }
 
 }  // namespace
