@@ -88,6 +88,7 @@ TEST_F(ConfigLoading, EveryOptionListensToItsVariable) {
                                   {"KPT_AMD_MEMORY_KEPT_BYTES", "1000000"},
                                   {"KPT_AMD_MEMORY_MARGIN_BYTES", "1000000"},
                                   {"KPT_AMD_MEMORY_PERCENT", "80"},
+                                  {"KPT_NVIDIA_FP8_ACTIVATIONS", "auto"},
                                   {"KPT_NVIDIA_FP8_HISTORY", "4"},
                                   {"KPT_NVIDIA_FP8_SCALING", "delayed"},
                                   {"KPT_NVIDIA_GRAPH_MEMORY_BYTES", "1000000"},

@@ -45,11 +45,6 @@ bool needs_measuring(std::string_view pass) {
   return std::ranges::find(kCleaning, pass) == kCleaning.end();
 }
 
-bool quantizes(const Pass* pass) {
-  return std::ranges::any_of(
-      pipeline(), [&](const PipelineRow& row) { return row.pass == pass && row.accuracy >= Accuracy::kInt8; });
-}
-
 struct Candidate {
   ImportedModel model;
   std::vector<PassRecord> records;
@@ -253,7 +248,7 @@ class Optimizer {
     std::vector<std::string> asked;
     for (const PassRecord& record : candidate.records) {
       const bool changed = record.changes > 0 && record.skipped.empty();
-      if (changed && quantizes(find_pass(record.pass)) && !is_named(record.pass)) asked.push_back(record.pass);
+      if (changed && quantizes_weights(find_pass(record.pass)) && !is_named(record.pass)) asked.push_back(record.pass);
     }
     if (asked.empty()) return {};
     tell("measuring quantized products", 0.28);
@@ -537,16 +532,6 @@ class Optimizer {
   OptimizeReport report_;
 };
 
-void put_named_first(std::vector<const Pass*>& chosen, const std::set<const Pass*>& named) {
-  std::vector<const Pass*> order;
-  std::ranges::copy_if(chosen, std::back_inserter(order), quantizes);
-  std::stable_partition(order.begin(), order.end(), [&](const Pass* pass) { return named.contains(pass); });
-  auto next = order.begin();
-  for (const Pass*& pass : chosen) {
-    if (quantizes(pass)) pass = *next++;
-  }
-}
-
 // The plain model cannot run there, or its answers cannot be held against fp64.
 Status name_refusal(const Status& status) {
   const bool cannot_run = status.code() == StatusCode::kUnsupported || status.code() == StatusCode::kModelPreparation;
@@ -555,53 +540,7 @@ Status name_refusal(const Status& status) {
                 fmt::format("the model cannot be optimized: {}", status.message()));
 }
 
-Result<const Pass*> pass_named(const std::string& name) {
-  if (const Pass* pass = find_pass(name)) return pass;
-  std::vector<std::string> names;
-  for (const Pass* pass : all_passes()) names.emplace_back(pass->name);
-  const auto nearest = find_nearest(name, names);
-  return Status(StatusCode::kInvalidArgument, fmt::format("there is no pass '{}'; {}", printable(name, 64),
-                                                          nearest ? fmt::format("did you mean '{}'?", *nearest)
-                                                                  : fmt::format("there are {}", join(names, ", "))));
-}
-
 }  // namespace
-
-Result<std::vector<const Pass*>> choose_passes(const OptimizeOptions& options) {
-  std::set<const Pass*> named;
-  std::set<const Pass*> left_out;
-  for (const std::string& name : options.enabled) {
-    KPT_ASSIGN_OR_RETURN(const Pass* pass, pass_named(name));
-    named.insert(pass);
-  }
-  for (const std::string& name : options.disabled) {
-    KPT_ASSIGN_OR_RETURN(const Pass* pass, pass_named(name));
-    if (named.contains(pass)) {
-      return Status(StatusCode::kInvalidArgument, fmt::format("pass '{}' is both enabled and disabled", name));
-    }
-    left_out.insert(pass);
-  }
-  std::vector<const Pass*> chosen(level_passes(options.level).begin(), level_passes(options.level).end());
-  const auto rank = [](const Pass* pass) { return std::ranges::find(all_passes(), pass) - all_passes().begin(); };
-  for (const Pass* pass : named) {
-    if (std::ranges::find(chosen, pass) != chosen.end()) continue;
-    const auto place = std::ranges::find_if(chosen, [&](const Pass* other) { return rank(other) > rank(pass); });
-    chosen.insert(place, pass);
-  }
-  for (const AddedPass& added : options.added) {
-    KPT_ASSIGN_OR_RETURN(const Pass* front, pass_named(added.behind));
-    const auto place = std::ranges::find(chosen, front);
-    if (place == chosen.end()) {
-      return Status(StatusCode::kModelOptimization,
-                    fmt::format("pass '{}' is to run behind '{}', which is none of {}'s", added.pass->name,
-                                added.behind, level_name(options.level)));
-    }
-    chosen.insert(place + 1, added.pass);
-  }
-  std::erase_if(chosen, [&](const Pass* pass) { return left_out.contains(pass); });
-  put_named_first(chosen, named);
-  return chosen;
-}
 
 Result<OptimizeOutcome> optimize_model(const ImportedModel& model, const OptimizeOptions& options,
                                        const PlacedDevice& device, const PlacedDevice& cpu) {

@@ -87,6 +87,9 @@ struct OptimizeOutcome {
 // have.
 Result<std::vector<const Pass*>> choose_passes(const OptimizeOptions& options);
 
+// Whether the pass gives weights, or products with them, eight bits or fewer. None for null.
+bool quantizes_weights(const Pass* pass);
+
 // `model` needs its sample inputs if they are to be used. `cpu` runs fp64 and folds constants. Fails with
 // kInvalidArgument for unknown passes, kModelOptimization when the plain model cannot run or has no fp64 form, or a
 // pass cannot rewrite it, kInternal when a pass left a broken graph.
