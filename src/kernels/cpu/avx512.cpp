@@ -1,10 +1,12 @@
 #include <immintrin.h>
 
+#include "kernels/cpu/avx512_float32_tile.h"
 #include "kernels/cpu/avx512_tile.h"
 #include "kernels/cpu/expand_weights.h"
 #include "kernels/cpu/finish.h"
 #include "kernels/cpu/kernel_list.h"
 #include "kernels/cpu/pack_input.h"
+#include "kernels/cpu/winograd_simd.h"
 
 namespace kpt::kernels {
 namespace {
@@ -27,20 +29,45 @@ struct Avx512 : ExpandCodes<48> {
   }
 };
 
+struct Avx512Float32 {
+  static constexpr int kWidth = 16;
+  static constexpr int kColumns = 32;
+};
+
+MatrixKernel float32_kernel() {
+  using Tile = Float32Tile<Avx512Float32>;
+  MatrixKernel kernel;
+  kernel.name = "float32 AVX-512 14x32";
+  kernel.rows = Tile::kRows;
+  kernel.columns = Tile::kColumns;
+  kernel.depth = Tile::kDepth;
+  kernel.weight_depth = 1;
+  kernel.depth_block = 256;
+  kernel.pack_input = &Tile::pack_input;
+  kernel.multiply = &Tile::multiply;
+  kernel.multiply_narrow = &Tile::multiply_narrow;
+  kernel.narrow_columns = 16;
+  kernel.multiply_streamed = &Tile::multiply_streamed;
+  kernel.ahead_bytes = Tile::kAheadBytes;
+  kernel.transform_input = &Winograd<Avx512Float32>::transform_input;
+  kernel.transform_output = &Winograd<Avx512Float32>::transform_output;
+  kernel.finish = &Finish<Avx512Float32, float>::run;
+  return kernel;
+}
+
 }  // namespace
 
 MatrixKernel avx512_kernel(LinearForm form) {
+  if (form == LinearForm::kFloat32) return float32_kernel();
   MatrixKernel kernel;
-  kernel.name = "float32 AVX-512 8x48";
   kernel.rows = 8;
   kernel.columns = Avx512::kColumns;
-  kernel.depth_block = 384;
+  kernel.depth_block = 192;  // what is expanded at once stays near L1
   kernel.pack_input = &PackInput<Avx512>::float32<8>;
   kernel.multiply = &Avx512Tile<Avx512>::multiply;
   kernel.multiply_narrow = &Avx512Tile<Avx512>::multiply_narrow;
   kernel.narrow_columns = 32;
   kernel.finish = &Finish<Avx512, float>::run;
-  if (form != LinearForm::kFloat32) kernel.depth_block = 192;  // what is expanded at once stays near L1
   if (form == LinearForm::kBfloat16) {
     kernel.name = "bfloat16 expanded to float32 AVX-512 8x48";
     kernel.pack_input = &PackInput<Avx512>::rounded_float32<8>;

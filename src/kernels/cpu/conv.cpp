@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <new>
 #include <string>
 #include <utility>
+
+#include "kernels/cpu/winograd.h"
+#include "kernels/cpu/winograd_run.h"
 
 namespace kpt::kernels {
 namespace {
@@ -158,11 +162,98 @@ struct PatchSource {
   }
 };
 
+// The patches of one call as pieces, one for each place of the filter: its pixel below every patch, where it lies.
+struct PieceSource {
+  const ConvWeights& shape;
+  const ConvCall& call;
+  std::array<std::int64_t, 2> size;
+
+  // What get() finds out about its patches; then come the zeros that stand for a pixel outside.
+  struct Patches {
+    std::int64_t offsets[kGreatestTileRows];  // in bytes, of the pixel below the first place of the filter
+    std::int64_t tops[kGreatestTileRows];
+    std::int64_t lefts[kGreatestTileRows];
+    bool inside = true;
+  };
+  static constexpr std::size_t kPatchesBytes = (sizeof(Patches) + 63) / 64 * 64;
+
+  std::int64_t pixel_bytes() const {
+    return static_cast<std::int64_t>(element_bytes(call.input_type)) * shape.in_channels;
+  }
+
+  static void get(const void* context, std::int64_t first, void* scratch, InputRows* rows) {
+    const auto& self = *static_cast<const PieceSource*>(context);
+    auto* patches = new (scratch) Patches;
+    std::int64_t line = first / self.size[1];
+    std::int64_t x = first - line * self.size[1];
+    std::int64_t image = line / self.size[0];
+    std::int64_t y = line - image * self.size[0];
+    const std::int64_t pixel = self.pixel_bytes();
+    const std::int64_t last_top = self.call.height - 1 - (self.shape.kernel[0] - 1) * self.shape.dilation[0];
+    const std::int64_t last_left = self.call.width - 1 - (self.shape.kernel[1] - 1) * self.shape.dilation[1];
+    for (int row = 0; row < rows->count; ++row) {
+      const std::int64_t top = y * self.shape.stride[0] - self.shape.padding[0];
+      const std::int64_t left = x * self.shape.stride[1] - self.shape.padding[1];
+      patches->tops[row] = top;
+      patches->lefts[row] = left;
+      patches->offsets[row] = ((image * self.call.height + top) * self.call.width + left) * pixel;
+      if (top < 0 || left < 0 || top > last_top || left > last_left) patches->inside = false;
+      if (++x < self.size[1]) continue;
+      x = 0;
+      if (++y < self.size[0]) continue;
+      y = 0;
+      ++image;
+    }
+    if (!patches->inside)
+      std::memset(static_cast<std::byte*>(scratch) + kPatchesBytes, 0, static_cast<std::size_t>(pixel));
+    rows->type = self.call.input_type;
+  }
+
+  static void set_piece(const void* context, std::int64_t index, const void* scratch, InputRows* rows) {
+    const auto& self = *static_cast<const PieceSource*>(context);
+    const auto& patches = *static_cast<const Patches*>(scratch);
+    const std::int64_t ky = index / self.shape.kernel[1];
+    const std::int64_t down = ky * self.shape.dilation[0];
+    const std::int64_t right = (index - ky * self.shape.kernel[1]) * self.shape.dilation[1];
+    const std::int64_t offset = (down * self.call.width + right) * self.pixel_bytes();
+    const auto* input = static_cast<const std::byte*>(self.call.input);
+    const auto* zeros = static_cast<const std::byte*>(scratch) + kPatchesBytes;
+    for (int row = 0; row < rows->count; ++row) {
+      const std::int64_t y = patches.tops[row] + down;
+      const std::int64_t x = patches.lefts[row] + right;
+      const bool inside = patches.inside || (y >= 0 && y < self.call.height && x >= 0 && x < self.call.width);
+      rows->rows[row] = inside ? input + patches.offsets[row] + offset : zeros;
+    }
+  }
+};
+
 std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // Of the patches that are gathered at a time.
 std::size_t patch_bytes(const PackedLinear& product, std::size_t element) {
   return static_cast<std::size_t>(product.in_features() * product.rows_at_once()) * element;
+}
+
+bool has_transforms(const CpuFeatures& features) {
+  for (const KernelCandidate& candidate : list_kernels(LinearForm::kFloat32, features)) {
+    if (candidate.why_not.empty()) return candidate.kernel.transform_input != nullptr;
+  }
+  return false;
+}
+
+// Below so many tiles the filters are what takes time, and they have 16 places instead of 9.
+constexpr std::int64_t kLeastTiles = 32;
+
+bool suits_winograd(const ConvWeights& weights, std::array<std::int64_t, 2> size, const CpuFeatures& features) {
+  using Two = std::array<std::int64_t, 2>;
+  if (weights.form != LinearForm::kFloat32 || weights.groups != 1 || weights.kernel != Two{3, 3} ||
+      weights.stride != Two{1, 1} || weights.dilation != Two{1, 1} || weights.in_channels % kWinogradChannels != 0 ||
+      weights.out_channels % kWinogradChannels != 0 || weights.in_channels < 2 * kWinogradChannels) {
+    return false;
+  }
+  const std::int64_t tiles = (size[0] + 1) / 2 * ((size[1] + 1) / 2);
+  return tiles >= kLeastTiles && std::int64_t{2} * kWinogradPlaces * tiles <= 9 * size[0] * size[1] &&
+         has_transforms(features);
 }
 
 // An image is quantized in stretches of so many elements.
@@ -221,9 +312,34 @@ Result<PackedConv> PackedConv::pack(const ConvWeights& weights, const CpuFeature
     conv.simd_ = &simd_kernels(features);
     return conv;
   }
+  const auto expected = conv.output_size(weights.expected[0], weights.expected[1]);
+  if (expected.ok() && suits_winograd(weights, *expected, features)) {
+    KPT_RETURN_IF_ERROR(conv.pack_winograd(weights, linear, features));
+    return conv;
+  }
   linear.data = filters.data();
   KPT_ASSIGN_OR_RETURN(conv.product_, PackedLinear::pack(linear, features));
   return conv;
+}
+
+Status PackedConv::pack_winograd(const ConvWeights& weights, LinearWeights linear, const CpuFeatures& features) {
+  linear.columns = linear.row_stride = weights.in_channels * kWinogradPlaces;
+  std::vector<float> transformed;
+  try {
+    transformed.resize(static_cast<std::size_t>(weights.out_channels * linear.columns));
+  } catch (const std::exception&) {
+    return {StatusCode::kOutOfMemory, "no memory for the filters of a convolution"};
+  }
+  WinogradRun::transform_filters(weights, transformed.data());
+  linear.data = transformed.data();
+  KPT_ASSIGN_OR_RETURN(product_, PackedLinear::pack(linear, features));
+  winograd_ = true;
+  return {};
+}
+
+std::string PackedConv::kernel_name() const {
+  if (!product_) return "depthwise float32";
+  return std::string(product_->kernel_name()) + (winograd_ ? ", Winograd's tiles of 2x2" : "");
 }
 
 Result<std::array<std::int64_t, 2>> PackedConv::output_size(std::int64_t height, std::int64_t width) const {
@@ -257,6 +373,7 @@ std::size_t PackedConv::workspace_bytes(const ConvCall& call, int threads) const
     const auto columns = static_cast<std::size_t>((*size)[1] * shape_.out_channels);
     return (columns * sizeof(float) + 63) / 64 * 64 * static_cast<std::size_t>(std::max(threads, 1));
   }
+  if (winograd_) return WinogradRun(*product_, shape_, call, threads).workspace_bytes(threads);
   const std::size_t bytes = product_bytes(call, *size, threads);
   if (!quantizes_images()) return bytes;
   return bytes + round_up(image_elements(shape_, call) * static_cast<std::size_t>(call.batch)) +
@@ -265,8 +382,16 @@ std::size_t PackedConv::workspace_bytes(const ConvCall& call, int threads) const
 
 std::size_t PackedConv::product_bytes(const ConvCall& call, std::array<std::int64_t, 2> size, int threads) const {
   const std::size_t element = quantizes_images() ? 1 : element_bytes(call.input_type);
-  const std::size_t scratch = takes_input_as_it_lies() ? 0 : patch_bytes(*product_, element);
-  return round_up(product_->workspace_bytes(call.batch * size[0] * size[1], threads, scratch));
+  const bool in_pieces = takes_pieces();
+  const std::size_t scratch = takes_input_as_it_lies() ? 0
+                              : in_pieces
+                                  ? PieceSource::kPatchesBytes + static_cast<std::size_t>(shape_.in_channels) * element
+                                  : patch_bytes(*product_, element);
+  return round_up(product_->workspace_bytes(call.batch * size[0] * size[1], threads, scratch, in_pieces));
+}
+
+bool PackedConv::takes_pieces() const {
+  return !takes_input_as_it_lies() && product_->takes_pieces_of(shape_.in_channels);
 }
 
 bool PackedConv::quantizes_images() const {
@@ -313,6 +438,7 @@ void PackedConv::run(const ConvCall& call, void* workspace, const Parallel& para
   if (!found.ok()) return;
   const std::array<std::int64_t, 2> size = *found;
   if (is_depthwise()) return run_depthwise(call, size, workspace, parallel);
+  if (winograd_) return WinogradRun(*product_, shape_, call, parallel.threads).run(workspace, parallel);
   LinearCall product;
   product.rows = call.batch * size[0] * size[1];
   product.input = call.input;
@@ -326,6 +452,16 @@ void PackedConv::run(const ConvCall& call, void* workspace, const Parallel& para
   product.output_type = call.output_type;
   product.activation = call.activation;
   if (takes_input_as_it_lies()) return product_->run(product, workspace, parallel);
+  RowSource source;
+  if (takes_pieces()) {
+    const PieceSource pieces = {shape_, call, size};
+    source.get = &PieceSource::get;
+    source.piece = &PieceSource::set_piece;
+    source.piece_depth = shape_.in_channels;
+    source.context = &pieces;
+    source.scratch_bytes = PieceSource::kPatchesBytes + static_cast<std::size_t>(pieces.pixel_bytes());
+    return product_->run(product, source, workspace, parallel);
+  }
   ConvCall gathered = call;
   float* scales = nullptr;
   if (quantizes_images()) {
@@ -337,7 +473,6 @@ void PackedConv::run(const ConvCall& call, void* workspace, const Parallel& para
     gathered.input_type = ElementType::kInt8;
   }
   const PatchSource patches = {shape_, gathered, size, scales};
-  RowSource source;
   source.get = &PatchSource::get;
   source.context = &patches;
   source.scratch_bytes = patch_bytes(*product_, element_bytes(gathered.input_type));

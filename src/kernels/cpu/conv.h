@@ -1,8 +1,12 @@
 // 2-D convolutions in channels-last memory: out = activation(conv2d(input, weight) + bias + residual).
 //
 // A dense one is a product: every place of the result is a row of A, made of the patch of the input below the filter.
-// Patches are gathered panel by panel while the product runs; only a 1 x 1 filter without stride and padding takes the
-// input where it lies. A depthwise one (one filter per channel) has a kernel of its own.
+// Patches are gathered panel by panel while the product runs, or where the kernel allows it their pixels are taken one
+// by one; only a 1 x 1 filter without stride and padding takes the input where it lies. A depthwise one (one filter per
+// channel) has a kernel of its own.
+//
+// A 3 x 3 filter without stride and dilation over an image that is not small may go by Winograd's tiles, in float32
+// alone. Then an infinity or a NaN of the input may also show in the neighbours that share a tile.
 //
 // With int8 filters the input is quantized when it comes: where it is taken as it lies with a scale per place, else
 // with one per image, because patches share elements. An image with an infinity or a NaN then gives NaN everywhere.
@@ -12,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "kernels/cpu/packed_linear.h"
@@ -38,6 +43,8 @@ struct ConvWeights {
   std::int64_t groups = 1;  // 1, or the number of channels with as many filters
   const void* bias = nullptr;
   ElementType bias_type = ElementType::kFloat32;
+  // The input's height and width where they are known: some sizes allow fewer products. Others may come all the same.
+  std::array<std::int64_t, 2> expected = {0, 0};
 };
 
 // [batch, height, width, channels], dense. The residual, where there is one, has the result's sizes and type.
@@ -64,7 +71,9 @@ class PackedConv {
   std::int64_t out_channels() const { return shape_.out_channels; }
   std::int64_t in_channels() const { return shape_.in_channels; }
   bool is_depthwise() const { return !product_.has_value(); }
-  std::string_view kernel_name() const { return product_ ? product_->kernel_name() : "depthwise float32"; }
+  // Whether a filter of 3 x 3 became one of 4 x 4 places for tiles of 2 x 2 results (winograd.h).
+  bool is_winograd() const { return winograd_; }
+  std::string kernel_name() const;
   // Height and width of the result for an input of these; kInvalidArgument when the filter is larger than the padded
   // input or the sizes are absurd.
   Result<std::array<std::int64_t, 2>> output_size(std::int64_t height, std::int64_t width) const;
@@ -75,7 +84,10 @@ class PackedConv {
 
  private:
   PackedConv() = default;
+  Status pack_winograd(const ConvWeights& weights, LinearWeights linear, const CpuFeatures& features);
   bool takes_input_as_it_lies() const;
+  // Whether the product takes the pixels below a patch one by one, where they lie.
+  bool takes_pieces() const;
   // Whether patches are gathered from an image of int8.
   bool quantizes_images() const;
   std::size_t product_bytes(const ConvCall& call, std::array<std::int64_t, 2> size, int threads) const;
@@ -85,6 +97,7 @@ class PackedConv {
 
   ConvWeights shape_;  // its pointers are null
   std::optional<PackedLinear> product_;
+  bool winograd_ = false;
   std::vector<float> filters_;  // depthwise: [height][width][channels]
   std::vector<float> bias_;     // depthwise: [channels], zeros without one
   const SimdKernels* simd_ = nullptr;

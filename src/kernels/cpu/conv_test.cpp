@@ -196,6 +196,72 @@ TEST(PackedConv, FirstLayerOfAnImageNetwork) {
   check_case(random, of);
 }
 
+TEST(PackedConv, WinogradsTilesAgreeWithFp64) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  const auto pick = [&](std::int64_t least, std::int64_t most) {
+    return std::uniform_int_distribution<std::int64_t>(least, most)(random);
+  };
+  for (int i = 0; i < 24; ++i) {
+    ConvCase of = draw_case(random, false);
+    ConvWeights& w = of.weights;
+    w.form = LinearForm::kFloat32;
+    w.in_channels = 16 * pick(2, 4);
+    w.out_channels = 16 * pick(1, 5);
+    w.kernel = {3, 3};
+    w.stride = w.dilation = {1, 1};
+    of.height = pick(11, 18);
+    of.width = pick(11, 18);
+    w.expected = {of.height, of.width};
+    if (pick(0, 3) == 0) w.expected = {16, 16};  // other sizes may come all the same
+    check_case(random, of);
+  }
+}
+
+TEST(PackedConv, WinogradsTilesAreForLargeImagesInFloat32) {
+  const std::vector<float> values(32 * 32 * 9, 1.0F);
+  ConvWeights weights;
+  weights.data = values.data();
+  weights.in_channels = weights.out_channels = 32;
+  weights.kernel = {3, 3};
+  weights.padding = weights.end_padding = {1, 1};
+  weights.expected = {14, 14};
+  const auto is_winograd = [&] { return PackedConv::pack(weights)->is_winograd(); };
+  EXPECT_EQ(is_winograd(), cpu_features().avx512);
+  const std::vector<std::string> no_avx512 = {"no-avx512"};
+  EXPECT_FALSE(PackedConv::pack(weights, cpu_features().without(no_avx512))->is_winograd());
+  weights.expected = {7, 7};
+  EXPECT_FALSE(is_winograd()) << "few tiles, and many of their results outside the image";
+  weights.expected = {0, 0};
+  EXPECT_FALSE(is_winograd()) << "no known size";
+  weights.expected = {14, 14};
+  weights.form = LinearForm::kBfloat16;
+  EXPECT_FALSE(is_winograd());
+  weights.form = LinearForm::kFloat32;
+  weights.stride = {2, 2};
+  EXPECT_FALSE(is_winograd());
+}
+
+// Pixels that are taken where they lie: channels in whole units, more than one stretch of sums, strides, tiles that end
+// in the middle of a line or an image.
+TEST(PackedConv, PatchesInPiecesAgreeWithFp64) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  const auto pick = [&](std::int64_t least, std::int64_t most) {
+    return std::uniform_int_distribution<std::int64_t>(least, most)(random);
+  };
+  for (const CpuFeatures& features : instruction_sets()) {
+    for (int i = 0; i < 16; ++i) {
+      ConvCase of = draw_case(random, false);
+      of.weights.in_channels = 8 * pick(1, 12);
+      of.weights.out_channels = pick(1, 90);
+      check_case(random, of, features);
+    }
+  }
+}
+
 TEST(PackedConv, RefusesWhatItCannotDo) {
   const std::vector<float> values(1000, 1.0F);
   ConvWeights weights;

@@ -74,6 +74,9 @@ struct StoredPanel {
   std::int64_t depth = 0;
 };
 
+struct WinogradInput;  // winograd.h
+struct WinogradOutput;
+
 // Functions of one instruction set. They touch no memory but what they are given.
 struct MatrixKernel {
   std::string_view name;
@@ -109,6 +112,14 @@ struct MatrixKernel {
   void (*multiply_narrow)(std::int64_t units, const void* input, const void* weights, void* tile, int rows, int columns,
                           bool accumulate) = nullptr;
   int narrow_columns = 0;
+  // multiply() of a tile or of its first columns that asks for `next` as multiply_ahead() does and, where told so, is
+  // finish() too, for float results and residuals that are at most clamped; null: there is none. A kernel that has it
+  // packs stretches of rows that it has not seen as a whole.
+  void (*multiply_streamed)(std::int64_t units, const void* input, const void* weights, const FinishedRows& rows,
+                            const void* next, bool accumulate, bool finishes) = nullptr;
+  // The transforms of winograd.h, for units of eight; null: there are none.
+  void (*transform_input)(const WinogradInput& tile) = nullptr;
+  void (*transform_output)(const WinogradOutput& tile) = nullptr;
   void (*finish)(const FinishedRows& rows) = nullptr;
   // Writes [depth][columns] floats; null where `multiply` reads the stored weights.
   void (*expand)(const StoredPanel& stored, float* weights) = nullptr;

@@ -52,6 +52,10 @@ struct RowSource {
   void (*get)(const void* context, std::int64_t first, void* scratch, InputRows* rows) = nullptr;
   const void* context = nullptr;
   std::size_t scratch_bytes = 0;
+  // Rows that lie in pieces of so many elements, for products that take_pieces_of() them: after get(), which then looks
+  // only where they are, this sets rows->rows[0 .. rows->count) to one piece of each.
+  void (*piece)(const void* context, std::int64_t index, const void* scratch, InputRows* rows) = nullptr;
+  std::int64_t piece_depth = 0;
 };
 
 // Immutable after pack(); any number of threads may run it at once, each with its own workspace.
@@ -75,6 +79,10 @@ class PackedLinear {
   std::string_view kernel_name() const { return kernel_.name; }
   // How many rows a RowSource is asked for at most.
   int rows_at_once() const { return kernel_.rows; }
+  // Whether a RowSource may have its rows in such pieces.
+  bool takes_pieces_of(std::int64_t elements) const {
+    return kernel_.multiply_streamed != nullptr && elements > 0 && elements % kernel_.depth == 0;
+  }
   std::size_t packed_bytes() const { return weights_bytes_ + sides_bytes_; }
 
   // kInt8 only: the scale that run() would give a row, and a row by it, for a RowSource whose rows are
@@ -83,7 +91,8 @@ class PackedLinear {
   void quantize_row(const void* row, std::int64_t count, ElementType type, float scale, std::int8_t* target) const;
 
   // Scratch memory that run() needs for so many rows on so many threads. Not monotonous in the rows.
-  std::size_t workspace_bytes(std::int64_t rows, int threads, std::size_t row_scratch_bytes = 0) const;
+  std::size_t workspace_bytes(std::int64_t rows, int threads, std::size_t row_scratch_bytes = 0,
+                              bool in_pieces = false) const;
 
   // `workspace`: workspace_bytes(call.rows, parallel.threads) bytes, aligned to 64, of this call alone. Allocates
   // nothing and cannot fail. The output overlaps neither the input nor, except in place, the residual.
@@ -94,6 +103,8 @@ class PackedLinear {
 
  private:
   friend class ProductRun;
+  friend class StreamedProduct;
+  friend class WinogradRun;
 
   struct Free {
     void operator()(std::byte* memory) const;
@@ -106,6 +117,17 @@ class PackedLinear {
   void fill_panel(const LinearWeights& weights, std::int64_t panel);
   void fill_int4_panel(const LinearWeights& weights, std::int64_t panel);
   void fill_sides(const LinearWeights& weights);
+  // Rows that must be copied together first are packed once and kept.
+  bool is_streamed(std::size_t row_scratch_bytes, bool in_pieces) const {
+    return kernel_.multiply_streamed != nullptr && (row_scratch_bytes == 0 || in_pieces);
+  }
+  // The get() of rows that lie where a LinearCall says; that is its context.
+  static void get_rows(const void* context, std::int64_t first, void* scratch, InputRows* rows);
+  std::size_t streamed_bytes(std::int64_t rows, int threads, std::size_t row_scratch_bytes) const;
+  void run_streamed(const LinearCall& call, const RowSource& source, void* workspace, const Parallel& parallel) const;
+  // What belongs to the results from `row` on in one panel of columns; not the tile, the number of rows and their
+  // scales.
+  FinishedRows finished_rows(const LinearCall& call, std::int64_t row, std::int64_t panel) const;
 
   LinearForm form_ = LinearForm::kFloat32;
   MatrixKernel kernel_;

@@ -266,6 +266,23 @@ TEST_P(LinearForms, LongSumsAreTakenInStretches) {
   }
 }
 
+// More columns than a stretch of rows meets at once, and rows for several blocks.
+TEST_P(LinearForms, ManyColumnsAreTakenInGroups) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  for (const std::string& kernel : usable_kernels(GetParam())) {
+    for (const int threads : {1, 3}) {
+      Case of = draw_case(random, GetParam(), kernel);
+      of.m = 61;
+      of.n = 600;
+      of.k = 520;
+      of.threads = threads;
+      check_case(random, of);
+    }
+  }
+}
+
 TEST_P(LinearForms, EmptyExtentsGiveTheBiasOrNothing) {
   std::mt19937 random(1);  // NOLINT(bugprone-random-generator-seed)
   for (const std::string& kernel : usable_kernels(GetParam())) {

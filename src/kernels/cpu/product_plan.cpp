@@ -11,6 +11,8 @@ constexpr double kPanelCost = 0.35;
 constexpr double kBarrierCost = 2.0;
 // Threads are never equally fast: those that are done first wait for such a part of a task.
 constexpr double kWaitingShare = 0.1;
+// In times of one tile: packing one panel of rows late.
+constexpr double kLatePacking = 0.25;
 constexpr std::int64_t kTasksPerThread = 8;
 
 std::int64_t divide_up(std::int64_t value, std::int64_t divisor) { return (value + divisor - 1) / divisor; }
@@ -24,10 +26,11 @@ ProductPlan make_plan(const ProductShape& shape, std::int64_t row_blocks, std::i
   return plan;
 }
 
-double estimate(const ProductPlan& plan, int threads) {
-  const auto rounds = static_cast<double>(divide_up(plan.tasks(), threads));
+double estimate(const ProductPlan& plan, const ProductShape& shape) {
+  const auto rounds = static_cast<double>(divide_up(plan.tasks(), shape.threads));
   const auto rows = static_cast<double>(plan.row_block);
   const auto columns = static_cast<double>(plan.column_block);
+  if (shape.packs_late) return (rounds + kWaitingShare) * ((rows + kPanelCost) * columns + rows * kLatePacking);
   // Waiting costs nothing when there is one panel of rows: the caller packs it before the threads start.
   const double barrier = plan.shares_input() && plan.row_blocks * plan.row_block > 1 ? kBarrierCost : 0.0;
   return (rounds + kWaitingShare) * (rows + kPanelCost) * columns + barrier;
@@ -43,11 +46,11 @@ ProductPlan plan_product(const ProductShape& shape) {
   if (shape.threads <= 1) return make_plan(shape, least, 1);
   if (least >= most_tasks) return make_plan(shape, divide_up(least, shape.threads) * shape.threads, 1);
   ProductPlan best = make_plan(shape, least, 1);
-  double least_time = estimate(best, shape.threads);
+  double least_time = estimate(best, shape);
   for (std::int64_t rows = least; rows <= std::min(most_tasks, shape.row_panels); ++rows) {
     for (std::int64_t columns = 1; columns <= std::min(most_tasks / rows, shape.column_panels); ++columns) {
       const ProductPlan plan = make_plan(shape, rows, columns);
-      const double time = estimate(plan, shape.threads);
+      const double time = estimate(plan, shape);
       if (time >= least_time) continue;
       best = plan;
       least_time = time;

@@ -12,10 +12,11 @@ struct ProductShape {
   std::int64_t column_panels = 0;
   std::size_t stretch_bytes = 0;  // of one packed panel of A, as many elements of K as are taken at once
   int threads = 1;
+  bool packs_late = false;  // every task packs its own rows, however many blocks of columns there are
 };
 
 // A grid of tasks, row_blocks × column_blocks. With one column block a task packs its own rows; with several, all rows
-// are packed first and shared.
+// are packed first and shared, but where every task packs late.
 struct ProductPlan {
   std::int64_t row_block = 0;  // panels
   std::int64_t row_blocks = 0;

@@ -26,6 +26,7 @@ TEST(ProductPlan, CoversEveryTileOnce) {
     shape.column_panels = std::uniform_int_distribution<std::int64_t>(1, 300)(random);
     shape.stretch_bytes = std::uniform_int_distribution<std::size_t>(0, 1 << 20)(random);
     shape.threads = std::uniform_int_distribution<int>(1, 64)(random);
+    shape.packs_late = std::uniform_int_distribution<int>(0, 1)(random) == 1;
     const ProductPlan plan = plan_product(shape);
     EXPECT_GE(plan.row_blocks * plan.row_block, shape.row_panels);
     EXPECT_LT((plan.row_blocks - 1) * plan.row_block, shape.row_panels);
@@ -50,6 +51,14 @@ TEST(ProductPlan, ThreadsOfUsualTransformersAreBalanced) {
       }
     }
   }
+}
+
+// Nothing is shared then, so that nothing is waited for: few rows are cut by columns alone.
+TEST(ProductPlan, FewRowsThatArePackedLateAreCutByColumns) {
+  const ProductPlan plan = plan_product({4, 64, 14 << 10, 2, true});
+  EXPECT_EQ(plan.row_blocks, 1);
+  EXPECT_GE(plan.column_blocks, 2);
+  EXPECT_LE(imbalance({4, 64, 14 << 10, 2, true}, plan), 1.05);
 }
 
 TEST(ProductPlan, OneRowIsSharedByAllThreads) {

@@ -228,27 +228,10 @@ class ProductRun {
 
   // What belongs to the first rows of a block and one panel of W; finish() goes on from there.
   FinishedRows finished_rows(const Block& block, std::int64_t column) const {
-    const std::int64_t row = block.first_row * kernel_.rows;
-    const std::int64_t n = column * kernel_.columns;
-    FinishedRows rows;
-    rows.columns = static_cast<int>(std::min<std::int64_t>(kernel_.columns, packed_.out_features_ - n));
-    rows.bias = packed_.bias_ == nullptr ? nullptr : packed_.bias_ + n;
+    FinishedRows rows = packed_.finished_rows(*call_, block.first_row * kernel_.rows, column);
     if (packed_.form_ == LinearForm::kInt8) {
-      rows.column_scale = packed_.scale_ + n;
-      rows.column_offset = packed_.offset_ == nullptr ? nullptr : packed_.offset_ + n;
       rows.row_scale = reinterpret_cast<const float*>(block.input + scales_offset_) + block.place * kernel_.rows;
     }
-    rows.activation = call_->activation;
-    rows.residual_type = call_->residual_type;
-    rows.residual_stride = call_->residual_stride;
-    if (call_->residual != nullptr) {
-      const auto bytes = static_cast<std::int64_t>(element_bytes(call_->residual_type));
-      rows.residual = static_cast<const std::byte*>(call_->residual) + (row * call_->residual_stride + n) * bytes;
-    }
-    rows.out_type = call_->output_type;
-    rows.out_stride = call_->output_stride;
-    const auto bytes = static_cast<std::int64_t>(element_bytes(call_->output_type));
-    rows.out = static_cast<std::byte*>(call_->output) + (row * call_->output_stride + n) * bytes;
     return rows;
   }
 
@@ -287,25 +270,53 @@ class ProductRun {
   std::byte* shared_ = nullptr;
 };
 
-std::size_t PackedLinear::workspace_bytes(std::int64_t rows, int threads, std::size_t row_scratch_bytes) const {
+FinishedRows PackedLinear::finished_rows(const LinearCall& call, std::int64_t row, std::int64_t panel) const {
+  const std::int64_t n = panel * kernel_.columns;
+  FinishedRows rows;
+  rows.columns = static_cast<int>(std::min<std::int64_t>(kernel_.columns, out_features_ - n));
+  rows.bias = bias_ == nullptr ? nullptr : bias_ + n;
+  if (form_ == LinearForm::kInt8) {
+    rows.column_scale = scale_ + n;
+    rows.column_offset = offset_ == nullptr ? nullptr : offset_ + n;
+  }
+  rows.activation = call.activation;
+  rows.residual_type = call.residual_type;
+  rows.residual_stride = call.residual_stride;
+  if (call.residual != nullptr) {
+    const auto bytes = static_cast<std::int64_t>(element_bytes(call.residual_type));
+    rows.residual = static_cast<const std::byte*>(call.residual) + (row * call.residual_stride + n) * bytes;
+  }
+  rows.out_type = call.output_type;
+  rows.out_stride = call.output_stride;
+  const auto bytes = static_cast<std::int64_t>(element_bytes(call.output_type));
+  rows.out = static_cast<std::byte*>(call.output) + (row * call.output_stride + n) * bytes;
+  return rows;
+}
+
+std::size_t PackedLinear::workspace_bytes(std::int64_t rows, int threads, std::size_t row_scratch_bytes,
+                                          bool in_pieces) const {
+  if (is_streamed(row_scratch_bytes, in_pieces)) return streamed_bytes(rows, threads, row_scratch_bytes);
   return ProductRun(*this, rows, threads, row_scratch_bytes).workspace_bytes(threads);
+}
+
+void PackedLinear::get_rows(const void* context, std::int64_t first, void* /*scratch*/, InputRows* rows) {
+  const auto& of = *static_cast<const LinearCall*>(context);
+  const auto bytes = static_cast<std::int64_t>(element_bytes(of.input_type));
+  for (int row = 0; row < rows->count; ++row) {
+    rows->rows[row] = static_cast<const std::byte*>(of.input) + (first + row) * of.input_stride * bytes;
+  }
 }
 
 void PackedLinear::run(const LinearCall& call, void* workspace, const Parallel& parallel) const {
   RowSource source;
   source.context = &call;
-  source.get = [](const void* context, std::int64_t first, void* /*scratch*/, InputRows* rows) {
-    const auto& of = *static_cast<const LinearCall*>(context);
-    const auto bytes = static_cast<std::int64_t>(element_bytes(of.input_type));
-    for (int row = 0; row < rows->count; ++row) {
-      rows->rows[row] = static_cast<const std::byte*>(of.input) + (first + row) * of.input_stride * bytes;
-    }
-  };
+  source.get = &PackedLinear::get_rows;
   run(call, source, workspace, parallel);
 }
 
 void PackedLinear::run(const LinearCall& call, const RowSource& source, void* workspace,
                        const Parallel& parallel) const {
+  if (is_streamed(source.scratch_bytes, source.piece_depth > 0)) return run_streamed(call, source, workspace, parallel);
   ProductRun(*this, call.rows, parallel.threads, source.scratch_bytes).run(call, source, workspace, parallel);
 }
 

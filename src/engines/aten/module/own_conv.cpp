@@ -43,6 +43,7 @@ struct ConvForm {
   std::array<std::int64_t, 2> end_padding = {};  // below and to the right
   std::array<std::int64_t, 2> dilation = {};
   std::int64_t groups = 1;
+  std::array<std::int64_t, 2> expected = {};  // height and width of the input; 0: they are not known
   kernels::Activation activation = kernels::Activation::kNone;
   bool has_bias = false;
   bool channels_last = false;  // the result
@@ -120,6 +121,7 @@ class ConvNode final : public OwnNode {
     weights.end_padding = form_.end_padding;
     weights.dilation = form_.dilation;
     weights.groups = form_.groups;
+    weights.expected = form_.expected;
     at::Tensor dense_bias;
     if (bias != nullptr) {
       if (bias->size(0) != weights.out_channels) {
@@ -229,6 +231,8 @@ Result<std::unique_ptr<OwnNode>> bind(const OwnBinding& binding, const Positions
   if (form.groups != 1 && (form.groups < 1 || out_channels != form.groups || group_channels != 1)) {
     return binding.refuse(at.groups, "is neither 1 nor the number of channels and of filters");
   }
+  const auto& input_dims = binding.find_type(kInput)->dims;
+  form.expected = {input_dims[2].constant().value_or(0), input_dims[3].constant().value_or(0)};
   KPT_ASSIGN_OR_RETURN(const ir::Activation activation, binding.activation(at.activation));
   form.activation = static_cast<kernels::Activation>(activation);
   form.has_bias = !binding.is_none(at.bias);
