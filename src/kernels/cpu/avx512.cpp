@@ -34,7 +34,35 @@ struct Avx512Float32 {
   static constexpr int kColumns = 32;
 };
 
-MatrixKernel float32_kernel() {
+}  // namespace
+
+MatrixKernel avx512_kernel(LinearForm form) {
+  MatrixKernel kernel;
+  kernel.name = "float32 AVX-512 8x48";
+  kernel.rows = 8;
+  kernel.columns = Avx512::kColumns;
+  kernel.depth_block = 384;
+  kernel.pack_input = &PackInput<Avx512>::float32<8>;
+  kernel.multiply = &Avx512Tile<Avx512>::multiply;
+  kernel.multiply_narrow = &Avx512Tile<Avx512>::multiply_narrow;
+  kernel.narrow_columns = 32;
+  kernel.finish = &Finish<Avx512, float>::run;
+  if (form != LinearForm::kFloat32) kernel.depth_block = 192;  // what is expanded at once stays near L1
+  if (form == LinearForm::kBfloat16) {
+    kernel.name = "bfloat16 expanded to float32 AVX-512 8x48";
+    kernel.pack_input = &PackInput<Avx512>::rounded_float32<8>;
+    kernel.expand = &ExpandWeights<Avx512, Avx512::kColumns>::bfloat16;
+  } else if (form == LinearForm::kWeightInt8) {
+    kernel.name = "int8 weights expanded to float32 AVX-512 8x48";
+    kernel.expand = &ExpandWeights<Avx512, Avx512::kColumns>::int8;
+  } else if (form == LinearForm::kInt4) {
+    kernel.name = "int4 expanded to float32 AVX-512 8x48";
+    kernel.expand = &ExpandWeights<Avx512, Avx512::kColumns>::int4;
+  }
+  return kernel;
+}
+
+MatrixKernel avx512_streamed_kernel() {
   using Tile = Float32Tile<Avx512Float32>;
   MatrixKernel kernel;
   kernel.name = "float32 AVX-512 14x32";
@@ -52,33 +80,6 @@ MatrixKernel float32_kernel() {
   kernel.transform_input = &Winograd<Avx512Float32>::transform_input;
   kernel.transform_output = &Winograd<Avx512Float32>::transform_output;
   kernel.finish = &Finish<Avx512Float32, float>::run;
-  return kernel;
-}
-
-}  // namespace
-
-MatrixKernel avx512_kernel(LinearForm form) {
-  if (form == LinearForm::kFloat32) return float32_kernel();
-  MatrixKernel kernel;
-  kernel.rows = 8;
-  kernel.columns = Avx512::kColumns;
-  kernel.depth_block = 192;  // what is expanded at once stays near L1
-  kernel.pack_input = &PackInput<Avx512>::float32<8>;
-  kernel.multiply = &Avx512Tile<Avx512>::multiply;
-  kernel.multiply_narrow = &Avx512Tile<Avx512>::multiply_narrow;
-  kernel.narrow_columns = 32;
-  kernel.finish = &Finish<Avx512, float>::run;
-  if (form == LinearForm::kBfloat16) {
-    kernel.name = "bfloat16 expanded to float32 AVX-512 8x48";
-    kernel.pack_input = &PackInput<Avx512>::rounded_float32<8>;
-    kernel.expand = &ExpandWeights<Avx512, Avx512::kColumns>::bfloat16;
-  } else if (form == LinearForm::kWeightInt8) {
-    kernel.name = "int8 weights expanded to float32 AVX-512 8x48";
-    kernel.expand = &ExpandWeights<Avx512, Avx512::kColumns>::int8;
-  } else if (form == LinearForm::kInt4) {
-    kernel.name = "int4 expanded to float32 AVX-512 8x48";
-    kernel.expand = &ExpandWeights<Avx512, Avx512::kColumns>::int4;
-  }
   return kernel;
 }
 

@@ -234,11 +234,20 @@ std::size_t patch_bytes(const PackedLinear& product, std::size_t element) {
   return static_cast<std::size_t>(product.in_features() * product.rows_at_once()) * element;
 }
 
-bool has_transforms(const CpuFeatures& features) {
-  for (const KernelCandidate& candidate : list_kernels(LinearForm::kFloat32, features)) {
-    if (candidate.why_not.empty()) return candidate.kernel.transform_input != nullptr;
+// The kernel that packs patches just before it multiplies them, where the processor has one. Empty: the best.
+std::string_view choose_kernel(LinearForm form, const CpuFeatures& features) {
+  if (form != LinearForm::kFloat32) return {};
+  for (const KernelCandidate& candidate : list_kernels(form, features)) {
+    if (candidate.why_not.empty() && candidate.kernel.multiply_streamed != nullptr) return candidate.kernel.name;
   }
-  return false;
+  return {};
+}
+
+bool has_transforms(const CpuFeatures& features) {
+  const std::string_view chosen = choose_kernel(LinearForm::kFloat32, features);
+  return std::ranges::any_of(list_kernels(LinearForm::kFloat32, features), [&](const KernelCandidate& candidate) {
+    return candidate.kernel.name == chosen && candidate.kernel.transform_input != nullptr;
+  });
 }
 
 // Below so many tiles the filters are what takes time, and they have 16 places instead of 9.
@@ -318,7 +327,7 @@ Result<PackedConv> PackedConv::pack(const ConvWeights& weights, const CpuFeature
     return conv;
   }
   linear.data = filters.data();
-  KPT_ASSIGN_OR_RETURN(conv.product_, PackedLinear::pack(linear, features));
+  KPT_ASSIGN_OR_RETURN(conv.product_, PackedLinear::pack(linear, features, choose_kernel(weights.form, features)));
   return conv;
 }
 
@@ -332,7 +341,7 @@ Status PackedConv::pack_winograd(const ConvWeights& weights, LinearWeights linea
   }
   WinogradRun::transform_filters(weights, transformed.data());
   linear.data = transformed.data();
-  KPT_ASSIGN_OR_RETURN(product_, PackedLinear::pack(linear, features));
+  KPT_ASSIGN_OR_RETURN(product_, PackedLinear::pack(linear, features, choose_kernel(weights.form, features)));
   winograd_ = true;
   return {};
 }

@@ -17,6 +17,7 @@ MatrixKernel neon_int8_matrix_kernel();
 #elif defined(__x86_64__)
 MatrixKernel avx2_kernel(LinearForm form);    // every form
 MatrixKernel avx512_kernel(LinearForm form);  // all but int8
+MatrixKernel avx512_streamed_kernel();        // float32
 MatrixKernel avx512_vnni_kernel();
 MatrixKernel avx512_bfloat16_kernel();
 MatrixKernel amx_bfloat16_kernel();
