@@ -220,7 +220,7 @@ TEST(PackedConv, WinogradsTilesAgreeWithFp64) {
 }
 
 TEST(PackedConv, WinogradsTilesAreForLargeImagesInFloat32) {
-  const std::vector<float> values(32 * 32 * 9, 1.0F);
+  const std::vector<float> values(std::size_t{32} * 32 * 9, 1.0F);
   ConvWeights weights;
   weights.data = values.data();
   weights.in_channels = weights.out_channels = 32;
