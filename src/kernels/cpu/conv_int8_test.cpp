@@ -211,12 +211,12 @@ TEST(PackedConvInt8, ANanStaysInItsImage) {
   of.weights.padding = of.weights.end_padding = {1, 1};
   of.batch = 3;
   draw_filters(random, of);
-  SampledMatrix input(random, 3 * 25 * 16, ElementType::kFloat32);
+  SampledMatrix input(random, std::size_t{3} * 25 * 16, ElementType::kFloat32);
   const Outcome clean = run_case(of, input.data(), nullptr, cpu_features());
   input.floats[25 * 16 + 7] = std::numeric_limits<float>::quiet_NaN();
   const Outcome outcome = run_case(of, input.data(), nullptr, cpu_features());
   for (std::size_t i = 0; i < outcome.values.size(); ++i) {
-    if (i / (25 * 8) == 1) {
+    if (i / (std::size_t{25} * 8) == 1) {
       EXPECT_TRUE(std::isnan(outcome.values[i])) << i;
     } else {
       EXPECT_EQ(outcome.values[i], clean.values[i]) << i;
