@@ -1,5 +1,6 @@
-// The tile of float32 products on AVX-512: 14 rows, two vectors of 16 columns, A in units of eight elements, which are
-// copied and not transposed. See vector_math.h for `Isa`: a type of the including source's own.
+// The tile of float32 convolutions on AVX-512: 14 rows, two vectors of 16 columns, A in units of eight elements, which
+// are copied and not transposed. Products have another one first (list_kernels()). See vector_math.h for `Isa`: a type
+// of the including source's own.
 #pragma once
 
 #include <immintrin.h>
