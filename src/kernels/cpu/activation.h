@@ -20,6 +20,11 @@ enum class Activation : std::uint8_t {
 };
 inline constexpr int kActivationCount = 10;
 
+// Whether it is nothing but limits, which sums can be held to before they are stored.
+constexpr bool is_clamp(Activation activation) {
+  return activation == Activation::kNone || activation == Activation::kRelu || activation == Activation::kRelu6;
+}
+
 // The exact function in double: what tests compare with.
 double apply_exactly(Activation activation, double x);
 

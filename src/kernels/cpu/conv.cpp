@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "kernels/cpu/few_channels_row.h"
 #include "kernels/cpu/winograd.h"
 #include "kernels/cpu/winograd_run.h"
 
@@ -81,6 +82,25 @@ Result<std::vector<Element>> reorder(const ConvWeights& weights, std::int64_t co
     }
   }
   return reordered;
+}
+
+// [out][tap] to groups of filters side by side, as FewChannelsRow has them.
+Result<std::vector<float>> group_filters(const std::vector<float>& values, std::int64_t out_channels,
+                                         std::int64_t taps) {
+  std::vector<float> grouped;
+  try {
+    grouped.reserve(values.size());
+  } catch (const std::exception&) {
+    return Status(StatusCode::kOutOfMemory, "no memory for the filters of a convolution");
+  }
+  for (std::int64_t first = 0; first < out_channels; first += kFilterGroup) {
+    const std::int64_t end = std::min(first + kFilterGroup, out_channels);
+    for (std::int64_t tap = 0; tap < taps; ++tap) {
+      for (std::int64_t out = first; out < end; ++out)
+        grouped.push_back(values[static_cast<std::size_t>(out * taps + tap)]);
+    }
+  }
+  return grouped;
 }
 
 // A few dozen bytes, the usual line of few channels, without a call: the last vector overlaps the one before.
@@ -328,6 +348,11 @@ Result<PackedConv> PackedConv::pack(const ConvWeights& weights, const CpuFeature
   }
   linear.data = filters.data();
   KPT_ASSIGN_OR_RETURN(conv.product_, PackedLinear::pack(linear, features, choose_kernel(weights.form, features)));
+  if (suits_few_channels(weights, features)) {
+    KPT_ASSIGN_OR_RETURN(conv.few_channels_, group_filters(filters, weights.out_channels, depth));
+    conv.bias_ = std::move(bias);
+    conv.simd_ = &simd_kernels(features);
+  }
   return conv;
 }
 
@@ -348,6 +373,7 @@ Status PackedConv::pack_winograd(const ConvWeights& weights, LinearWeights linea
 
 std::string PackedConv::kernel_name() const {
   if (!product_) return "depthwise float32";
+  if (!few_channels_.empty()) return std::string("few channels float32 ") + simd_->name;
   return std::string(product_->kernel_name()) + (winograd_ ? ", Winograd's tiles of 2x2" : "");
 }
 
@@ -383,6 +409,10 @@ std::size_t PackedConv::workspace_bytes(const ConvCall& call, int threads) const
     return (columns * sizeof(float) + 63) / 64 * 64 * static_cast<std::size_t>(std::max(threads, 1));
   }
   if (winograd_) return WinogradRun(*product_, shape_, call, threads).workspace_bytes(threads);
+  if (takes_few_channels(call)) {
+    const auto floats = static_cast<std::size_t>(few_channels_floats(call, (*size)[1]));
+    return floats * sizeof(float) * static_cast<std::size_t>(std::max(threads, 1));
+  }
   const std::size_t bytes = product_bytes(call, *size, threads);
   if (!quantizes_images()) return bytes;
   return bytes + round_up(image_elements(shape_, call) * static_cast<std::size_t>(call.batch)) +
@@ -448,6 +478,7 @@ void PackedConv::run(const ConvCall& call, void* workspace, const Parallel& para
   const std::array<std::int64_t, 2> size = *found;
   if (is_depthwise()) return run_depthwise(call, size, workspace, parallel);
   if (winograd_) return WinogradRun(*product_, shape_, call, parallel.threads).run(workspace, parallel);
+  if (takes_few_channels(call)) return run_few_channels(call, size, workspace, parallel);
   LinearCall product;
   product.rows = call.batch * size[0] * size[1];
   product.input = call.input;

@@ -3,7 +3,7 @@
 // A dense one is a product: every place of the result is a row of A, made of the patch of the input below the filter.
 // Patches are gathered panel by panel while the product runs, or where the kernel allows it their pixels are taken one
 // by one; only a 1 x 1 filter without stride and padding takes the input where it lies. A depthwise one (one filter per
-// channel) has a kernel of its own.
+// channel) has a kernel of its own, and so has one of a few input channels in float32 with AVX2 or more.
 //
 // A 3 x 3 filter without stride and dilation over an image that is not small may go by Winograd's tiles, in float32
 // alone. Then an infinity or a NaN of the input may also show in the neighbours that share a tile.
@@ -54,6 +54,7 @@ struct ConvCall {
   std::int64_t width = 0;
   const void* input = nullptr;
   ElementType input_type = ElementType::kFloat32;
+  bool input_is_planar = false;  // [batch, channels, height, width]; only where takes_planar_input() says so
   const void* residual = nullptr;
   ElementType residual_type = ElementType::kFloat32;
   void* output = nullptr;
@@ -78,6 +79,10 @@ class PackedConv {
   // input or the sizes are absurd.
   Result<std::array<std::int64_t, 2>> output_size(std::int64_t height, std::int64_t width) const;
 
+  // Whether channels may also come first in the input of such a call, of which the types and the residual are looked
+  // at.
+  bool takes_planar_input(const ConvCall& call) const { return takes_few_channels(call); }
+
   std::size_t workspace_bytes(const ConvCall& call, int threads) const;
   // Needs an input whose output_size() is ok, and workspace_bytes() bytes aligned to 64. Allocates nothing.
   void run(const ConvCall& call, void* workspace, const Parallel& parallel) const;
@@ -95,11 +100,20 @@ class PackedConv {
   void run_depthwise(const ConvCall& call, std::array<std::int64_t, 2> size, void* workspace,
                      const Parallel& parallel) const;
 
+  static bool suits_few_channels(const ConvWeights& weights, const CpuFeatures& features);
+  bool takes_few_channels(const ConvCall& call) const;
+  // Of one worker's memory, for rows of so many results.
+  std::int64_t few_channels_floats(const ConvCall& call, std::int64_t width) const;
+  void run_few_channels(const ConvCall& call, std::array<std::int64_t, 2> size, void* workspace,
+                        const Parallel& parallel) const;
+
   ConvWeights shape_;  // its pointers are null
   std::optional<PackedLinear> product_;
   bool winograd_ = false;
   std::vector<float> filters_;  // depthwise: [height][width][channels]
-  std::vector<float> bias_;     // depthwise: [channels], zeros without one
+  // Of few input channels, as FewChannelsRow has them. Calls of other types take product_.
+  std::vector<float> few_channels_;
+  std::vector<float> bias_;  // of these two: [channels], zeros without one
   const SimdKernels* simd_ = nullptr;
 };
 

@@ -46,11 +46,6 @@ void store(const float* sums, std::int64_t count, ElementType type, std::byte* o
   }
 }
 
-// Activations that only clamp are part of the sums.
-bool clamps(Activation activation) {
-  return activation == Activation::kNone || activation == Activation::kRelu || activation == Activation::kRelu6;
-}
-
 }  // namespace
 
 void PackedConv::run_depthwise(const ConvCall& call, std::array<std::int64_t, 2> size, void* workspace,
@@ -59,7 +54,7 @@ void PackedConv::run_depthwise(const ConvCall& call, std::array<std::int64_t, 2>
   const auto bytes_of = [](ElementType type) { return static_cast<std::int64_t>(element_bytes(type)); };
   const std::int64_t image_bytes = call.height * call.width * shape_.out_channels * bytes_of(call.input_type);
   const std::int64_t sums_stride = (columns + 15) / 16 * 16;
-  const bool clamped = call.residual == nullptr && clamps(call.activation);
+  const bool clamped = call.residual == nullptr && is_clamp(call.activation);
   const bool in_place = call.residual == nullptr && call.output_type == ElementType::kFloat32;
   DepthwiseRow all_rows;
   all_rows.is_bfloat16 = call.input_type == ElementType::kBfloat16;

@@ -19,6 +19,7 @@ struct ConvCase {
   ElementType output_type = ElementType::kFloat32;
   bool bias = false;
   bool residual = false;
+  bool planar = false;  // where the convolution takes that
   Activation activation = Activation::kNone;
   int threads = 1;
 };
@@ -96,6 +97,18 @@ void check_case(std::mt19937& random, ConvCase of, const CpuFeatures& features =
   call.output = of.output_type == ElementType::kFloat32 ? static_cast<void*>(floats.data()) : halves.data();
   call.output_type = of.output_type;
   call.activation = of.activation;
+  std::vector<float> planes;
+  if (of.planar && conv->takes_planar_input(call)) {
+    call.input_is_planar = true;
+    const std::int64_t area = of.height * of.width;
+    for (std::int64_t i = 0; i < of.batch * area * w.in_channels; ++i) {
+      const std::int64_t place = i % area;
+      const std::int64_t plane = i / area;
+      planes.push_back(
+          static_cast<float>(input.at((plane / w.in_channels * area + place) * w.in_channels + plane % w.in_channels)));
+    }
+    call.input = planes.data();
+  }
   std::vector<std::byte> workspace(conv->workspace_bytes(call, of.threads) + 64);
   const auto address = reinterpret_cast<std::uintptr_t>(workspace.data());
   conv->run(call, workspace.data() + (64 - address % 64) % 64,
@@ -194,6 +207,49 @@ TEST(PackedConv, FirstLayerOfAnImageNetwork) {
   of.activation = Activation::kRelu;
   of.threads = 2;
   check_case(random, of);
+}
+
+// One to four channels: their own kernel in float32, the product in other types and with a residual.
+TEST(PackedConv, FewInputChannelsAgreeWithFp64) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  const auto pick = [&](std::int64_t least, std::int64_t most) {
+    return std::uniform_int_distribution<std::int64_t>(least, most)(random);
+  };
+  for (const CpuFeatures& features : instruction_sets()) {
+    for (int i = 0; i < 40; ++i) {
+      ConvCase of = draw_case(random, false);
+      of.weights.in_channels = pick(1, 4);
+      of.weights.out_channels = 16 * pick(1, 6);
+      of.weights.form = LinearForm::kFloat32;
+      of.weights.kernel = {pick(1, 7), pick(2, 7)};
+      of.weights.dilation = {1, of.weights.kernel[1] > 4 ? 1 : pick(1, 2)};
+      of.width = pick(9, 40);
+      of.planar = pick(0, 1) == 0;
+      if (pick(0, 3) != 0) {
+        of.input_type = of.output_type = ElementType::kFloat32;
+        of.residual = false;
+      }
+      check_case(random, of, features);
+    }
+  }
+}
+
+TEST(PackedConv, FewInputChannelsHaveAKernelOfTheirOwn) {
+  ConvWeights weights;
+  const std::vector<float> filters(std::size_t{32} * 3 * 9);
+  weights.data = filters.data();
+  weights.out_channels = 32;
+  weights.in_channels = 3;
+  weights.kernel = {3, 3};
+  const auto conv = PackedConv::pack(weights);
+  ASSERT_TRUE(conv.ok()) << conv.status().message();
+  EXPECT_EQ(conv->takes_planar_input({}), cpu_features().avx2);
+  EXPECT_EQ(conv->kernel_name().starts_with("few channels"), cpu_features().avx2);
+  ConvCall call;
+  call.input_type = ElementType::kBfloat16;
+  EXPECT_FALSE(conv->takes_planar_input(call));
 }
 
 TEST(PackedConv, WinogradsTilesAgreeWithFp64) {

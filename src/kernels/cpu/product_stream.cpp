@@ -20,10 +20,8 @@ std::size_t round_up(std::size_t value) { return (value + kAlignment - 1) / kAli
 
 // Float results that are only clamped at the end.
 bool is_plain(const LinearCall& call) {
-  const bool clamps = call.activation == Activation::kNone || call.activation == Activation::kRelu ||
-                      call.activation == Activation::kRelu6;
   const bool floats = call.residual == nullptr || call.residual_type == ElementType::kFloat32;
-  return clamps && floats && call.output_type == ElementType::kFloat32;
+  return is_clamp(call.activation) && floats && call.output_type == ElementType::kFloat32;
 }
 
 }  // namespace
@@ -63,6 +61,8 @@ class StreamedProduct {
     return worker_bytes_ * static_cast<std::size_t>(std::max(threads, 1));
   }
 
+  // Neighbouring tasks have neighbouring rows: a thread that begins with a stretch of tasks meets rows that it has
+  // written in the node before.
   void run(const LinearCall& call, const RowSource& source, void* workspace, const Parallel& parallel) {
     if (plan_.tasks() == 0) return;
     call_ = &call;
@@ -88,9 +88,9 @@ class StreamedProduct {
   void run_task(std::int64_t index, int worker) const {
     Part part;
     part.memory = workspace_ + worker_bytes_ * static_cast<std::size_t>(worker);
-    part.first_row = index % plan_.row_blocks * plan_.row_block;
+    part.first_row = index / plan_.column_blocks * plan_.row_block;
     part.row_count = std::min(plan_.row_block, row_panels_ - part.first_row);
-    part.column = index / plan_.row_blocks * plan_.column_block;
+    part.column = index % plan_.column_blocks * plan_.column_block;
     part.column_end = std::min(part.column + plan_.column_block, packed_.panels_);
     for (; part.column < part.column_end; part.column += group_) {
       part.end = std::min(part.column + group_, part.column_end);

@@ -2,6 +2,7 @@
 #include "kernels/cpu/activation_simd.h"
 #include "kernels/cpu/attention_simd.h"
 #include "kernels/cpu/depthwise_simd.h"
+#include "kernels/cpu/few_channels_simd.h"
 #include "kernels/cpu/norm_simd.h"
 
 namespace kpt::kernels {
@@ -15,6 +16,7 @@ const SimdKernels& avx2_kernels() {
       simd_avx2::exp_of_values,
       simd_avx2::activate,
       simd_avx2::sum_depthwise,
+      simd_avx2::sum_few_channels,
   };
   return kKernels;
 }

@@ -2,6 +2,7 @@
 #include "kernels/cpu/activation_simd.h"
 #include "kernels/cpu/attention_simd.h"
 #include "kernels/cpu/depthwise_simd.h"
+#include "kernels/cpu/few_channels_simd.h"
 #include "kernels/cpu/norm_simd.h"
 
 namespace kpt::kernels {
@@ -15,6 +16,7 @@ const SimdKernels& avx512_kernels() {
       simd_avx512::exp_of_values,
       simd_avx512::activate,
       simd_avx512::sum_depthwise,
+      simd_avx512::sum_few_channels,
   };
   return kKernels;
 }

@@ -2,6 +2,7 @@
 #include "kernels/cpu/activation_simd.h"
 #include "kernels/cpu/attention_simd.h"
 #include "kernels/cpu/depthwise_simd.h"
+#include "kernels/cpu/few_channels_simd.h"
 #include "kernels/cpu/norm_simd.h"
 
 namespace kpt::kernels {
@@ -19,6 +20,7 @@ const SimdKernels& baseline_kernels() {
       simd_baseline::exp_of_values,
       simd_baseline::activate,
       simd_baseline::sum_depthwise,
+      simd_baseline::sum_few_channels,
   };
   return kKernels;
 }

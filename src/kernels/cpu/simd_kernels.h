@@ -11,6 +11,7 @@ namespace kpt::kernels {
 struct Attention;
 struct AttentionPlan;
 struct DepthwiseRow;
+struct FewChannelsRow;
 
 struct NormForm {
   const float* weight = nullptr;  // null: ones
@@ -27,6 +28,7 @@ struct SimdKernels {
   void (*exp_of_nonpositive)(const float* values, std::int64_t count, float* results);  // count: a multiple of 16
   void (*activate)(Activation activation, float* values, std::int64_t count);           // in place
   void (*sum_depthwise)(const DepthwiseRow& row);
+  void (*sum_few_channels)(const FewChannelsRow& row);
 };
 
 // The fastest that the processor offers.

@@ -153,19 +153,21 @@ class ConvNode final : public OwnNode {
     product.height = in[2];
     product.width = in[3];
     product.input_type = element_type(input.scalar_type());
+    if (residual != nullptr) {
+      product.residual = residual->const_data_ptr();
+      product.residual_type = element_type(residual->scalar_type());
+    }
     product.output_type = element_type(result.scalar_type());
     product.activation = form_.activation;
+    product.input_is_planar = input.is_contiguous() && conv.takes_planar_input(product);
     Parts parts;
     const std::size_t kernel_at = parts.add(conv.workspace_bytes(product, parallel.threads));
-    const std::size_t input_at = parts.add(bytes_to_copy(&input));
+    const std::size_t input_at = parts.add(product.input_is_planar ? 0 : bytes_to_copy(&input));
     const std::size_t residual_at = parts.add(bytes_to_copy(residual));
     const std::size_t result_at = parts.add(bytes_to_copy(&result));
     auto* workspace = static_cast<std::byte*>(call.workspace(parts.bytes()));
-    product.input = bring(input, workspace + input_at, parallel);
-    if (residual != nullptr) {
-      product.residual = bring(*residual, workspace + residual_at, parallel);
-      product.residual_type = element_type(residual->scalar_type());
-    }
+    product.input = product.input_is_planar ? input.const_data_ptr() : bring(input, workspace + input_at, parallel);
+    if (residual != nullptr) product.residual = bring(*residual, workspace + residual_at, parallel);
     const bool direct = bytes_to_copy(&result) == 0;
     product.output = direct ? result.mutable_data_ptr() : workspace + result_at;
     conv.run(product, workspace + kernel_at, parallel);

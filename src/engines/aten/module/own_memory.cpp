@@ -1,7 +1,7 @@
 #include "engines/aten/module/own_memory.h"
 
-#include <atomic>
 #include <new>
+#include <span>
 
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
@@ -21,35 +21,52 @@ void before_handover(void*) {}
 void after_handover(void*) {}
 #endif
 
-// Workers take the next task when they are done with one: tasks of causal attention differ in length.
-struct Work {
-  std::int64_t tasks;
+}  // namespace
+
+// Every worker begins with a stretch of neighbouring tasks, the same part of all tasks in every node: a kernel's tasks
+// go from the first rows to the last, so that what a thread wrote in one node is in its cache in the next. Who is done
+// helps the others: tasks of causal attention differ in length, and threads in speed.
+struct Workers::Work {
+  std::span<Share> shares;
+  const std::byte* first_element;
   kernels::Parallel::Task task;
   void* context;
-  std::atomic<std::int64_t> next_task = 0;
-  std::atomic<int> next_worker = 0;
 
-  void operator()(char**, const std::int64_t*, std::int64_t count, std::int64_t outer) {
+  // Each element is a worker. Its number is that of libtorch's thread where that has one element, which is the rule.
+  void operator()(char** data, const std::int64_t* strides, std::int64_t count, std::int64_t /*outer*/) {
     after_handover(this);
-    for (std::int64_t element = 0; element < count * outer; ++element) {
-      const int worker = next_worker.fetch_add(1, std::memory_order_relaxed);
-      for (std::int64_t index = next_task.fetch_add(1, std::memory_order_relaxed); index < tasks;
-           index = next_task.fetch_add(1, std::memory_order_relaxed)) {
-        task(context, index, worker);
-      }
+    for (std::int64_t element = 0; element < count; ++element) {
+      const auto* at = reinterpret_cast<const std::byte*>(data[0]) + element * strides[0];
+      work(static_cast<std::size_t>(at - first_element));
     }
     before_handover(this);
   }
+
+  void work(std::size_t worker) {
+    for (std::size_t i = 0; i < shares.size(); ++i) {
+      Share& share = shares[(worker + i) % shares.size()];
+      for (std::int64_t index = share.next.fetch_add(1, std::memory_order_relaxed); index < share.end;
+           index = share.next.fetch_add(1, std::memory_order_relaxed)) {
+        task(context, index, static_cast<int>(worker));
+      }
+    }
+  }
 };
 
-void run_tasks(void* pool, std::int64_t tasks, kernels::Parallel::Task task, void* context) {
-  Work work{tasks, task, context};
+void Workers::run_tasks(void* pool, std::int64_t tasks, kernels::Parallel::Task task, void* context) {
+  auto& self = *static_cast<Workers*>(pool);
+  std::int64_t begin = 0;
+  for (std::int64_t worker = 0; worker < self.threads_; ++worker) {
+    Share& share = self.shares_[static_cast<std::size_t>(worker)];
+    share.next.store(begin, std::memory_order_relaxed);
+    begin += tasks / self.threads_ + (worker < tasks % self.threads_ ? 1 : 0);
+    share.end = begin;
+  }
+  Work work{self.shares_, static_cast<const std::byte*>(self.iterator_->data_ptr(0)), task, context};
   before_handover(&work);
-  static_cast<at::TensorIterator*>(pool)->for_each(at::TensorIterator::loop2d_t(work), 1);
+  self.iterator_->for_each(at::TensorIterator::loop2d_t(work), 1);
   after_handover(&work);
 }
-
-}  // namespace
 
 void* Workspace::get(std::size_t bytes) {
   constexpr std::size_t kAlignment = 64;
@@ -71,9 +88,10 @@ kernels::Parallel Workers::parallel() {
   if (threads != threads_) {
     at::Tensor elements = at::empty({threads}, at::kChar);
     iterator_ = std::make_unique<at::TensorIterator>(at::TensorIterator::nullary_op(elements));
+    shares_ = std::vector<Share>(static_cast<std::size_t>(threads));
     threads_ = threads;
   }
-  return {threads, run_tasks, iterator_.get()};
+  return {threads, run_tasks, this};
 }
 
 }  // namespace kpt::aten

@@ -2,9 +2,12 @@
 // time.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <vector>
 
 #include <ATen/TensorIterator.h>
 
@@ -36,7 +39,16 @@ class Workers {
   kernels::Parallel parallel();
 
  private:
+  // The tasks that one worker begins with; others take of them when they have none of their own left.
+  struct alignas(64) Share {
+    std::atomic<std::int64_t> next = 0;
+    std::int64_t end = 0;
+  };
+  struct Work;
+  static void run_tasks(void* pool, std::int64_t tasks, kernels::Parallel::Task task, void* context);
+
   std::unique_ptr<at::TensorIterator> iterator_;
+  std::vector<Share> shares_;  // one per thread
   int threads_ = 0;
 };
 
