@@ -79,7 +79,7 @@ def list_variants(models, size):
     for model in models:
         for dtype in DTYPES:
             yield Variant(model.name, dtype, False)
-            if model.attempts and (size == "small" or (dtype == "fp32" and model.name in ("bert", "minilm"))):
+            if model.attempts and (size == "small" or model.name in ("bert", "minilm")):
                 yield Variant(model.name, dtype, True)
         if size == "small" and model.name in DECOMPOSED:
             for form in ("inference", "core"):

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 namespace kpt::kernels {
 
@@ -23,6 +24,19 @@ inline constexpr int kActivationCount = 10;
 // Whether it is nothing but limits, which sums can be held to before they are stored.
 constexpr bool is_clamp(Activation activation) {
   return activation == Activation::kNone || activation == Activation::kRelu || activation == Activation::kRelu6;
+}
+
+struct Limits {
+  float least = -std::numeric_limits<float>::infinity();
+  float greatest = std::numeric_limits<float>::infinity();
+};
+
+// Those of a clamp; none for the others.
+constexpr Limits limits_of(Activation activation) {
+  Limits limits;
+  if (activation == Activation::kRelu || activation == Activation::kRelu6) limits.least = 0;
+  if (activation == Activation::kRelu6) limits.greatest = 6;
+  return limits;
 }
 
 // The exact function in double: what tests compare with.

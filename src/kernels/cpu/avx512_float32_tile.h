@@ -162,8 +162,9 @@ struct Float32Tile {
     const auto* residual = static_cast<const float*>(rows.residual);
     auto* out = static_cast<float*>(rows.out);
     // A NaN is the second operand, which stays.
-    const __m512 least = _mm512_set1_ps(rows.activation == Activation::kNone ? -__builtin_inff() : 0.0F);
-    const __m512 greatest = _mm512_set1_ps(rows.activation == Activation::kRelu6 ? 6.0F : __builtin_inff());
+    const Limits limits = limits_of(rows.activation);
+    const __m512 least = _mm512_set1_ps(limits.least);
+    const __m512 greatest = _mm512_set1_ps(limits.greatest);
     const auto last = static_cast<__mmask16>((1U << (rows.columns - static_cast<int>(kParts - 1) * 16)) - 1);
     each<kCount>([&](auto row) __attribute__((always_inline)) {
       if (static_cast<std::int64_t>(row) >= rows.rows) return;

@@ -373,7 +373,10 @@ Status PackedConv::pack_winograd(const ConvWeights& weights, LinearWeights linea
 
 std::string PackedConv::kernel_name() const {
   if (!product_) return "depthwise float32";
-  if (!few_channels_.empty()) return std::string("few channels float32 ") + simd_->name;
+  if (!few_channels_.empty()) {
+    return std::string("few channels float32 ") + simd_->name +
+           " (small images, other types and residuals: " + std::string(product_->kernel_name()) + ")";
+  }
   return std::string(product_->kernel_name()) + (winograd_ ? ", Winograd's tiles of 2x2" : "");
 }
 
@@ -410,7 +413,7 @@ std::size_t PackedConv::workspace_bytes(const ConvCall& call, int threads) const
   }
   if (winograd_) return WinogradRun(*product_, shape_, call, threads).workspace_bytes(threads);
   if (takes_few_channels(call)) {
-    const auto floats = static_cast<std::size_t>(few_channels_floats(call, (*size)[1]));
+    const auto floats = static_cast<std::size_t>(few_channels_floats((*size)[1]));
     return floats * sizeof(float) * static_cast<std::size_t>(std::max(threads, 1));
   }
   const std::size_t bytes = product_bytes(call, *size, threads);

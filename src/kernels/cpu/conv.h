@@ -79,8 +79,7 @@ class PackedConv {
   // input or the sizes are absurd.
   Result<std::array<std::int64_t, 2>> output_size(std::int64_t height, std::int64_t width) const;
 
-  // Whether channels may also come first in the input of such a call, of which the types and the residual are looked
-  // at.
+  // Whether channels may also come first in the input of such a call. Looks at sizes, types and residual alone.
   bool takes_planar_input(const ConvCall& call) const { return takes_few_channels(call); }
 
   std::size_t workspace_bytes(const ConvCall& call, int threads) const;
@@ -103,7 +102,7 @@ class PackedConv {
   static bool suits_few_channels(const ConvWeights& weights, const CpuFeatures& features);
   bool takes_few_channels(const ConvCall& call) const;
   // Of one worker's memory, for rows of so many results.
-  std::int64_t few_channels_floats(const ConvCall& call, std::int64_t width) const;
+  std::int64_t few_channels_floats(std::int64_t width) const;
   void run_few_channels(const ConvCall& call, std::array<std::int64_t, 2> size, void* workspace,
                         const Parallel& parallel) const;
 

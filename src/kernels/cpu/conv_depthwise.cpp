@@ -68,8 +68,7 @@ void PackedConv::run_depthwise(const ConvCall& call, std::array<std::int64_t, 2>
   all_rows.filters = filters_.data();
   all_rows.bias = bias_.data();
   all_rows.places = size[1];
-  if (clamped && call.activation != Activation::kNone) all_rows.least = 0;
-  if (clamped && call.activation == Activation::kRelu6) all_rows.greatest = 6;
+  if (clamped) all_rows.limits = limits_of(call.activation);
   auto row_task = [&](std::int64_t index, int worker) {
     std::byte* output = static_cast<std::byte*>(call.output) + index * columns * bytes_of(call.output_type);
     DepthwiseRow row = all_rows;

@@ -2,7 +2,6 @@
 // copying, so no product is made of them: the input's lines below a row of the result are copied once, with the zeros
 // around them, and every tap of the filter is a stretch of them. So it does not matter whether channels come first.
 #include <algorithm>
-#include <cstring>
 
 #include "kernels/cpu/conv.h"
 #include "kernels/cpu/few_channels_row.h"
@@ -11,6 +10,10 @@ namespace kpt::kernels {
 namespace {
 
 constexpr std::int64_t kMostChannels = 4;
+// Rows of the result are what threads share; below so many the product is cut into more tasks.
+constexpr std::int64_t kLeastRows = 8;
+// Of a thread's lines. Wider images, and filters that reach far, are better off with patches.
+constexpr std::int64_t kMostLineFloats = 1 << 17;
 
 std::int64_t round_up(std::int64_t floats) { return (floats + 15) / 16 * 16; }
 
@@ -20,11 +23,11 @@ struct Lines {
   std::int64_t planes = 1;   // of which each has a line of its own
   std::int64_t between = 1;  // numbers from one place to the next
 
-  Lines(const ConvWeights& shape, const ConvCall& call, std::int64_t width) {
-    places = (width - 1) * shape.stride[1] + (shape.kernel[1] - 1) * shape.dilation[1] + 1;
-    (call.input_is_planar ? planes : between) = shape.in_channels;
-  }
-  std::int64_t line_floats() const { return places * between; }
+  Lines(const ConvWeights& shape, bool is_planar, std::int64_t width)
+      : places((width - 1) * shape.stride[1] + (shape.kernel[1] - 1) * shape.dilation[1] + 1),
+        planes(is_planar ? shape.in_channels : 1),
+        between(is_planar ? 1 : shape.in_channels) {}
+  std::int64_t floats() const { return places * between; }
 };
 
 }  // namespace
@@ -37,27 +40,31 @@ bool PackedConv::suits_few_channels(const ConvWeights& weights, const CpuFeature
 }
 
 bool PackedConv::takes_few_channels(const ConvCall& call) const {
-  return !few_channels_.empty() && call.input_type == ElementType::kFloat32 &&
-         call.output_type == ElementType::kFloat32 && call.residual == nullptr;
+  if (few_channels_.empty() || call.input_type != ElementType::kFloat32 || call.output_type != ElementType::kFloat32 ||
+      call.residual != nullptr) {
+    return false;
+  }
+  const auto size = output_size(call.height, call.width);
+  return size.ok() && (*size)[0] >= kLeastRows && few_channels_floats((*size)[1]) <= kMostLineFloats;
 }
 
-std::int64_t PackedConv::few_channels_floats(const ConvCall& call, std::int64_t width) const {
-  const Lines lines(shape_, call, width);
-  return round_up(shape_.kernel[0] * lines.planes * lines.line_floats());
+// As many in either memory format.
+std::int64_t PackedConv::few_channels_floats(std::int64_t width) const {
+  return round_up(shape_.kernel[0] * shape_.in_channels * Lines(shape_, true, width).places);
 }
 
 void PackedConv::run_few_channels(const ConvCall& call, std::array<std::int64_t, 2> size, void* workspace,
                                   const Parallel& parallel) const {
-  const Lines lines(shape_, call, size[1]);
-  const std::int64_t line_floats = lines.line_floats();
+  const Lines lines(shape_, call.input_is_planar, size[1]);
+  const std::int64_t line_floats = lines.floats();
   std::int64_t taps[kMostTaps];
   FewChannelsRow all_rows;
   for (std::int64_t ky = 0; ky < shape_.kernel[0]; ++ky) {
     for (std::int64_t kx = 0; kx < shape_.kernel[1]; ++kx) {
       for (std::int64_t c = 0; c < shape_.in_channels; ++c) {
-        const std::int64_t line = ky * lines.planes + (call.input_is_planar ? c : 0);
+        const std::int64_t channel = call.input_is_planar ? c * line_floats : c;
         taps[all_rows.tap_count++] =
-            line * line_floats + kx * shape_.dilation[1] * lines.between + (call.input_is_planar ? 0 : c);
+            ky * lines.planes * line_floats + kx * shape_.dilation[1] * lines.between + channel;
       }
     }
   }
@@ -68,15 +75,14 @@ void PackedConv::run_few_channels(const ConvCall& call, std::array<std::int64_t,
   all_rows.channels = shape_.out_channels;
   all_rows.places = size[1];
   const bool clamped = is_clamp(call.activation);
-  if (clamped && call.activation != Activation::kNone) all_rows.least = 0;
-  if (call.activation == Activation::kRelu6) all_rows.greatest = 6;
+  all_rows.limits = limits_of(call.activation);
   // The part of a line that is the input's; the rest is zeros.
   const std::int64_t begin = std::min(shape_.padding[1], lines.places) * lines.between;
   const std::int64_t count =
       std::min(call.width, std::max<std::int64_t>(lines.places - shape_.padding[1], 0)) * lines.between;
   const std::int64_t columns = size[1] * shape_.out_channels;
   const std::int64_t plane = call.height * call.width * lines.between;
-  const std::int64_t memory_floats = few_channels_floats(call, size[1]);
+  const std::int64_t memory_floats = few_channels_floats(size[1]);
   auto row_task = [&](std::int64_t index, int worker) {
     float* memory = static_cast<float*>(workspace) + worker * memory_floats;
     const auto* image = static_cast<const float*>(call.input) + index / size[0] * lines.planes * plane;

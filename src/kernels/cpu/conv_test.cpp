@@ -224,8 +224,12 @@ TEST(PackedConv, FewInputChannelsAgreeWithFp64) {
       of.weights.out_channels = 16 * pick(1, 6);
       of.weights.form = LinearForm::kFloat32;
       of.weights.kernel = {pick(1, 7), pick(2, 7)};
-      of.weights.dilation = {1, of.weights.kernel[1] > 4 ? 1 : pick(1, 2)};
-      of.width = pick(9, 40);
+      for (std::size_t axis = 0; axis < 2; ++axis) {
+        of.weights.dilation[axis] = of.weights.kernel[axis] > 4 ? 1 : pick(1, 2);
+      }
+      of.weights.padding[1] = pick(0, 12);  // a place may see nothing but zeros
+      of.height = pick(13, 34);
+      of.width = pick(13, 40);
       of.planar = pick(0, 1) == 0;
       if (pick(0, 3) != 0) {
         of.input_type = of.output_type = ElementType::kFloat32;
@@ -245,11 +249,49 @@ TEST(PackedConv, FewInputChannelsHaveAKernelOfTheirOwn) {
   weights.kernel = {3, 3};
   const auto conv = PackedConv::pack(weights);
   ASSERT_TRUE(conv.ok()) << conv.status().message();
-  EXPECT_EQ(conv->takes_planar_input({}), cpu_features().avx2);
   EXPECT_EQ(conv->kernel_name().starts_with("few channels"), cpu_features().avx2);
   ConvCall call;
+  call.height = call.width = 10;
+  EXPECT_EQ(conv->takes_planar_input(call), cpu_features().avx2);
+  call.height = 9;
+  EXPECT_FALSE(conv->takes_planar_input(call)) << "fewer rows than threads may share";
+  call.height = 10;
+  call.width = std::int64_t{1} << 20;
+  EXPECT_FALSE(conv->takes_planar_input(call)) << "lines that leave the cache";
+  call.width = 10;
   call.input_type = ElementType::kBfloat16;
   EXPECT_FALSE(conv->takes_planar_input(call));
+}
+
+TEST(PackedConv, FewInputChannelsKeepANaN) {
+  ConvWeights weights;
+  const std::vector<float> filters(std::size_t{16} * 3 * 9, 1.0F);
+  weights.data = filters.data();
+  weights.out_channels = 16;
+  weights.in_channels = 3;
+  weights.kernel = {3, 3};
+  const auto conv = PackedConv::pack(weights);
+  ASSERT_TRUE(conv.ok()) << conv.status().message();
+  std::vector<float> image(std::size_t{10} * 10 * 3, 2.0F);
+  image[std::size_t{5} * 10 * 3 + std::size_t{5} * 3] = std::nanf("");
+  std::vector<float> result(std::size_t{8} * 8 * 16);
+  ConvCall call;
+  call.batch = 1;
+  call.height = call.width = 10;
+  call.input = image.data();
+  call.output = result.data();
+  call.activation = Activation::kRelu6;
+  std::vector<std::byte> workspace(conv->workspace_bytes(call, 1) + 64);
+  const auto address = reinterpret_cast<std::uintptr_t>(workspace.data());
+  conv->run(call, workspace.data() + (64 - address % 64) % 64, Parallel{});
+  for (std::int64_t place = 0; place < 64; ++place) {
+    const bool sees_it = place / 8 >= 3 && place / 8 <= 5 && place % 8 >= 3 && place % 8 <= 5;
+    const float value = result[static_cast<std::size_t>(place) * 16];
+    EXPECT_EQ(std::isnan(value), sees_it) << "place " << place;
+    if (!sees_it) {
+      EXPECT_EQ(value, 6.0F) << "place " << place;
+    }
+  }
 }
 
 TEST(PackedConv, WinogradsTilesAgreeWithFp64) {

@@ -4,7 +4,8 @@
 
 #include <array>
 #include <cstdint>
-#include <limits>
+
+#include "kernels/cpu/activation.h"
 
 namespace kpt::kernels {
 
@@ -21,9 +22,7 @@ struct DepthwiseRow {
   std::int64_t left = 0;           // at the first place
   const float* filters = nullptr;  // [kernel height][kernel width][channels]
   const float* bias = nullptr;     // [channels]
-  // What the sums are clamped to; a NaN stays one.
-  float least = -std::numeric_limits<float>::infinity();
-  float greatest = std::numeric_limits<float>::infinity();
+  Limits limits;                   // what the sums are clamped to; a NaN stays one
   std::int64_t places = 0;
   float* sums = nullptr;  // [places][channels]
 };

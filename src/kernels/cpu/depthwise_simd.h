@@ -84,8 +84,8 @@ class DepthwiseSum {
       taps.inputs[taps.count] = input;
       taps.filters[taps.count++] = filter;
     });
-    ends.least = row_.least;
-    ends.greatest = row_.greatest;
+    ends.least = row_.limits.least;
+    ends.greatest = row_.limits.greatest;
     add_all(taps, ends, places, sums);
   }
 

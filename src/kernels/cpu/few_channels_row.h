@@ -3,7 +3,8 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
+
+#include "kernels/cpu/activation.h"
 
 namespace kpt::kernels {
 
@@ -21,9 +22,7 @@ struct FewChannelsRow {
   const float* filters = nullptr;      // [channels / kFilterGroup][tap][kFilterGroup], the last group as it is
   const float* bias = nullptr;         // [channels]
   std::int64_t channels = 0;           // of the result, a multiple of kLeastOutChannels
-  // What the sums are clamped to; a NaN stays one.
-  float least = -std::numeric_limits<float>::infinity();
-  float greatest = std::numeric_limits<float>::infinity();
+  Limits limits;                       // what the sums are clamped to; a NaN stays one
   std::int64_t places = 0;
   float* sums = nullptr;  // [places][channels]
 };

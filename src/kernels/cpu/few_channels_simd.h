@@ -34,8 +34,8 @@ inline void sum_places(const FewChannelsRow& row, std::int64_t place, std::int64
       KPT_UNROLL for (std::size_t vector = 0; vector < kVectors; ++vector) sums[at][vector] += value * filter[vector];
     }
   }
-  const Floats least = splat(row.least);
-  const Floats greatest = splat(row.greatest);
+  const Floats least = splat(row.limits.least);
+  const Floats greatest = splat(row.limits.greatest);
   KPT_UNROLL for (std::size_t at = 0; at < kPlaces; ++at) {
     float* target = row.sums + (place + static_cast<std::int64_t>(at)) * row.channels + channel;
     KPT_UNROLL for (std::size_t vector = 0; vector < kVectors; ++vector) {
@@ -48,8 +48,8 @@ inline void sum_places(const FewChannelsRow& row, std::int64_t place, std::int64
 
 template <std::size_t kVectors>
 inline void sum_group(const FewChannelsRow& row, std::int64_t channel) {
-  // With their vectors of the filter and one of the input they fit into the registers.
-  constexpr std::int64_t kMost = kLanes == 8 ? 4 : 8;
+  // With their vectors of the filter and one of the input they fit into the registers of AVX2 and AVX-512.
+  constexpr std::int64_t kMost = kLanes == 16 ? 8 : 4;
   std::int64_t place = 0;
   for (; place + kMost <= row.places; place += kMost) {
     sum_places<static_cast<std::size_t>(kMost), kVectors>(row, place, channel);
@@ -60,7 +60,7 @@ inline void sum_group(const FewChannelsRow& row, std::int64_t channel) {
 
 static_assert(kFilterGroup % (2 * kLanes) == 0 && kLeastOutChannels % kLanes == 0);
 
-// The filters of a group of channels stay in L1 for the whole row.
+// The filters of a group of channels meet the whole row: those of 7 x 7 places and three channels stay in L1.
 inline void sum_few_channels(const FewChannelsRow& row) {
   std::int64_t channel = 0;
   for (; channel + 2 * kLanes <= row.channels; channel += 2 * kLanes) sum_group<2>(row, channel);

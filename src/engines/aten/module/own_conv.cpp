@@ -154,7 +154,7 @@ class ConvNode final : public OwnNode {
     product.width = in[3];
     product.input_type = element_type(input.scalar_type());
     if (residual != nullptr) {
-      product.residual = residual->const_data_ptr();
+      product.residual = residual->const_data_ptr();  // as it lies, until it was brought below
       product.residual_type = element_type(residual->scalar_type());
     }
     product.output_type = element_type(result.scalar_type());

@@ -2,6 +2,7 @@
 
 #include <new>
 #include <span>
+#include <utility>
 
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
@@ -23,9 +24,9 @@ void after_handover(void*) {}
 
 }  // namespace
 
-// Every worker begins with a stretch of neighbouring tasks, the same part of all tasks in every node: a kernel's tasks
-// go from the first rows to the last, so that what a thread wrote in one node is in its cache in the next. Who is done
-// helps the others: tasks of causal attention differ in length, and threads in speed.
+// Every worker begins with a stretch of neighbouring tasks, the same part of all tasks in every node. Where a kernel's
+// tasks go from the first rows to the last, as those of convolutions do, what a thread wrote in one node is in its
+// cache in the next. Who is done helps the others: tasks of causal attention differ in length, and threads in speed.
 struct Workers::Work {
   std::span<Share> shares;
   const std::byte* first_element;
@@ -45,6 +46,8 @@ struct Workers::Work {
   void work(std::size_t worker) {
     for (std::size_t i = 0; i < shares.size(); ++i) {
       Share& share = shares[(worker + i) % shares.size()];
+      // Most often the others' are empty; a look takes their line from nobody.
+      if (share.next.load(std::memory_order_relaxed) >= share.end) continue;
       for (std::int64_t index = share.next.fetch_add(1, std::memory_order_relaxed); index < share.end;
            index = share.next.fetch_add(1, std::memory_order_relaxed)) {
         task(context, index, static_cast<int>(worker));
@@ -87,8 +90,10 @@ kernels::Parallel Workers::parallel() {
   if (threads <= 1) return {};
   if (threads != threads_) {
     at::Tensor elements = at::empty({threads}, at::kChar);
-    iterator_ = std::make_unique<at::TensorIterator>(at::TensorIterator::nullary_op(elements));
-    shares_ = std::vector<Share>(static_cast<std::size_t>(threads));
+    auto iterator = std::make_unique<at::TensorIterator>(at::TensorIterator::nullary_op(elements));
+    std::vector<Share> shares(static_cast<std::size_t>(threads));
+    iterator_ = std::move(iterator);  // after all that may find no memory
+    shares_ = std::move(shares);
     threads_ = threads;
   }
   return {threads, run_tasks, this};
