@@ -24,9 +24,14 @@ constexpr std::array<std::string_view, 3> kDropped = {"aten._assert_tensor_metad
                                                       "aten.sym_constrain_range_for_size.default"};
 constexpr std::array<std::string_view, 3> kAliases = {"aten.detach.default", "aten.detach_.default",
                                                       "aten.alias.default"};
-constexpr std::array<std::string_view, 4> kDropouts = {"aten.dropout.default", "aten.feature_dropout.default",
+constexpr std::array<std::string_view, 8> kDropouts = {"aten.dropout.default",
+                                                       "aten.dropout_.default",
+                                                       "aten.feature_dropout.default",
+                                                       "aten.feature_dropout_.default",
                                                        "aten.alpha_dropout.default",
-                                                       "aten.feature_alpha_dropout.default"};
+                                                       "aten.alpha_dropout_.default",
+                                                       "aten.feature_alpha_dropout.default",
+                                                       "aten.feature_alpha_dropout_.default"};
 
 bool contains(const auto& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();

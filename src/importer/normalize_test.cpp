@@ -80,18 +80,34 @@ TEST(Normalize, NoOperationsBecomeTheirInput) {
   EXPECT_EQ(b.graph.at(*b.graph.outputs[1].value.value_id()).name, "x");
 }
 
-TEST(Normalize, DropoutOfTrainingStays) {
-  Builder b;
-  const ir::ValueId x = b.input("x");
-  b.output(b.call("aten.dropout.default", "drop", {{"input", {x}}, {"p", {0.5}}, {"train", {true}}}));
-  normalize_well(&b.graph);
-  EXPECT_EQ(b.graph.nodes.size(), 1U);
+TEST(Normalize, EveryAliasIsItsInput) {
+  for (const char* target : {"aten.detach.default", "aten.detach_.default", "aten.alias.default"}) {
+    Builder b;
+    b.output(b.call(target, "y", {{"self", {b.input("x")}}}));
+    normalize_well(&b.graph);
+    EXPECT_TRUE(b.graph.nodes.empty()) << target;
+  }
+}
+
+TEST(Normalize, DropoutsOfEveryKindGoAndThoseOfTrainingStay) {
+  for (const char* target :
+       {"aten.dropout.default", "aten.dropout_.default", "aten.feature_dropout.default",
+        "aten.feature_dropout_.default", "aten.alpha_dropout.default", "aten.alpha_dropout_.default",
+        "aten.feature_alpha_dropout.default", "aten.feature_alpha_dropout_.default"}) {
+    for (const bool train : {false, true}) {
+      Builder b;
+      b.output(b.call(target, "drop", {{"input", {b.input("x")}}, {"p", {0.5}}, {"train", {train}}}));
+      normalize_well(&b.graph);
+      EXPECT_EQ(b.graph.nodes.size(), train ? 1U : 0U) << target;
+    }
+  }
 }
 
 TEST(Normalize, AssertionsOfTheExportingMachineGoAndOthersStay) {
   Builder b;
   const ir::ValueId x = b.input("x");
-  for (const char* target : {"aten._assert_tensor_metadata.default", "aten._assert_async.msg"}) {
+  for (const char* target : {"aten._assert_tensor_metadata.default", "aten.sym_constrain_range.default",
+                             "aten.sym_constrain_range_for_size.default", "aten._assert_async.msg"}) {
     ir::Node node;
     node.target = target;
     node.name = target;
