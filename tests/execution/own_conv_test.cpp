@@ -196,6 +196,11 @@ TEST(OwnConv, PlanNamesTheKernelAndWhatCannotRunHasAReason) {
   const auto model = load_here(std::move(builder.model));
   EXPECT_THAT(model->executable().plan().at(0).how, HasSubstr("own: convolution by float32"));
   EXPECT_THAT(model->executable().plan().at(0).how, HasSubstr("channels-last"));
+  EXPECT_THAT(model->executable().plan().at(0).how, HasSubstr("not Winograd's tiles: "));
+  GraphBuilder depthwise(1);
+  build(depthwise, {{1, 4, 5, 5}, 4, 3, 1, 1, 1, 4, false, true, true});
+  const auto each = load_here(std::move(depthwise.model));
+  EXPECT_THAT(each->executable().plan().at(0).how, HasSubstr("each channel has its own filter"));
 }
 
 }  // namespace

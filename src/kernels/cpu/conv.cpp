@@ -372,12 +372,22 @@ Status PackedConv::pack_winograd(const ConvWeights& weights, LinearWeights linea
 }
 
 std::string PackedConv::kernel_name() const {
-  if (!product_) return "depthwise float32";
+  if (!product_) return std::string("depthwise float32 ") + simd_->name;
   if (!few_channels_.empty()) {
     return std::string("few channels float32 ") + simd_->name +
            " (small images, other types and residuals: " + std::string(product_->kernel_name()) + ")";
   }
   return std::string(product_->kernel_name()) + (winograd_ ? ", Winograd's tiles of 2x2" : "");
+}
+
+std::string PackedConv::reason() const {
+  if (!product_) return "each channel has its own filter, so that there is no product";
+  if (!few_channels_.empty()) return "patches of so few channels are mostly copying";
+  if (winograd_) return "16 products of a filter of 3 x 3 instead of 36";
+  if (shape_.form == LinearForm::kFloat32 && shape_.kernel == std::array<std::int64_t, 2>{3, 3}) {
+    return "not Winograd's tiles: the processor, stride, dilation, channels or size of the image do not suit them";
+  }
+  return takes_input_as_it_lies() ? "a product of the input where it lies" : "";
 }
 
 Result<std::array<std::int64_t, 2>> PackedConv::output_size(std::int64_t height, std::int64_t width) const {

@@ -72,9 +72,12 @@ class PackedConv {
   std::int64_t out_channels() const { return shape_.out_channels; }
   std::int64_t in_channels() const { return shape_.in_channels; }
   bool is_depthwise() const { return !product_.has_value(); }
+  LinearForm form() const { return shape_.form; }
   // Whether a filter of 3 x 3 became one of 4 x 4 places for tiles of 2 x 2 results (winograd.h).
   bool is_winograd() const { return winograd_; }
   std::string kernel_name() const;
+  // Why this way of convolving and not another: "…", or empty where there is no other.
+  std::string reason() const;
   // Height and width of the result for an input of these; kInvalidArgument when the filter is larger than the padded
   // input or the sizes are absurd.
   Result<std::array<std::int64_t, 2>> output_size(std::int64_t height, std::int64_t width) const;

@@ -76,4 +76,13 @@ std::vector<KernelCandidate> list_kernels(LinearForm form, const CpuFeatures& fe
   return list.finish(portable_kernel(form));
 }
 
+std::string list_refused(LinearForm form, const CpuFeatures& features) {
+  std::string text;
+  for (const KernelCandidate& candidate : list_kernels(form, features)) {
+    if (candidate.why_not.empty()) break;
+    text += std::string("; not ") + std::string(candidate.kernel.name) + ": " + candidate.why_not;
+  }
+  return text;
+}
+
 }  // namespace kpt::kernels

@@ -137,5 +137,7 @@ struct KernelCandidate {
 
 // Best first; the last always runs. What this build was not made for (x86 on aarch64) is not listed.
 std::vector<KernelCandidate> list_kernels(LinearForm form, const CpuFeatures& features);
+// "; not NAME: REASON" for each that comes before the first that runs.
+std::string list_refused(LinearForm form, const CpuFeatures& features = cpu_features());
 
 }  // namespace kpt::kernels

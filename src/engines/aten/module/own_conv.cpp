@@ -69,7 +69,12 @@ class ConvNode final : public OwnNode {
 
   std::string describe() const override {
     const std::string_view format = form_.channels_last ? "channels-last" : "contiguous";
-    if (packed_) return fmt::format("convolution by {}, result {}", packed_->kernel_name(), format);
+    if (packed_) {
+      const std::string reason = packed_->reason();
+      return fmt::format("convolution by {}, result {}{}{}{}", packed_->kernel_name(), format,
+                         reason.empty() ? "" : "; ", reason,
+                         packed_->is_depthwise() ? "" : kernels::list_refused(packed_->form()));
+    }
     return fmt::format("convolution, its weights packed in every run because they are not constant, result {}", format);
   }
 

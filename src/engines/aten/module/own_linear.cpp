@@ -179,16 +179,6 @@ class LinearNode final : public OwnNode {
   std::optional<PackedLinear> packed_;
 };
 
-// What keeps better kernels from being taken, for plan().
-std::string list_refused(LinearForm form) {
-  std::string text;
-  for (const kernels::KernelCandidate& candidate : kernels::list_kernels(form, kernels::cpu_features())) {
-    if (candidate.why_not.empty()) break;
-    text += fmt::format("; not {}: {}", candidate.kernel.name, candidate.why_not);
-  }
-  return text;
-}
-
 Result<std::unique_ptr<OwnNode>> bind(const OwnBinding& binding, LinearForm form, const Positions& at,
                                       std::int64_t group) {
   KPT_RETURN_IF_ERROR(binding.check_tensor(at.input, {DType::kFloat32, DType::kBFloat16}, 1));
@@ -199,8 +189,8 @@ Result<std::unique_ptr<OwnNode>> bind(const OwnBinding& binding, LinearForm form
   KPT_RETURN_IF_ERROR(binding.check_result(0, result, rank));
   KPT_ASSIGN_OR_RETURN(const ir::Activation activation, binding.activation(at.activation));
   static_assert(static_cast<int>(ir::Activation::kRelu6) == static_cast<int>(kernels::Activation::kRelu6));
-  auto node =
-      std::make_unique<LinearNode>(form, at, static_cast<kernels::Activation>(activation), group, list_refused(form));
+  auto node = std::make_unique<LinearNode>(form, at, static_cast<kernels::Activation>(activation), group,
+                                           kernels::list_refused(form));
   node->set_has_bias(!binding.is_none(at.bias));
   return std::unique_ptr<OwnNode>(std::move(node));
 }
