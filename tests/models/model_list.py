@@ -33,7 +33,7 @@ class Model:
 
     `make_inputs(shape, generator, dtype)` draws the inputs by name for extents such as {"batch": 2, "sequence": 7}.
     `axes` says which dimension of which input is which extent; `ranges` the bounds of those that may vary.
-    `cases` are the extents that a dynamic export is run with; `attempts` what is tried to vary, in order; `traced` the
+    `cases` are the extents that a dynamic export is run with, the first of them when it is timed; `attempts` what is tried to vary, in order; `traced` the
     extents of the exporter's sample that are not `static`: an extent of one would become a constant. `draws` is how
     often inputs of fixed extents are drawn. A model with `steps` keeps state: that many runs of fixed extents follow
     each other, and of a dynamic export all its cases.

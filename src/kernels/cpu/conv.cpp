@@ -375,7 +375,7 @@ std::string PackedConv::kernel_name() const {
   if (!product_) return std::string("depthwise float32 ") + simd_->name;
   if (!few_channels_.empty()) {
     return std::string("few channels float32 ") + simd_->name +
-           " (small images, other types and residuals: " + std::string(product_->kernel_name()) + ")";
+           " (other sizes and types, and residuals: " + std::string(product_->kernel_name()) + ")";
   }
   return std::string(product_->kernel_name()) + (winograd_ ? ", Winograd's tiles of 2x2" : "");
 }

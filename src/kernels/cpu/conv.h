@@ -76,7 +76,7 @@ class PackedConv {
   // Whether a filter of 3 x 3 became one of 4 x 4 places for tiles of 2 x 2 results (winograd.h).
   bool is_winograd() const { return winograd_; }
   std::string kernel_name() const;
-  // Why this way of convolving and not another: "…", or empty where there is no other.
+  // Why this way of convolving and not another, or why not Winograd's tiles; empty where patches are the only way.
   std::string reason() const;
   // Height and width of the result for an input of these; kInvalidArgument when the filter is larger than the padded
   // input or the sizes are absurd.

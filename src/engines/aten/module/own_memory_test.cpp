@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <random>
 #include <string>
@@ -76,7 +77,9 @@ TEST(Workers, BeginWithTheSamePartOfAllTasks) {
     if (first[worker] >= 0) return;
     first[worker] = index;
     has_begun[worker] = true;
-    while (!has_begun[1 - worker]) std::this_thread::yield();  // or one might take all before the other wakes
+    // Or one might take all before the other wakes. Where there is no other, this is a failure and no hang.
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!has_begun[1 - worker] && std::chrono::steady_clock::now() < end) std::this_thread::yield();
   };
   parallel.for_each(kTasks, task);
   EXPECT_EQ(first[0], 0);
