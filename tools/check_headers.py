@@ -20,8 +20,8 @@ from source_files import ROOT, list_files, make_chooser, sources_of, usable_core
 # What a folder's headers expect of the file that includes them.
 EXPECTED = {
     "src/kernels/cpu": ["-DKPT_SIMD=header_check"],  # the namespace of one instruction set
-    "src/engines/aten": ['-DKPT_ATEN_FAKES=""', '-DKPT_ATEN_DRIVER=""'],  # paths that its tests are told
-    "src/engines/xla/testing": [f"-I{ROOT}/tests"],  # what tests alone include
+    "src/engines/aten": [f"-I{ROOT}/tests"],  # what its tests alone include
+    "src/engines/xla/testing": [f"-I{ROOT}/tests"],
 }
 INSTRUCTION_SETS = ("avx", "neon")  # headers of one compile only with its flags, as the sources that include them do
 TORCH_HEADER = "include/kpt/torch.h"  # the one public header that needs libtorch's
