@@ -46,7 +46,8 @@ TEST(Crc32c, PiecesGiveTheSameAsTheWholeWithAndWithoutInstructions) {
     EXPECT_EQ(crc32c(text.substr(cut), crc32c(text.substr(0, cut))), whole);
     EXPECT_EQ(crc32c_by_table(bytes_of(text).subspan(cut), crc32c_by_table(bytes_of(text).first(cut))), whole);
     if (text.empty()) continue;
-    text[random() % text.size()] ^= static_cast<char>(1U << (random() % 8));
+    char& changed = text[random() % text.size()];
+    changed = static_cast<char>(static_cast<unsigned char>(changed) ^ (1U << (random() % 8)));
     EXPECT_NE(crc32c(text), whole);
   }
 }

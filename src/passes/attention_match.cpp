@@ -199,7 +199,7 @@ class AttentionMatcher {
   bool fits(const AttentionCall& call, ir::ValueId result) const {
     const ir::TensorType& query = edit_.type(call.query);
     const ir::TensorType& value = edit_.type(call.value);
-    return query.dims.size() == 4 && rank(call.key) == 4 && value.dims.size() == 4 &&
+    return query.dims.size() == 4 && rank(call.key) == 4 && value.dims.size() == 4 && rank(result) == 4 &&
            dims(result)[3] == query.dims[3] && value.dims[3] == query.dims[3] && dims(result)[2] == query.dims[2] &&
            dims(result)[1] == query.dims[1] && dims(result)[0] == query.dims[0];
   }

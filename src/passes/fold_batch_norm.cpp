@@ -68,12 +68,16 @@ class BatchNormFolding {
     const bool constant = edit_.constant(value_argument(norm, "running_mean")) != nullptr &&
                           edit_.constant(value_argument(norm, "running_var")) != nullptr &&
                           is_constant_or_absent(norm, "weight") && is_constant_or_absent(norm, "bias");
-    if (producer == kNoNode || !constant || !number_argument(norm, "eps", 1e-5)) return {};
+    const bool one_result = edit_.is_tensor(result_at(norm, 0)) && producer != kNoNode &&
+                            edit_.is_tensor(only_result(edit_.node(producer)));
+    if (!one_result || !constant || !number_argument(norm, "eps", 1e-5)) return {};
     const Tensor& weight = *edit_.constant(value_argument(edit_.node(producer), "weight"));
     if (!is_floating(weight.dtype()) || weight.dims().empty()) return {};
     const auto channels = static_cast<std::size_t>(weight.dims()[0]);
     KPT_ASSIGN_OR_RETURN(const Affine affine, read_affine(norm, channels));
-    if (affine.scale.size() != channels) return {};
+    const Tensor* bias = edit_.constant(value_argument(edit_.node(producer), "bias"));
+    const bool fits = bias == nullptr || bias->element_count() == weight.dims()[0];
+    if (affine.scale.size() != channels || !fits) return {};
     return fold(index, producer, weight, affine);
   }
 

@@ -32,7 +32,8 @@ class AttentionFusion {
   bool complete(AttentionCall& call, NodeIndex end) const {
     const ir::ValueId key = without_repeated_heads(edit_, call.key);
     const ir::ValueId value = without_repeated_heads(edit_, call.value);
-    if (!call.key_transposed && edit_.type(key).dims[1] == edit_.type(value).dims[1]) {
+    const auto heads_of = [&](ir::ValueId id) { return constant_dim(edit_.type(id), 1); };
+    if (!call.key_transposed && heads_of(key) && heads_of(key) == heads_of(value)) {
       call.key = key;
       call.value = value;
     }

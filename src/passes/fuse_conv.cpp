@@ -62,7 +62,7 @@ class ConvFusion {
     call.groups = *groups;
     const Tensor* weight = edit_.constant(call.weight);
     const ir::ValueId result = only_result(node);
-    if (weight == nullptr || weight->dims().size() != 4 || !edit_.is_tensor(result)) return false;
+    if (weight == nullptr || weight->dims().size() != 4 || edit_.type(result).dims.size() != 4) return false;
     if (edit_.type(call.input).dims.size() != 4 || edit_.type(call.input).dtype != weight->dtype()) return false;
     if (!takes_dtype(capabilities_, kConv2dTarget, weight->dtype())) return false;
     if (edit_.type(result).dtype != weight->dtype()) return false;
@@ -80,7 +80,8 @@ class ConvFusion {
     const auto amounts = ints_argument(*pad, "pad");  // left, right, above, below
     const bool zeros = is_absent(*pad, "value") || number_argument(*pad, "value") == 0.0;
     if (!amounts || amounts->size() != 4 || std::ranges::any_of(*amounts, [](auto each) { return each < 0; }) ||
-        string_argument(*pad, "mode", "constant") != "constant" || !zeros || !edit_.may_read_at(inner, place, index)) {
+        string_argument(*pad, "mode", "constant") != "constant" || !zeros || edit_.type(inner).dims.size() != 4 ||
+        !edit_.may_read_at(inner, place, index)) {
       return kNoNode;
     }
     const std::vector<std::int64_t> own = call.padding;
@@ -121,6 +122,7 @@ class ConvFusion {
       const ir::Activation activation = activation_of(next);
       const ir::ValueId summand = call.residual == ir::kNoValue ? other_summand(edit_, next, result) : ir::kNoValue;
       if (activation == ir::Activation::kNone && summand == ir::kNoValue) break;
+      if (edit_.type(only_result(next)).dims != edit_.type(result).dims) break;
       bool movable = edit_.may_read_at(call.input, place, user);
       if (call.residual != ir::kNoValue) movable = movable && edit_.may_read_at(call.residual, place, user);
       if (!movable) break;

@@ -28,6 +28,7 @@ class LinearFusion {
       std::string detail = edit_.node(index).name;
       if (edit_.node(index).target == kLinearTarget) {
         call = read_linear(edit_.node(index));
+        if (!edit_.is_tensor(call.input) || !edit_.is_tensor(call.weight)) continue;
       } else {
         KPT_ASSIGN_OR_RETURN(call, match_product(index));
         if (call.input == ir::kNoValue) continue;
@@ -97,7 +98,8 @@ class LinearFusion {
         continue;
       }
       const bool swaps = made->target == "aten.t.default" || edit_.type(id).dims.size() == 2;
-      if (!swaps || edit_.constant(self) == nullptr) return {};
+      if (!swaps || edit_.constant(self) == nullptr || edit_.type(self).dims.size() != 2) return {};
+      if (edit_.type(id).dims.size() != 2) return {};
       return {self, edit_.type(self).dims[0] != edit_.type(id).dims[1] || is_identity(*made)};
     }
     return {};

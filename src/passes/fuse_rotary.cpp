@@ -58,7 +58,7 @@ class RotaryMatcher {
     if (parts.size() != 2 || axis_of(int_argument(*cat, "dim", 0).value_or(99), rank) != rank - 1) return ir::kNoValue;
     const ir::Node* negation = edit_.made_by(parts[0], {"aten.neg.default"});
     if (negation == nullptr || !edit_.has_one_use(parts[0]) || !edit_.has_one_use(parts[1])) return ir::kNoValue;
-    const auto width = edit_.type(id).dims.back().constant();
+    const auto width = last_dim(edit_.type(id)).constant();
     if (!width || *width % 2 != 0) return ir::kNoValue;
     const ir::ValueId upper = slice_source(value_argument(*negation, "self"), *width / 2, *width);
     const ir::ValueId lower = slice_source(parts[1], 0, *width / 2);
@@ -71,7 +71,7 @@ class RotaryMatcher {
     if (slice == nullptr) return half_of_split(id, start != 0);
     const ir::ValueId self = value_argument(*slice, "self");
     const std::size_t rank = edit_.type(id).dims.size();
-    const auto whole = edit_.type(self).dims.back().constant();
+    const auto whole = last_dim(edit_.type(self)).constant();
     const auto stop = int_argument(*slice, "end", std::numeric_limits<std::int64_t>::max());
     const bool right = axis_of(int_argument(*slice, "dim", 0).value_or(99), rank) == rank - 1 &&
                        int_argument(*slice, "start", 0) == start && int_argument(*slice, "step", 1) == 1 && stop &&

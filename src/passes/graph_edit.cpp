@@ -20,7 +20,11 @@ void for_each_result(const ir::Node& node, const Visit& visit) {
 
 template <typename Visit>
 void for_each_argument(const ir::Node& node, const Visit& visit) {
-  for (const ir::NamedArgument& argument : node.arguments) ir::for_each_value(argument.value, visit);
+  for (const ir::NamedArgument& argument : node.arguments) {
+    ir::for_each_value(argument.value, [&](ir::ValueId id) {
+      if (id != ir::kNoValue) visit(id);  // verify() will say so
+    });
+  }
 }
 
 void replace_in(ir::Argument& argument, ir::ValueId from, ir::ValueId to) {
@@ -31,6 +35,9 @@ void replace_in(ir::Argument& argument, ir::ValueId from, ir::ValueId to) {
 }
 
 }  // namespace
+
+const ir::TensorType GraphEdit::kNoType;
+const std::vector<NodeIndex> GraphEdit::kNobody;
 
 GraphEdit::GraphEdit(ir::Graph& graph, Weights& weights)
     : graph_(graph),
@@ -154,6 +161,7 @@ void GraphEdit::replace_argument(NodeIndex index, std::string_view name, const i
 }
 
 void GraphEdit::replace_uses(ir::ValueId from, ir::ValueId to) {
+  if (from == ir::kNoValue || to == ir::kNoValue) return;
   const std::vector<NodeIndex> users = users_[ir::index_of(from)];
   for (const NodeIndex user : users) {
     for (ir::NamedArgument& argument : graph_.nodes[user].arguments) replace_in(argument.value, from, to);
@@ -171,6 +179,7 @@ void GraphEdit::replace_uses_in(NodeIndex user, ir::ValueId from, ir::ValueId to
 }
 
 void GraphEdit::replace_outputs(ir::ValueId from, ir::ValueId to) {
+  if (from == ir::kNoValue || to == ir::kNoValue) return;
   for (ir::GraphOutput& output : graph_.outputs) replace_in(output.value, from, to);
   output_uses_[ir::index_of(to)] += output_uses_[ir::index_of(from)];
   output_uses_[ir::index_of(from)] = 0;
@@ -240,6 +249,8 @@ bool is_contiguous(const ir::TensorType& type) { return type.strides == ir::row_
 std::optional<std::int64_t> constant_dim(const ir::TensorType& type, std::size_t axis) {
   return axis < type.dims.size() ? type.dims[axis].constant() : std::nullopt;
 }
+
+ir::Expr last_dim(const ir::TensorType& type) { return type.dims.empty() ? ir::Expr(-1) : type.dims.back(); }
 
 ir::Node make_node(const std::string& name, std::string target, std::vector<ir::NamedArgument> arguments,
                    ir::ValueId result) {

@@ -39,7 +39,9 @@ class GraphEdit {
   bool is_alive(NodeIndex index) const { return alive_[index]; }
   // Not kept over an insertion: indices are.
   const ir::Node& node(NodeIndex index) const { return graph_.nodes[index]; }
-  const ir::TensorType& type(ir::ValueId id) const { return graph_.at(id).tensor; }
+  // Files may have calls with other results than their operator's, so all that is asked about values may be asked of
+  // kNoValue, too: it has no type to speak of, no users, and nothing takes its place.
+  const ir::TensorType& type(ir::ValueId id) const { return id == ir::kNoValue ? kNoType : graph_.at(id).tensor; }
   bool is_tensor(ir::ValueId id) const { return id != ir::kNoValue && graph_.at(id).kind == ir::ValueKind::kTensor; }
 
   // kNoNode for inputs of the graph.
@@ -47,8 +49,8 @@ class GraphEdit {
   // The producer if its target is one of these, otherwise null.
   const ir::Node* made_by(ir::ValueId id, std::initializer_list<std::string_view> targets) const;
   // One entry per use by a node.
-  const std::vector<NodeIndex>& users(ir::ValueId id) const { return users_[ir::index_of(id)]; }
-  bool is_output(ir::ValueId id) const { return output_uses_[ir::index_of(id)] > 0; }
+  const std::vector<NodeIndex>& users(ir::ValueId id) const { return id == ir::kNoValue ? kNobody : users_[ir::index_of(id)]; }
+  bool is_output(ir::ValueId id) const { return id != ir::kNoValue && output_uses_[ir::index_of(id)] > 0; }
   // Used once, by a node.
   bool has_one_use(ir::ValueId id) const { return users(id).size() == 1 && !is_output(id); }
   // The node that is the value's only use, otherwise kNoNode.
@@ -82,7 +84,9 @@ class GraphEdit {
   // Two nodes and their first results change names: for a node that goes on as what the other was. Values of a model
   // and of its optimized form correspond by name.
   void swap_names(NodeIndex a, NodeIndex b);
-  void set_type(ir::ValueId id, ir::TensorType type) { graph_.at(id).tensor = std::move(type); }
+  void set_type(ir::ValueId id, ir::TensorType type) {
+    if (id != ir::kNoValue) graph_.at(id).tensor = std::move(type);
+  }
   // The node, if nobody uses its results and it is removable, and then likewise what made its arguments.
   void erase_unused(NodeIndex index);
   void finish();
@@ -91,6 +95,9 @@ class GraphEdit {
   void add_uses(NodeIndex index);
   void remove_uses(NodeIndex index);
   std::size_t position(NodeIndex index) const { return anchors_[index]; }
+
+  static const ir::TensorType kNoType;
+  static const std::vector<NodeIndex> kNobody;
 
   ir::Graph& graph_;
   Weights& weights_;
@@ -111,6 +118,8 @@ class GraphEdit {
 ir::TensorType contiguous_type(DType dtype, std::vector<ir::Expr> dims);
 bool is_contiguous(const ir::TensorType& type);
 std::optional<std::int64_t> constant_dim(const ir::TensorType& type, std::size_t axis);
+// -1, which no extent is, where there are no dimensions.
+ir::Expr last_dim(const ir::TensorType& type);
 // With the same name, arguments and results beside.
 ir::Node make_node(const std::string& name, std::string target, std::vector<ir::NamedArgument> arguments,
                    ir::ValueId result);

@@ -62,6 +62,23 @@ bool is_of_one_type(const ir::Graph& graph, const ir::Node& node) {
   return types.size() == 1;
 }
 
+// What write() takes for granted. A file may hold one of our calls without it.
+bool is_whole_call(const ir::Graph& graph, const ir::Node& node) {
+  const auto rank = [&](ir::ValueId id) {
+    return id == ir::kNoValue || graph.at(id).kind != ir::ValueKind::kTensor ? 0 : graph.at(id).tensor.dims.size();
+  };
+  const auto has = [&](std::initializer_list<const char*> names) {
+    return std::ranges::all_of(names, [&](const char* name) { return find_argument(node, name) != nullptr; });
+  };
+  const auto argument = [&](const char* name) { return rank(value_argument(node, name)); };
+  if (rank(result_at(node, 0)) == 0) return false;
+  if (node.target == kLinearTarget) return argument("input") > 0 && argument("weight") == 2;
+  if (node.target == kConv2dTarget) return has({"input", "weight", "bias", "stride", "padding", "dilation", "groups"});
+  if (node.target == kAddNormTarget) return argument("input") > 0 && has({"epsilon"});
+  return argument("query") == 4 && argument("key") == 4 && argument("value") == 4 && has({"scale"}) &&
+         bool_argument(node, "causal", false).has_value();
+}
+
 class LibraryForm {
  public:
   LibraryForm(GraphEdit& edit, NodeIndex index) : edit_(edit), index_(index), node_(edit.node(index)) {}
@@ -227,8 +244,8 @@ NodeModel isolate_node(const ir::Graph& graph, const ConstantWeights& constants,
     if (const ir::ValueId* id = argument.value.value_id()) argument.value = {take(*id, argument.name)};
   }
   for (std::size_t index = 0; index < copy.outputs.size(); ++index) {
+    if (result_at(copy, index) == ir::kNoValue) continue;
     ir::ValueId& id = copy.outputs[index].values[0];
-    if (id == ir::kNoValue) continue;
     ir::Value value = graph.at(id);
     value.name = fmt::format("r{}", index);
     const std::string name = value.name;
@@ -261,6 +278,7 @@ Support has_library_form(const ir::Graph& graph, const ir::Node& node) {
   if (!is_any(node, {kLinearTarget, kConv2dTarget, kAttentionTarget, kAddNormTarget})) {
     return {false, "aten has no such operator"};
   }
+  if (!is_whole_call(graph, node)) return {false, "its arguments are not those that we write"};
   if (node.target == kAttentionTarget) {
     const ir::ValueId mask = value_argument(node, "mask");
     if (mask != ir::kNoValue && graph.at(mask).tensor.dtype == DType::kBool) {

@@ -31,9 +31,11 @@ class Merging {
     if (index == kNoNode || !edit_.is_alive(index) || edit_.node(index).target != kLinearTarget) return false;
     const LinearCall call = read_linear(edit_.node(index));
     const ir::ValueId result = only_result(edit_.node(index));
-    const bool constant =
-        edit_.constant(call.weight) != nullptr && (call.bias == ir::kNoValue || edit_.constant(call.bias) != nullptr);
-    return constant && call.residual == ir::kNoValue && !edit_.is_output(result) && !edit_.facts().is_written(result);
+    const Tensor* const weight = edit_.constant(call.weight);
+    const Tensor* const bias = edit_.constant(call.bias);
+    if (weight == nullptr || weight->dims().size() != 2 || edit_.type(result).dims.empty()) return false;
+    const bool fits = call.bias == ir::kNoValue || (bias != nullptr && bias->dims() == Dims{weight->dims()[0]});
+    return fits && call.residual == ir::kNoValue && !edit_.is_output(result) && !edit_.facts().is_written(result);
   }
 
   // One weight [N1 + N2 + …, K] and, if any has one, one bias; zeros where one has none.

@@ -191,7 +191,9 @@ inline double read_element(const std::byte* place, DType dtype) {
 
 Status promote_to_fp64(ir::Graph& graph) {
   KPT_RETURN_IF_ERROR(write_out_scaled_products(graph));  // by the types as they were recorded
-  for (ir::Value& value : graph.values) value.tensor.dtype = promoted(value.tensor.dtype);
+  for (ir::Value& value : graph.values) {
+    if (value.kind == ir::ValueKind::kTensor) value.tensor.dtype = promoted(value.tensor.dtype);
+  }
   std::vector<ir::Node> nodes;
   nodes.reserve(graph.nodes.size());
   for (ir::Node& node : graph.nodes) {

@@ -18,7 +18,7 @@ constexpr std::string_view kOperators[] = {
 };
 
 bool has_one_type(const GraphEdit& edit, const ir::Node& node) {
-  const DType own = edit.type(node.outputs[0].values[0]).dtype;
+  const DType own = edit.type(only_result(node)).dtype;
   bool same = true;
   for (const ir::NamedArgument& argument : node.arguments) {
     if (argument.name == "mask") continue;

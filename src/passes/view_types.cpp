@@ -44,19 +44,20 @@ bool follow(GraphEdit& edit, NodeIndex user, const ir::TensorType& from) {
       to.storage_offset = 0;
     }
     if (node.target != "aten.reshape.default") {
+      if (find_argument(node, "self") == nullptr || find_argument(node, "size") == nullptr) return false;
       edit.replace_call(user, "aten.reshape.default",
-                        {{"self", node.arguments[0].value}, {"shape", *find_argument(node, "size")}});
+                        {{"self", *find_argument(node, "self")}, {"shape", *find_argument(node, "size")}});
     }
   } else if (node.target == "aten.transpose.int") {
     const auto first = axis_of(int_argument(node, "dim0").value_or(0), to.dims.size());
     const auto second = axis_of(int_argument(node, "dim1").value_or(0), to.dims.size());
-    if (!first || !second) return false;
+    if (!first || !second || from.strides.size() != to.dims.size()) return false;
     to.strides = from.strides;
     std::swap(to.strides[*first], to.strides[*second]);
     to.storage_offset = from.storage_offset;
   } else if (node.target == "aten.permute.default") {
     const auto dims = ints_argument(node, "dims");
-    if (!dims || dims->size() != from.strides.size()) return false;
+    if (!dims || dims->size() != from.strides.size() || to.strides.size() != from.strides.size()) return false;
     for (std::size_t axis = 0; axis < dims->size(); ++axis) {
       to.strides[axis] = from.strides[axis_of((*dims)[axis], dims->size()).value_or(0)];
     }
@@ -64,7 +65,7 @@ bool follow(GraphEdit& edit, NodeIndex user, const ir::TensorType& from) {
   } else if (node.target == "aten.slice.Tensor" && int_argument(node, "step", 1) == 1) {
     const auto axis = axis_of(int_argument(node, "dim", 0).value_or(0), to.dims.size());
     const auto start = int_argument(node, "start", 0);
-    if (!axis || !start || *start < 0) return false;
+    if (!axis || !start || *start < 0 || from.strides.size() != to.dims.size()) return false;
     to.strides = from.strides;
     to.storage_offset =
         ir::Expr::make(ir::ExprOp::kAdd, {from.storage_offset, times(from.strides[*axis], ir::Expr(*start))});
@@ -78,6 +79,7 @@ bool follow(GraphEdit& edit, NodeIndex user, const ir::TensorType& from) {
 }  // namespace
 
 std::vector<ir::Expr> channels_last_strides(const std::vector<ir::Expr>& dims) {
+  if (dims.size() != 4) return ir::row_major_strides(dims);
   const ir::Expr row = times(dims[3], dims[1]);
   return {times(row, dims[2]), ir::Expr(1), row, dims[1]};
 }

@@ -103,7 +103,7 @@ class KernelTest : public ::testing::TestWithParam<std::string> {
   DType draw_type() { return pick({DType::kFloat32, DType::kFloat16, DType::kBFloat16}); }
 
   std::uint64_t seed_ = 0;
-  std::mt19937_64 random_;
+  std::mt19937_64 random_{seed_};  // seeded anew by SetUp()
   std::unique_ptr<TestDevice> device_;
 
  private:

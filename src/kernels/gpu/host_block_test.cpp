@@ -44,7 +44,8 @@ TEST(HostBlock, BarriersAndShufflesAddUpABlock) {
         const HostKernel kernel = wave == 64 ? sum_kernel<64> : sum_kernel<32>;
         const Status status = block.run("sum", kernel, &args, 0, threads, wave);
         ASSERT_TRUE(status.ok()) << status.to_string();
-        for (const float sum : output) ASSERT_EQ(sum, static_cast<float>(threads * (threads + 1) / 2));
+        const int whole = threads * (threads + 1) / 2;
+        for (const float sum : output) ASSERT_EQ(sum, static_cast<float>(whole));
       }
     }
   }

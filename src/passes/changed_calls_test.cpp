@@ -1,0 +1,81 @@
+// Every pass over graphs whose calls are wrong: a status, or a graph that is whole. Also what counts and promotes them.
+#include "ir/changed_calls.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <random>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "base/files.h"
+#include "ir/figures.h"
+#include "ir/text.h"
+#include "ir/verifier.h"
+#include "passes/library_form.h"
+#include "passes/pass_testing.h"
+#include "passes/pipeline.h"
+#include "passes/promote_to_fp64.h"
+#include "passes/runner.h"
+#include "support/rounds.h"
+#include "support/tree_paths.h"
+
+namespace kpt {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<ir::Graph> graphs_before_passes() {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::recursive_directory_iterator(fs::path(source_dir()) / "src/passes/test_data")) {
+    if (entry.path().extension() == ".graph") files.push_back(entry.path());
+  }
+  std::ranges::sort(files);
+  std::vector<ir::Graph> graphs;
+  for (const fs::path& file : files) {
+    const std::string text = read_text_file(file, 1 << 20).value();
+    graphs.push_back(ir::read_graph(text.substr(0, text.find("\n---\n") + 1)).value());
+  }
+  return graphs;
+}
+
+TEST(ChangedCalls, PassesAnswerWithAStatusOrAWholeGraph) {
+  const std::vector<ir::Graph> graphs = graphs_before_passes();
+  const std::uint64_t first_seed = std::random_device{}();
+  std::vector<const Pass*> levels;
+  for (const Level level : {Level::kConservative, Level::kBalanced, Level::kAggressive}) {
+    const auto passes = level_passes(level);
+    levels.insert(levels.end(), passes.begin(), passes.end());
+  }
+  int sound = 0;
+  for (int round = 0; round < testing::rounds(20); ++round) {
+    for (std::size_t which = 0; which < graphs.size(); ++which) {
+      const std::uint64_t seed = first_seed + (static_cast<std::uint64_t>(round) * graphs.size()) + which;
+      ir::Graph graph = graphs[which];
+      if (graph.nodes.empty()) continue;
+      const std::string change = ir::CallChanger(seed).change(graph);
+      if (!ir::verify(graph).ok()) continue;
+      ++sound;
+      SCOPED_TRACE(::testing::Message() << "graph " << which << ", seed " << seed << ", " << change);
+      ir::count_figures(graph, {});
+      if (ir::Graph promoted = graph; promote_to_fp64(promoted).ok()) {
+        const Status whole = ir::verify(promoted);
+        EXPECT_TRUE(whole.ok()) << whole.message();
+      }
+      Weights weights = pass_testing::draw_weights(graph, 7);
+      const Capabilities capabilities = pass_testing::full_capabilities();
+      PassContext context{weights, capabilities, {}, {}};
+      const auto records = run_passes(levels, graph, context);
+      EXPECT_NE(records.status().code(), StatusCode::kInternal) << records.status().message();
+      std::vector<std::string> names;
+      for (const ir::Node& node : graph.nodes) names.push_back(node.name);
+      use_library_forms(graph, weights, names);
+      const Status whole = ir::verify(graph);
+      EXPECT_TRUE(whole.ok()) << "in the library's forms: " << whole.message();
+    }
+  }
+  EXPECT_GT(sound, 100);
+}
+
+}  // namespace
+}  // namespace kpt
