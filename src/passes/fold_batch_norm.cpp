@@ -1,6 +1,7 @@
 #include "passes/fold_batch_norm.h"
 
 #include <cmath>
+#include <span>
 
 #include "passes/graph_edit.h"
 #include "passes/node_arguments.h"
@@ -103,7 +104,10 @@ class BatchNormFolding {
     const std::size_t channels = affine.scale.size();
     KPT_ASSIGN_OR_RETURN(std::vector<double> values, read_as_double(weight));
     const std::size_t per_channel = channels == 0 ? 0 : values.size() / channels;
-    for (std::size_t at = 0; at < values.size(); ++at) values[at] *= affine.scale[at / per_channel];
+    for (std::size_t channel = 0; channel < channels; ++channel) {
+      const auto own = std::span(values).subspan(channel * per_channel, per_channel);
+      for (double& value : own) value *= affine.scale[channel];
+    }
     KPT_ASSIGN_OR_RETURN(std::vector<double> bias,
                          read_or_fill(edit_.constant(value_argument(node, "bias")), channels, 0.0));
     for (std::size_t channel = 0; channel < channels; ++channel) {

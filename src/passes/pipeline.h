@@ -32,7 +32,7 @@ inline constexpr double kLeastCosine = 0.99;  // aggressive: or so near in direc
 inline constexpr double kLengthSlack = 0.1;   // its root mean square off by at most this share
 
 // One line of the pipeline. A pass may stand in several: levels take the lines in order.
-struct PipelineRow {
+struct PipelineRow {  // NOLINT(clang-analyzer-optin.performance.Padding): in the order in which the table is read
   const Pass* pass;
   std::uint8_t levels;      // a bit for each Level; 0: only by name
   std::string_view reason;  // why it stands where it does

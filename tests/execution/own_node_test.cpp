@@ -9,8 +9,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "ir/changed_calls.h"
 #include "ir/own_operators.h"
 #include "ir/text.h"
+#include "ir/verifier.h"
 #include "own_node_graph.h"
 
 namespace kpt {
@@ -254,6 +256,31 @@ TEST(OwnNodes, RecordedSizesThatLieAreFailuresNotWrites) {
       EXPECT_THAT(outputs.status().message(), HasSubstr("node 'node_0' (kpt.add_norm.default) failed: its result"));
     }
   }
+}
+
+// Whatever a file says in a call of ours: loading or running fails, or gives something, and touches no other memory.
+TEST(OwnNodes, ChangedCallsAreFailuresNotWrites) {
+  const std::uint64_t first_seed = std::random_device{}();
+  const PlacedDevice placed = execution_test::find_device_under_test();
+  int sound = 0;
+  int loaded = 0;
+  for (std::uint64_t seed = first_seed; seed < first_seed + 200; ++seed) {
+    GraphBuilder builder(seed);
+    execution_test::add_block(builder);
+    const std::string change = ir::CallChanger(seed).change(builder.model.graph);
+    if (!ir::verify(builder.model.graph).ok()) continue;
+    ++sound;
+    SCOPED_TRACE(testing::Message() << "seed " << seed << ", " << change);
+    const auto inputs = builder.draw_inputs();
+    const auto model = detail::LoadedModel::load(std::move(builder.model), *placed.backend, *placed.device);
+    EXPECT_NE(model.status().code(), StatusCode::kInternal) << model.status().message();
+    if (!model.ok()) continue;
+    ++loaded;
+    const auto outputs = execution_test::run(**model, inputs);
+    EXPECT_NE(outputs.status().code(), StatusCode::kInternal) << outputs.status().message();
+  }
+  EXPECT_GT(sound, 50);
+  EXPECT_GT(loaded, 0);
 }
 
 // An operator of libtorch gives something else than the file says, and a node of ours relies on it.
