@@ -20,6 +20,7 @@
 //   "insist TEXT…"             modules without that text are refused
 //   "temporaries BYTES"        that a compiled program needs, instead of 4096
 //   "peak BYTES"               of its memory, instead of 5000
+//   "greedy"                   a client takes all memory, which fails, unless it is told not to ("preallocate")
 //   "bare"                     serialized executables without bytes, cost analysis without entries
 // A topology is a name of the form KIND:AxB or KIND:AxBxC; its compiler counts 2 operations for each byte of the text.
 // A program has as many results as its text shows behind "->"; result i is a copy of argument i (counted round). What
@@ -149,10 +150,13 @@ Fault* error_code(char* args) {
 Fault* client_create(char* args) {
   const auto count = at<std::size_t>(args, 24);
   char* option = at<char*>(args, 16);
+  bool takes_all = rest_of_order("greedy").has_value();
   for (std::size_t i = 0; i < count; ++i, option += 56) {
     const std::string name(at<const char*>(option, 16), at<std::size_t>(option, 24));
     if (name != "cpu_device_count" && name != "preallocate") return fault(3, "unknown option " + name);
+    if (name == "preallocate") takes_all = takes_all && at<bool>(option, 40);
   }
+  if (takes_all) return fault(8, "another client has the memory");
   at<Client*>(args, 64) = new Client();
   return nullptr;
 }

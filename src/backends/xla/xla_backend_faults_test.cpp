@@ -74,6 +74,19 @@ TEST_F(XlaBackendFaults, ASoundPluginWorks) {
   EXPECT_TRUE(status.ok()) << status.message();
 }
 
+// On a GPU the plugin would take three quarters of the memory when it starts, and libtorch lives there too.
+TEST_F(XlaBackendFaults, OnGpusMemoryIsNotTakenBeforeItIsNeeded) {
+  const std::string path = context_.detection.pjrt_plugins[0].substr(std::string("fake=").size());
+  order("greedy");
+  for (const char* kind : {"cuda=", "rocm="}) {
+    context_.detection.pjrt_plugins = {kind + path};
+    const Status status = run_twice();
+    EXPECT_TRUE(status.ok()) << kind << status.message();
+  }
+  context_.detection.pjrt_plugins = {"fake=" + path};
+  EXPECT_THAT(run_twice().message(), HasSubstr("another client has the memory"));
+}
+
 TEST_F(XlaBackendFaults, APluginThatEndsOrHangsIsNoDevice) {
   context_.detection.probe_time_limit = std::chrono::milliseconds(1000);
   for (const char* orders :
