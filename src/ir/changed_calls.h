@@ -31,16 +31,13 @@ class CallChanger {
       case 0:
         node.target = draw(4) == 0 ? "aten.nothing.default" : graph.nodes[draw(graph.nodes.size())].target;
         return name + "now " + node.target;
-      case 1:
-        return name + change_type(graph, node);
-      case 2:
-        return name + change_results(node);
+      case 1: return name + change_type(graph, node);
+      case 2: return name + change_results(node);
       case 3:
         node.arguments.insert(node.arguments.begin() + static_cast<std::ptrdiff_t>(draw(node.arguments.size() + 1)),
                               {draw(2) == 0 ? "surplus" : any_name(graph), make_argument(graph, place, 2)});
         return name + "an argument more";
-      default:
-        return name + change_argument(graph, place);
+      default: return name + change_argument(graph, place);
     }
   }
 
@@ -62,8 +59,8 @@ class CallChanger {
 
   double extreme_float() {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
-    constexpr double kValues[] = {0, -0.0, 0.5, -1, 1e300, 5e-324, kInfinity, -kInfinity,
-                                  std::numeric_limits<double>::quiet_NaN()};
+    constexpr double kValues[] = {
+        0, -0.0, 0.5, -1, 1e300, 5e-324, kInfinity, -kInfinity, std::numeric_limits<double>::quiet_NaN()};
     return kValues[draw(std::size(kValues))];
   }
 
@@ -84,23 +81,15 @@ class CallChanger {
 
   Argument make_argument(const Graph& graph, std::size_t place, int nesting) {
     switch (draw(nesting > 0 ? 12 : 8)) {
-      case 0:
-        return {None{}};
-      case 1:
-        return {draw(2) == 0};
+      case 0: return {None{}};
+      case 1: return {draw(2) == 0};
       case 2:
-      case 3:
-        return {extreme()};
-      case 4:
-        return {extreme_float()};
-      case 5:
-        return {std::string(draw(2) == 0 ? "none" : "")};
-      case 6:
-        return {static_cast<DType>(draw(kDTypes))};
-      case 7:
-        return earlier_value(graph, place);
-      default:
-        return make_list(graph, place, nesting - 1);
+      case 3: return {extreme()};
+      case 4: return {extreme_float()};
+      case 5: return {std::string(draw(2) == 0 ? "none" : "")};
+      case 6: return {static_cast<DType>(draw(kDTypes))};
+      case 7: return earlier_value(graph, place);
+      default: return make_list(graph, place, nesting - 1);
     }
   }
 
@@ -139,17 +128,13 @@ class CallChanger {
       case 0:
         node.arguments.erase(node.arguments.begin() + static_cast<std::ptrdiff_t>(which));
         return name + " left out";
-      case 1:
-        argument.name = any_name(graph);
-        return name + " is called " + argument.name;
+      case 1: argument.name = any_name(graph); return name + " is called " + argument.name;
       case 2:
         if (auto* const list = std::get_if<List>(&argument.value.value)) {
           return name + change_list(graph, place, *list);
         }
         [[fallthrough]];
-      default:
-        argument.value = make_argument(graph, place, 2);
-        return name + " has another value";
+      default: argument.value = make_argument(graph, place, 2); return name + " has another value";
     }
   }
 

@@ -49,7 +49,9 @@ class GraphEdit {
   // The producer if its target is one of these, otherwise null.
   const ir::Node* made_by(ir::ValueId id, std::initializer_list<std::string_view> targets) const;
   // One entry per use by a node.
-  const std::vector<NodeIndex>& users(ir::ValueId id) const { return id == ir::kNoValue ? kNobody : users_[ir::index_of(id)]; }
+  const std::vector<NodeIndex>& users(ir::ValueId id) const {
+    return id == ir::kNoValue ? kNobody : users_[ir::index_of(id)];
+  }
   bool is_output(ir::ValueId id) const { return id != ir::kNoValue && output_uses_[ir::index_of(id)] > 0; }
   // Used once, by a node.
   bool has_one_use(ir::ValueId id) const { return users(id).size() == 1 && !is_output(id); }

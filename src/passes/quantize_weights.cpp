@@ -239,8 +239,8 @@ class Quantization {
     const ir::ValueId given = value_argument(edit_.node(index), "weight");
     const Tensor* weight = edit_.constant(given);
     const auto& given_arguments = edit_.node(index).arguments;
-    const bool in_order = given_arguments.size() >= 2 && given_arguments[0].name == "input" &&
-                          given_arguments[1].name == "weight";
+    const bool in_order =
+        given_arguments.size() >= 2 && given_arguments[0].name == "input" && given_arguments[1].name == "weight";
     const std::size_t rank = form_ == Form::kConvInt8 ? 4 : 2;
     if (weight == nullptr || !is_floating(weight->dtype()) || weight->dims().size() != rank || !in_order) return {};
     if (is_kept_precise(context_.kept_precise, name) || is_kept_precise(context_.not_quantized, name)) {

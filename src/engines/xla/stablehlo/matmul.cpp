@@ -51,7 +51,8 @@ void lower_outer(Call& call) {
   const Operand operands[] = {{call.tensor("self"), std::int64_t{0}}, {call.tensor("vec2"), std::int64_t{0}}};
   const DType dtype = call.compute_dtype(operands);
   const Extents& dims = call.type().dims;
-  if (dims.size() != 2 || operands[0].tensor->rank() != 1 || operands[1].tensor->rank() != 1) refuse("it needs two vectors");
+  if (dims.size() != 2 || operands[0].tensor->rank() != 1 || operands[1].tensor->rank() != 1)
+    refuse("it needs two vectors");
   const Value column = b.broadcast_in_dim(b.convert(*operands[0].tensor, dtype), dims, {0});
   call.set(b.binary("multiply", column, b.broadcast_in_dim(b.convert(*operands[1].tensor, dtype), dims, {1})));
 }
