@@ -67,6 +67,12 @@ class Layout {
   bool is_agnostic(NodeIndex user) const {
     const ir::Node& node = edit_.node(user);
     const ir::ValueId result = only_result(node);
+    if (node.target == "aten.squeeze.dim") {  // images of one row become lines, which whoever turns them may take
+      const auto turns = [&](NodeIndex next) {
+        return is_any(edit_.node(next), {"aten.permute.default", "aten.transpose.int"});
+      };
+      return !edit_.is_output(result) && std::ranges::all_of(edit_.users(result), turns);
+    }
     if (result != ir::kNoValue && ir::index_of(result) < chosen_.size() && chosen_[ir::index_of(result)]) return true;
     return takes_any_layout(node);
   }

@@ -19,51 +19,77 @@ struct ConvCall {
   std::vector<std::int64_t> dilation;
   std::int64_t groups = 1;
   ir::Activation activation = ir::Activation::kNone;
+  bool is_line = false;  // one-dimensional; the numbers are those of an image of one row
 };
+
+std::vector<ir::NamedArgument> conv_arguments(const ConvCall& call) {
+  return {{"input", {call.input}},
+          {"weight", {call.weight}},
+          {"bias", value_or_none(call.bias)},
+          {"residual", value_or_none(call.residual)},
+          {"stride", ints(call.stride)},
+          {"padding", ints(call.padding)},
+          {"dilation", ints(call.dilation)},
+          {"groups", {call.groups}},
+          {"activation", {std::string(ir::activation_name(call.activation))}}};
+}
+
+// [N, C, L] as [N, C, 1, L], without a copy.
+ir::TensorType image_type(const ir::TensorType& line) {
+  ir::TensorType image = line;
+  image.dims.insert(image.dims.begin() + 2, ir::Expr(1));
+  image.strides.insert(image.strides.begin() + 2, ir::Expr::make(ir::ExprOp::kMul, {line.dims[2], line.strides[2]}));
+  return image;
+}
 
 class ConvFusion {
  public:
   ConvFusion(ir::Graph& graph, PassContext& context)
       : edit_(graph, context.weights), capabilities_(context.capabilities) {}
 
-  PassStats run() {
+  Result<PassStats> run() {
     for (NodeIndex index = 0; index < edit_.size(); ++index) {
       ConvCall call;
       if (!edit_.is_alive(index) || !match(edit_.node(index), call)) continue;
-      const NodeIndex padding = take_padding(index, call);
+      const NodeIndex padding = call.is_line ? kNoNode : take_padding(index, call);
       set_call(index, call);
       if (padding != kNoNode) edit_.erase_unused(padding);
       ++stats_.changes;
-      fuse_behind(index, call);
+      const NodeIndex last = fuse_behind(index, call);
+      if (call.is_line) KPT_RETURN_IF_ERROR(make_image(last, call));
     }
     return std::move(stats_);
   }
 
  private:
-  static bool read_pair(const ir::Node& node, std::string_view name, std::int64_t fallback,
+  // Of a line for its only row: `fallback`, where it says nothing.
+  static bool read_pair(const ir::Node& node, std::string_view name, std::int64_t fallback, bool is_line,
                         std::vector<std::int64_t>& pair) {
     const auto read = ints_argument(node, name, std::vector{fallback});
-    if (!read || read->empty() || read->size() > 2) return false;
-    pair = {read->front(), read->back()};
+    if (!read || read->empty() || read->size() > (is_line ? 1 : 2)) return false;
+    pair = {is_line ? fallback : read->front(), read->back()};
     return true;
   }
 
   bool match(const ir::Node& node, ConvCall& call) const {
     const bool general = node.target == "aten.convolution.default" && bool_argument(node, "transposed") == false;
-    if (node.target != "aten.conv2d.default" && !general) return false;
+    if (!is_any(node, {"aten.conv1d.default", "aten.conv2d.default"}) && !general) return false;
     call.input = value_argument(node, "input");
     call.weight = value_argument(node, "weight");
     call.bias = value_argument(node, "bias");
     const auto groups = int_argument(node, "groups", 1);
-    if (!groups || !read_pair(node, "stride", 1, call.stride) || !read_pair(node, "padding", 0, call.padding) ||
-        !read_pair(node, "dilation", 1, call.dilation)) {
+    const Tensor* weight = edit_.constant(call.weight);
+    const ir::ValueId result = only_result(node);
+    const std::size_t rank = weight == nullptr ? 0 : weight->dims().size();
+    if ((rank != 3 && rank != 4) || edit_.type(result).dims.size() != rank) return false;
+    if (edit_.type(call.input).dims.size() != rank || edit_.type(call.input).dtype != weight->dtype()) return false;
+    call.is_line = rank == 3;
+    if (!groups || !read_pair(node, "stride", 1, call.is_line, call.stride) ||
+        !read_pair(node, "padding", 0, call.is_line, call.padding) ||
+        !read_pair(node, "dilation", 1, call.is_line, call.dilation)) {
       return false;
     }
     call.groups = *groups;
-    const Tensor* weight = edit_.constant(call.weight);
-    const ir::ValueId result = only_result(node);
-    if (weight == nullptr || weight->dims().size() != 4 || edit_.type(result).dims.size() != 4) return false;
-    if (edit_.type(call.input).dims.size() != 4 || edit_.type(call.input).dtype != weight->dtype()) return false;
     if (!takes_dtype(capabilities_, kConv2dTarget, weight->dtype())) return false;
     if (edit_.type(result).dtype != weight->dtype()) return false;
     // All channels together, or each by itself; groups between stay with libtorch.
@@ -93,16 +119,7 @@ class ConvFusion {
   }
 
   void set_call(NodeIndex place, const ConvCall& call) {
-    edit_.replace_call(place, std::string(kConv2dTarget),
-                       {{"input", {call.input}},
-                        {"weight", {call.weight}},
-                        {"bias", value_or_none(call.bias)},
-                        {"residual", value_or_none(call.residual)},
-                        {"stride", ints(call.stride)},
-                        {"padding", ints(call.padding)},
-                        {"dilation", ints(call.dilation)},
-                        {"groups", {call.groups}},
-                        {"activation", {std::string(ir::activation_name(call.activation))}}});
+    edit_.replace_call(place, std::string(kConv2dTarget), conv_arguments(call));
     // The recorded layout decides that of the result, and there are two of them.
     const ir::ValueId result = only_result(edit_.node(place));
     const ir::TensorType& type = edit_.type(result);
@@ -111,7 +128,8 @@ class ConvFusion {
     refresh_views(edit_, result);
   }
 
-  void fuse_behind(NodeIndex place, ConvCall call) {
+  // The node that is the whole call now.
+  NodeIndex fuse_behind(NodeIndex place, ConvCall& call) {
     std::string detail = edit_.node(place).name;
     std::size_t fused = 0;
     while (call.activation == ir::Activation::kNone) {
@@ -135,6 +153,40 @@ class ConvFusion {
     }
     stats_.changes += fused;
     if (fused > 0) stats_.details.push_back(std::move(detail));
+    return place;
+  }
+
+  // The call at `place`, of lines, becomes one of images with one row between views.
+  Status make_image(NodeIndex place, ConvCall& call) {
+    const std::string name = edit_.node(place).name;
+    const ir::TensorType line = edit_.type(only_result(edit_.node(place)));
+    const Dims dims = edit_.constant(call.weight)->dims();
+    KPT_ASSIGN_OR_RETURN(const Tensor rows, edit_.constant(call.weight)->contiguous_copy());
+    KPT_ASSIGN_OR_RETURN(Tensor filters,
+                         Tensor::from_bytes(rows.dtype(), Dims{dims[0], dims[1], 1, dims[2]},
+                                            {static_cast<const std::byte*>(rows.data()), rows.bytes()}));
+    call.weight = edit_.add_weight(name + "_filters", std::move(filters));
+    call.input = as_image(call.input, place);
+    if (call.residual != ir::kNoValue) call.residual = as_image(call.residual, place);
+    const ir::ValueId image = edit_.add_value(
+        name + "_image", contiguous_type(line.dtype, image_type(contiguous_type(line.dtype, line.dims)).dims));
+    edit_.insert_before(
+        place, make_node(edit_.graph().at(image).name, std::string(kConv2dTarget), conv_arguments(call), image));
+    edit_.replace_call(place, "aten.squeeze.dim", {{"self", {image}}, {"dim", {std::int64_t{2}}}});
+    return {};
+  }
+
+  // What an earlier call gave as lines was an image.
+  ir::ValueId as_image(ir::ValueId line, NodeIndex before) {
+    const ir::Node* made = edit_.made_by(line, {"aten.squeeze.dim"});
+    if (made != nullptr && int_argument(*made, "dim") == 2) {
+      const ir::ValueId image = value_argument(*made, "self");
+      if (edit_.type(image).dims.size() == 4 && edit_.type(image).dims[2] == ir::Expr(1)) return image;
+    }
+    const ir::ValueId image = edit_.add_value(edit_.graph().at(line).name + "_image", image_type(edit_.type(line)));
+    edit_.insert_before(before, make_node(edit_.graph().at(image).name, "aten.unsqueeze.default",
+                                          {{"self", {line}}, {"dim", {std::int64_t{2}}}}, image));
+    return image;
   }
 
   GraphEdit edit_;

@@ -62,6 +62,12 @@ bool follow(GraphEdit& edit, NodeIndex user, const ir::TensorType& from) {
       to.strides[axis] = from.strides[axis_of((*dims)[axis], dims->size()).value_or(0)];
     }
     to.storage_offset = from.storage_offset;
+  } else if (node.target == "aten.squeeze.dim") {
+    const auto axis = axis_of(int_argument(node, "dim").value_or(99), from.dims.size());
+    if (!axis || from.dims[*axis] != ir::Expr(1) || to.dims.size() + 1 != from.dims.size()) return false;
+    to.strides = from.strides;
+    to.strides.erase(to.strides.begin() + static_cast<std::ptrdiff_t>(*axis));
+    to.storage_offset = from.storage_offset;
   } else if (node.target == "aten.slice.Tensor" && int_argument(node, "step", 1) == 1) {
     const auto axis = axis_of(int_argument(node, "dim", 0).value_or(0), to.dims.size());
     const auto start = int_argument(node, "start", 0);
