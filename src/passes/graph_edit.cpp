@@ -36,9 +36,6 @@ void replace_in(ir::Argument& argument, ir::ValueId from, ir::ValueId to) {
 
 }  // namespace
 
-const ir::TensorType GraphEdit::kNoType;
-const std::vector<NodeIndex> GraphEdit::kNobody;
-
 GraphEdit::GraphEdit(ir::Graph& graph, Weights& weights)
     : graph_(graph),
       weights_(weights),

@@ -41,7 +41,7 @@ class GraphEdit {
   const ir::Node& node(NodeIndex index) const { return graph_.nodes[index]; }
   // Files may have calls with other results than their operator's, so all that is asked about values may be asked of
   // kNoValue, too: it has no type to speak of, no users, and nothing takes its place.
-  const ir::TensorType& type(ir::ValueId id) const { return id == ir::kNoValue ? kNoType : graph_.at(id).tensor; }
+  const ir::TensorType& type(ir::ValueId id) const { return id == ir::kNoValue ? no_type_ : graph_.at(id).tensor; }
   bool is_tensor(ir::ValueId id) const { return id != ir::kNoValue && graph_.at(id).kind == ir::ValueKind::kTensor; }
 
   // kNoNode for inputs of the graph.
@@ -50,7 +50,7 @@ class GraphEdit {
   const ir::Node* made_by(ir::ValueId id, std::initializer_list<std::string_view> targets) const;
   // One entry per use by a node.
   const std::vector<NodeIndex>& users(ir::ValueId id) const {
-    return id == ir::kNoValue ? kNobody : users_[ir::index_of(id)];
+    return id == ir::kNoValue ? nobody_ : users_[ir::index_of(id)];
   }
   bool is_output(ir::ValueId id) const { return id != ir::kNoValue && output_uses_[ir::index_of(id)] > 0; }
   // Used once, by a node.
@@ -98,9 +98,8 @@ class GraphEdit {
   void remove_uses(NodeIndex index);
   std::size_t position(NodeIndex index) const { return anchors_[index]; }
 
-  static const ir::TensorType kNoType;
-  static const std::vector<NodeIndex> kNobody;
-
+  const ir::TensorType no_type_;
+  const std::vector<NodeIndex> nobody_;
   ir::Graph& graph_;
   Weights& weights_;
   MemoryFacts facts_;

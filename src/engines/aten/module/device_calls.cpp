@@ -44,7 +44,7 @@ c10::Stream copy_stream(const at::Device& device) {
 // Memory that the device reads by itself while the host goes on: what is not pinned by libtorch, which keeps its pinned
 // memory until copies from there are over, is copied into such memory first.
 at::Tensor stage(const Tensor& tensor) {
-  const at::Tensor host = to_aten(tensor);
+  at::Tensor host = to_aten(tensor);
   // It finds such memory by its beginning.
   const bool whole = tensor.buffer() != nullptr && tensor.buffer()->maker() == buffer_maker() && tensor.offset() == 0;
   if (whole && host.is_pinned()) return host;
