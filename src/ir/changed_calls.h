@@ -20,7 +20,8 @@ inline constexpr std::size_t kOneIn = 61;  // of a graph's values, what node_alo
 
 class CallChanger {
  public:
-  explicit CallChanger(std::uint64_t seed) : random_(seed) {}
+  // Other operators and names of arguments are those of `words`, which must outlive this.
+  CallChanger(const Graph& words, std::uint64_t seed) : words_(words), random_(seed) {}
 
   // Changes one node, or what is recorded about one result. Says how, for the message of a test that fails.
   std::string change(Graph& graph) {
@@ -29,13 +30,13 @@ class CallChanger {
     const std::string name = node.name + " (" + node.target + "): ";
     switch (draw(8)) {
       case 0:
-        node.target = draw(4) == 0 ? "aten.nothing.default" : graph.nodes[draw(graph.nodes.size())].target;
+        node.target = draw(4) == 0 ? "aten.nothing.default" : words_.nodes[draw(words_.nodes.size())].target;
         return name + "now " + node.target;
       case 1: return name + change_type(graph, node);
       case 2: return name + change_results(node);
       case 3:
         node.arguments.insert(node.arguments.begin() + static_cast<std::ptrdiff_t>(draw(node.arguments.size() + 1)),
-                              {draw(2) == 0 ? "surplus" : any_name(graph), make_argument(graph, place, 2)});
+                              {draw(2) == 0 ? "surplus" : any_name(), make_argument(graph, place, 2)});
         return name + "an argument more";
       default: return name + change_argument(graph, place);
     }
@@ -46,8 +47,8 @@ class CallChanger {
     return end == 0 ? 0 : std::uniform_int_distribution<std::size_t>(0, end - 1)(random_);
   }
 
-  std::string any_name(const Graph& graph) {
-    const Node& other = graph.nodes[draw(graph.nodes.size())];
+  std::string any_name() {
+    const Node& other = words_.nodes[draw(words_.nodes.size())];
     return other.arguments.empty() ? "self" : other.arguments[draw(other.arguments.size())].name;
   }
 
@@ -128,7 +129,7 @@ class CallChanger {
       case 0:
         node.arguments.erase(node.arguments.begin() + static_cast<std::ptrdiff_t>(which));
         return name + " left out";
-      case 1: argument.name = any_name(graph); return name + " is called " + argument.name;
+      case 1: argument.name = any_name(); return name + " is called " + argument.name;
       case 2:
         if (auto* const list = std::get_if<List>(&argument.value.value)) {
           return name + change_list(graph, place, *list);
@@ -196,6 +197,7 @@ class CallChanger {
   }
 
   static constexpr std::size_t kDTypes = static_cast<std::size_t>(DType::kComplex128) + 1;
+  const Graph& words_;
   std::mt19937_64 random_;
 };
 

@@ -194,6 +194,25 @@ TEST(PrecisionSearch, QuantizedNodesGoUpFirstAndToWhatTheLevelGivesTheRest) {
   EXPECT_EQ(kept_precise, (Names{"c"}));
 }
 
+TEST(PrecisionSearch, ResultsThatPassesMadeHaveTheErrorOfWhatTheyAreMovedTo) {
+  const ir::Graph graph = ir::read_graph(R"(kpt_graph 1
+constant w: float32[6, 4, 1, 3]
+input x: float32[2, 4, 5]
+x_image: float32[2, 4, 1, 5] = aten.unsqueeze.default(self=%x, dim=2)
+y_image: float32[2, 6, 1, 3] = aten.conv2d.default(input=%x_image, weight=%w)
+y: float32[2, 6, 3] = aten.squeeze.dim(self=%y_image, dim=2)
+a: float32[2, 6, 1] = aten.slice.Tensor(self=%y, dim=2, start=0, end=1)
+b: float32[2, 6, 2] = aten.slice.Tensor(self=%y, dim=2, start=1, end=3)
+output %a "a"
+output %b "b"
+)")
+                              .value();
+  std::map<std::string, double, std::less<>> errors = {{"x", 0.25}, {"a", 0.5}, {"b", 1.0}};
+  follow_moves(graph, errors);
+  EXPECT_EQ(errors, (std::map<std::string, double, std::less<>>{
+                        {"x", 0.25}, {"x_image", 0.25}, {"y_image", 1.0}, {"y", 1.0}, {"a", 0.5}, {"b", 1.0}}));
+}
+
 TEST(PrecisionSearch, SaysWhichTypesTheSpeedDependsOn) {
   ImportedModel model;
   model.weights.emplace("w", Tensor::empty(DType::kFloat32, Dims{4, 4}).value());

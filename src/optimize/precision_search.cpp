@@ -79,12 +79,38 @@ std::vector<std::string> list_fast_types(const ImportedModel& model, const ir::G
   return needs;
 }
 
+void follow_moves(const ir::Graph& graph, std::map<std::string, double, std::less<>>& errors) {
+  const auto each_move = [&](const ir::Node& node, const auto& visit) {
+    const ir::ValueId from = value_argument(node, "self");
+    if (from == ir::kNoValue || !only_moves_elements(node.target)) return;
+    for (const ir::Output& output : node.outputs) {
+      for (const ir::ValueId to : output.values) {
+        if (to != ir::kNoValue) visit(graph.at(from).name, graph.at(to).name);
+      }
+    }
+  };
+  const auto compared = errors;
+  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
+    each_move(*node, [&](const std::string& from, const std::string& to) {
+      const auto found = errors.find(to);
+      if (found == errors.end() || compared.contains(from)) return;
+      errors[from] = std::max(errors[from], found->second);
+    });
+  }
+  for (const ir::Node& node : graph.nodes) {
+    each_move(node, [&](const std::string& from, const std::string& to) {
+      if (const auto found = errors.find(from); found != errors.end()) errors.emplace(to, found->second);
+    });
+  }
+}
+
 Result<std::vector<std::string>> rank_by_added_error(const ImportedModel& model, const ImportedModel& candidate,
                                                      const Gate& gate, std::size_t draw, const PlacedDevice& cpu) {
   KPT_ASSIGN_OR_RETURN(const std::vector<LayerError> layers,
                        compare_layers(model, candidate, gate, draw, gate.device(), cpu));
   std::map<std::string, double, std::less<>> errors;  // by value
   for (const LayerError& layer : layers) errors.emplace(layer.value, relative_error(layer.verdict));
+  follow_moves(candidate.graph, errors);
   const bool wide = has_wide_weights(model);
   std::vector<std::pair<double, std::string>> added;
   for (const ir::Node& node : candidate.graph.nodes) {

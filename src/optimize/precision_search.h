@@ -1,6 +1,8 @@
 // Which layers must stay precise for the gate to pass: a greedy search by the error that each adds.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,6 +20,10 @@ std::vector<std::string> list_low_precision(const ImportedModel& model, const ir
 // gain was another.
 std::vector<std::string> list_fast_types(const ImportedModel& model, const ir::Graph& candidate,
                                          const Capabilities& capabilities);
+
+// What passes put between values of the model is compared with nothing; where only elements are moved, both sides of
+// the move have one error, of several results the greatest. Adds those to `errors`, by value.
+void follow_moves(const ir::Graph& graph, std::map<std::string, double, std::less<>>& errors);
 
 // Those nodes, the one that adds most to the relative error first: error of its result less that of what it takes, on
 // the draw that failed. Nodes whose values the model does not have come last.

@@ -71,6 +71,9 @@ class Layout {
       const auto turns = [&](NodeIndex next) {
         return is_any(edit_.node(next), {"aten.permute.default", "aten.transpose.int"});
       };
+      const std::vector<ir::Expr>& dims = edit_.type(value_argument(node, "self")).dims;
+      const auto axis = axis_of(int_argument(node, "dim").value_or(99), dims.size());
+      if (!axis || dims[*axis] != ir::Expr(1)) return false;
       return !edit_.is_output(result) && std::ranges::all_of(edit_.users(result), turns);
     }
     if (result != ir::kNoValue && ir::index_of(result) < chosen_.size() && chosen_[ir::index_of(result)]) return true;

@@ -151,8 +151,9 @@ class ConstantFolding {
           std::equal(tensor.dims().begin(), tensor.dims().end(), value.tensor.dims.begin(),
                      [](std::int64_t dim, const ir::Expr& recorded) { return recorded == ir::Expr(dim); });
       if (!fits) {
-        return Status(StatusCode::kInternal,
-                      fmt::format("the constant '{}' came out as {}", value.name, tensor.to_string()));
+        return Status(StatusCode::kCorruptData,
+                      fmt::format("the constant '{}' came out as {}, which is not what the file says", value.name,
+                                  tensor.to_string()));
       }
       ++stats.changes;
       stats.details.push_back(value.name);

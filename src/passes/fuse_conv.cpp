@@ -1,6 +1,8 @@
 #include "passes/fuse_conv.h"
 
 #include <algorithm>
+#include <array>
+#include <map>
 
 #include "passes/node_arguments.h"
 #include "passes/own_calls.h"
@@ -81,7 +83,8 @@ class ConvFusion {
     const Tensor* weight = edit_.constant(call.weight);
     const ir::ValueId result = only_result(node);
     const std::size_t rank = weight == nullptr ? 0 : weight->dims().size();
-    if ((rank != 3 && rank != 4) || edit_.type(result).dims.size() != rank) return false;
+    if (rank != 4 && (rank != 3 || node.target == "aten.conv2d.default")) return false;
+    if (edit_.type(result).dims.size() != rank) return false;
     if (edit_.type(call.input).dims.size() != rank || edit_.type(call.input).dtype != weight->dtype()) return false;
     call.is_line = rank == 3;
     if (!groups || !read_pair(node, "stride", 1, call.is_line, call.stride) ||
@@ -141,9 +144,7 @@ class ConvFusion {
       const ir::ValueId summand = call.residual == ir::kNoValue ? other_summand(edit_, next, result) : ir::kNoValue;
       if (activation == ir::Activation::kNone && summand == ir::kNoValue) break;
       if (edit_.type(only_result(next)).dims != edit_.type(result).dims) break;
-      bool movable = edit_.may_read_at(call.input, place, user);
-      if (call.residual != ir::kNoValue) movable = movable && edit_.may_read_at(call.residual, place, user);
-      if (!movable) break;
+      if (!may_move(place, user, call)) break;
       detail += " + " + next.name;
       call.activation = activation;
       if (summand != ir::kNoValue) call.residual = summand;
@@ -156,16 +157,29 @@ class ConvFusion {
     return place;
   }
 
+  bool may_move(NodeIndex from, NodeIndex to, const ConvCall& call) const {
+    return std::ranges::all_of(std::array{call.input, call.bias, call.residual},
+                               [&](ir::ValueId id) { return id == ir::kNoValue || edit_.may_read_at(id, from, to); });
+  }
+
+  // The weight of lines as that of images; calls with one weight share it.
+  Result<ir::ValueId> make_filters(ir::ValueId weight, const std::string& name) {
+    if (const auto made = filters_.find(weight); made != filters_.end()) return made->second;
+    KPT_ASSIGN_OR_RETURN(const Tensor rows, edit_.constant(weight)->is_contiguous()
+                                                ? *edit_.constant(weight)
+                                                : edit_.constant(weight)->contiguous_copy());
+    const Dims dims = {rows.dims()[0], rows.dims()[1], 1, rows.dims()[2]};
+    const Dims strides = {rows.strides()[0], rows.strides()[1], rows.strides()[1], rows.strides()[2]};
+    KPT_ASSIGN_OR_RETURN(const Tensor filters,
+                         Tensor::from_buffer(rows.buffer(), rows.dtype(), dims, strides, rows.offset()));
+    return filters_[weight] = edit_.add_weight(name + "_filters", filters);
+  }
+
   // The call at `place`, of lines, becomes one of images with one row between views.
   Status make_image(NodeIndex place, ConvCall& call) {
     const std::string name = edit_.node(place).name;
     const ir::TensorType line = edit_.type(only_result(edit_.node(place)));
-    const Dims dims = edit_.constant(call.weight)->dims();
-    KPT_ASSIGN_OR_RETURN(const Tensor rows, edit_.constant(call.weight)->contiguous_copy());
-    KPT_ASSIGN_OR_RETURN(Tensor filters,
-                         Tensor::from_bytes(rows.dtype(), Dims{dims[0], dims[1], 1, dims[2]},
-                                            {static_cast<const std::byte*>(rows.data()), rows.bytes()}));
-    call.weight = edit_.add_weight(name + "_filters", std::move(filters));
+    KPT_ASSIGN_OR_RETURN(call.weight, make_filters(call.weight, name));
     call.input = as_image(call.input, place);
     if (call.residual != ir::kNoValue) call.residual = as_image(call.residual, place);
     const ir::ValueId image = edit_.add_value(
@@ -191,6 +205,7 @@ class ConvFusion {
 
   GraphEdit edit_;
   const Capabilities& capabilities_;
+  std::map<ir::ValueId, ir::ValueId> filters_;  // by weight of lines
   PassStats stats_;
 };
 

@@ -34,7 +34,8 @@ class Merging {
     const Tensor* const weight = edit_.constant(call.weight);
     const Tensor* const bias = edit_.constant(call.bias);
     if (weight == nullptr || weight->dims().size() != 2 || edit_.type(result).dims.empty()) return false;
-    const bool fits = call.bias == ir::kNoValue || (bias != nullptr && bias->dims() == Dims{weight->dims()[0]});
+    const bool fits = call.bias == ir::kNoValue ||
+                      (bias != nullptr && bias->dtype() == weight->dtype() && bias->dims() == Dims{weight->dims()[0]});
     return fits && call.residual == ir::kNoValue && !edit_.is_output(result) && !edit_.facts().is_written(result);
   }
 

@@ -267,7 +267,8 @@ TEST(OwnNodes, ChangedCallsAreFailuresNotWrites) {
   for (std::uint64_t seed = first_seed; seed < first_seed + 200; ++seed) {
     GraphBuilder builder(seed);
     execution_test::add_block(builder);
-    const std::string change = ir::CallChanger(seed).change(builder.model.graph);
+    const ir::Graph words = builder.model.graph;
+    const std::string change = ir::CallChanger(words, seed).change(builder.model.graph);
     if (!ir::verify(builder.model.graph).ok()) continue;
     ++sound;
     SCOPED_TRACE(testing::Message() << "seed " << seed << ", " << change);

@@ -45,7 +45,7 @@ TEST(ChangedCalls, PlansAnswerWithAStatusOrRunWithinTheirMemory) {
       const std::uint64_t seed = first_seed + (static_cast<std::uint64_t>(round) * graph.nodes.size()) + place;
       auto changed = std::make_shared<ir::Graph>(ir::node_alone(graph, place));
       const auto inputs = make_inputs(*changed);
-      const std::string change = ir::CallChanger(seed).change(*changed);
+      const std::string change = ir::CallChanger(graph, seed).change(*changed);
       if (!ir::verify(*changed).ok()) continue;
       ++sound;
       SCOPED_TRACE(::testing::Message() << "seed " << seed << ", " << change);

@@ -29,7 +29,10 @@ class WeightCuts {
   WeightCuts(const ir::Graph& graph, std::size_t devices)
       : graph_(graph), devices_(devices), cuts_(graph.inputs.size()), has_parts_(graph.values.size(), false) {
     for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
-      if (graph.inputs[i].kind == ir::InputKind::kParameter) weights_[graph.inputs[i].value] = {i, false};
+      const ir::InputKind kind = graph.inputs[i].kind;
+      // What passes made of parameters is a constant.
+      const bool is_weight = kind == ir::InputKind::kParameter || kind == ir::InputKind::kConstant;
+      if (is_weight) weights_[graph.inputs[i].value] = {i, false};
     }
   }
 

@@ -56,6 +56,17 @@ output %z "z"
   EXPECT_EQ(ShardPlan::make(graph, 4, Sharding::kWeights).value().weight(0), Cut(0));
 }
 
+TEST(Sharding, WhatAPassMadeOfAWeightIsCutToo) {
+  const ir::Graph graph = ir::read_graph(R"(kpt_graph 1
+constant filters: float32[8, 6, 1, 3] "filters"
+input x: float32[2, 6, 1, 9]
+z: float32[2, 8, 1, 7] = kpt.conv2d.default(input=%x, weight=%filters, bias=none, residual=none, stride=[1, 1], padding=[0, 0], dilation=[1, 1], groups=1, activation="none")
+output %z "z"
+)")
+                              .value();
+  EXPECT_EQ(ShardPlan::make(graph, 4, Sharding::kWeights).value().weight(0), Cut(0));
+}
+
 TEST(Sharding, ExtentsThatDoNotDivideStayWhole) {
   const ir::Graph graph = ir::read_graph(kLayers).value();
   const ShardPlan plan = ShardPlan::make(graph, 3, Sharding::kWeights).value();

@@ -192,13 +192,26 @@ Extents Call::recorded_strides(std::string_view argument) const {
   return numbers_.evaluate(graph_.at(id).tensor.strides);
 }
 
+ir::ValueId Call::result_id(std::size_t result) const {
+  if (result >= results_.size()) refuse("the graph records fewer results than it has");
+  return results_[result];
+}
+
+const ResultType& Call::type(std::size_t result) const {
+  result_id(result);  // refuses what is not there
+  return types_[result];
+}
+
 Extents Call::recorded_strides(std::size_t result) const {
-  return numbers_.evaluate(graph_.at(results_[result]).tensor.strides);
+  const ir::ValueId id = result_id(result);
+  if (id == ir::kNoValue) refuse("the graph records no type for a result");
+  return numbers_.evaluate(graph_.at(id).tensor.strides);
 }
 
 bool Call::is_used(std::size_t result) const {
+  const ir::ValueId wanted = result_id(result);
   bool used = false;
-  const auto visit = [&](ir::ValueId id) { used = used || id == results_[result]; };
+  const auto visit = [&](ir::ValueId id) { used = used || id == wanted; };
   for (const ir::Node& node : graph_.nodes) {
     for (const ir::NamedArgument& argument : node.arguments) ir::for_each_value(argument.value, visit);
   }
@@ -207,8 +220,7 @@ bool Call::is_used(std::size_t result) const {
 }
 
 void Call::set(Value value, std::size_t result) {
-  if (result >= results_.size()) refuse("the graph records fewer results than it has");
-  if (results_[result] == ir::kNoValue) return;
+  if (result_id(result) == ir::kNoValue) return;
   const ResultType& type = types_[result];
   if (value.dims != type.dims) {
     refuse(fmt::format("it gives {} where the graph records {}", list_text(value.dims), list_text(type.dims)));
@@ -228,10 +240,9 @@ void Call::set(Value value, std::size_t result) {
 void Call::set_view(std::string_view argument, std::span<const ViewStep> steps, std::size_t result) {
   const ir::Argument* source = find(argument);
   if (writes_) refuse("it changes the shape of a tensor in place");
-  if (result >= results_.size()) refuse("the graph records fewer results than it has");
   if (source == nullptr || source->value_id() == nullptr)
     refuse(fmt::format("its argument '{}' is no tensor", argument));
-  if (results_[result] == ir::kNoValue) return;
+  if (result_id(result) == ir::kNoValue) return;
   environment_.define_view(results_[result], *source->value_id(), steps);
   const Value seen = environment_.read(results_[result]);
   if (seen.dims != types_[result].dims || seen.dtype != types_[result].dtype) {

@@ -62,7 +62,7 @@ class Call {
 
   // What the graph records for a result; results of lists are counted through.
   std::size_t result_count() const { return results_.size(); }
-  const ResultType& type(std::size_t result = 0) const { return types_[result]; }
+  const ResultType& type(std::size_t result = 0) const;
   bool is_used(std::size_t result) const;  // by a node or as an output
   // Gives a result. Its dims must be those that the graph records; it is converted to the recorded element type.
   void set(Value value, std::size_t result = 0);
@@ -80,6 +80,7 @@ class Call {
 
  private:
   const ir::Argument* find(std::string_view name) const;
+  ir::ValueId result_id(std::size_t result) const;
   std::optional<Number> to_number(const ir::Argument& argument) const;
 
   const ir::Graph& graph_;

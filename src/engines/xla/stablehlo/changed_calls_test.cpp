@@ -26,7 +26,7 @@ TEST(ChangedCalls, LoweringAnswersWithAStatusOrText) {
     for (std::size_t place = 0; place < graph.nodes.size(); ++place) {
       const std::uint64_t seed = first_seed + (static_cast<std::uint64_t>(round) * graph.nodes.size()) + place;
       ir::Graph changed = ir::node_alone(graph, place);
-      const std::string change = ir::CallChanger(seed).change(changed);
+      const std::string change = ir::CallChanger(graph, seed).change(changed);
       if (!ir::verify(changed).ok()) continue;
       ++sound;
       SCOPED_TRACE(::testing::Message() << "seed " << seed << ", " << change);
