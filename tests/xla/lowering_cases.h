@@ -198,7 +198,17 @@ inline constexpr LoweringCase kLoweringCases[] = {
      "count_include_pad=false)\n"
      "v3: {t}[{p}, {q}, 1, 1] = aten.adaptive_avg_pool2d.default(self=%x, output_size=[1, 1])\n"
      "v4: {t}[{p}, {q}, 4, 3] = aten.adaptive_avg_pool2d.default(self=%x, output_size=[4, 3])\n"
-     "output %v0 \"o0\"\noutput %v1 \"o1\"\noutput %v2 \"o2\"\noutput %v3 \"o3\"\noutput %v4 \"o4\"\n"},
+     "v5: {t}[{p}, {q}, 3, 9] = aten.adaptive_avg_pool2d.default(self=%x, output_size=[3, 9])\n"
+     "output %v0 \"o0\"\noutput %v1 \"o1\"\noutput %v2 \"o2\"\noutput %v3 \"o3\"\noutput %v4 \"o4\"\noutput %v5 "
+     "\"o5\"\n"},
+    {"Resizing",
+     "input x: {t}[{p}, {q}, 3, 4]\n"
+     "v0: {t}[{p}, {q}, 7, 2] = aten.upsample_bilinear2d.vec(input=%x, output_size=[7, 2], align_corners=false, "
+     "scale_factors=none)\n"
+     "v1: {t}[{p}, {q}, 5, 9] = aten.upsample_bilinear2d.vec(input=%x, output_size=[5, 9], align_corners=true, "
+     "scale_factors=none)\n"
+     "v2: {t}[{p}, {q}, 6, 3] = aten.upsample_nearest2d.vec(input=%x, output_size=[6, 3], scale_factors=none)\n"
+     "output %v0 \"o0\"\noutput %v1 \"o1\"\noutput %v2 \"o2\"\n"},
     {"Norms",
      "input x: {t}[{p}, 6, {q}]\ninput w: {t}[{q}]\ninput b: {t}[{q}]\ninput c: {t}[6]\ninput d: {t}[6]\ninput u: "
      "{t}[6]\n"

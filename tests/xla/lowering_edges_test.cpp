@@ -50,6 +50,29 @@ TEST(LoweringFunctions, TheErrorFunctionEndsAtOne) {
   EXPECT_EQ(gelu[4], kInfinite);
 }
 
+TEST(LoweringFunctions, InfiniteElementsStayInTheirWindows) {
+  if (const auto opened = xla_test::ModuleRunner::open(); !opened.ok()) GTEST_SKIP() << opened.status().message();
+  constexpr float kInfinite = std::numeric_limits<float>::infinity();
+  const auto outputs = run_graph(
+      "kpt_graph 1\ninput x: float32[1, 1, 4]\ninput y: float32[1, 1, 1, 3]\n"
+      "even: float32[1, 1, 2] = aten.adaptive_avg_pool1d.default(self=%x, output_size=[2])\n"
+      "uneven: float32[1, 1, 3] = aten.adaptive_avg_pool1d.default(self=%x, output_size=[3])\n"
+      "more: float32[1, 1, 5] = aten.adaptive_avg_pool1d.default(self=%x, output_size=[5])\n"
+      "between: float32[1, 1, 2, 6] = aten.upsample_bilinear2d.vec(input=%y, output_size=[2, 6], align_corners=false, "
+      "scale_factors=none)\n"
+      "output %even \"even\"\noutput %uneven \"uneven\"\noutput %more \"more\"\noutput %between \"between\"\n",
+      {{"x", make_tensor(DType::kFloat32, {1, 1, 4}, std::array<float, 4>{kInfinite, 1, 2, 4})},
+       {"y", make_tensor(DType::kFloat32, {1, 1, 1, 3}, std::array<float, 3>{kInfinite, 1, 3})}});
+  ASSERT_TRUE(outputs.ok()) << outputs.status().message();
+  EXPECT_THAT((*outputs)[0].tensor.elements<float>(), ElementsAre(kInfinite, 3));
+  EXPECT_THAT((*outputs)[1].tensor.elements<float>(), ElementsAre(kInfinite, 1.5, 3));
+  EXPECT_THAT((*outputs)[2].tensor.elements<float>(), ElementsAre(kInfinite, kInfinite, 1.5, 3, 4));
+  // Of its two rows the first takes nothing of the second, and nothing of an infinite element is NaN, in PyTorch too.
+  EXPECT_THAT((*outputs)[3].tensor.elements<float>().last(6),
+              ElementsAre(kInfinite, kInfinite, kInfinite, 1.5, 2.5, 3));
+  EXPECT_THAT((*outputs)[3].tensor.elements<float>().subspan(3, 3), ElementsAre(1.5, 2.5, 3));
+}
+
 // PyTorch raises for these; a compiled program shows NaN, the least integer or true instead of another element.
 constexpr std::int64_t kIds[] = {0, 3, -1, -4, 2};  // of three: -1 is the last, 3 and -4 are none
 

@@ -119,6 +119,8 @@ class Builder {
   Value dot(const Value& lhs, const Value& rhs, const DotDims& dims, DType dtype);
   Value gather(const Value& x, const Value& indices, const GatherDims& dims, const Extents& slice_sizes,
                const Extents& result);
+  // The elements at `places` of one axis.
+  Value take(const Value& x, std::size_t axis, std::span<const std::int64_t> places);
   // `operation` joins what is there (first) with the update; "" means that the update replaces it.
   Value scatter(std::string_view operation, const Value& x, const Value& indices, const Value& updates,
                 const ScatterDims& dims);

@@ -97,6 +97,21 @@ Value Builder::gather(const Value& x, const Value& indices, const GatherDims& di
                           dims.index_vector_dim, array_text(slice_sizes)));
 }
 
+Value Builder::take(const Value& x, std::size_t axis, std::span<const std::int64_t> places) {
+  const auto count = static_cast<std::int64_t>(places.size());
+  const Value indices = dense_ints(places, DType::kInt32, {count, 1});
+  Extents dims = x.dims;
+  Extents sizes = x.dims;
+  Extents offsets;
+  dims[axis] = count;
+  sizes[axis] = 1;
+  for (std::size_t other = 0; other < x.rank(); ++other) {
+    if (other != axis) offsets.push_back(static_cast<std::int64_t>(other));
+  }
+  const auto along = static_cast<std::int64_t>(axis);
+  return gather(x, indices, {offsets, {along}, {along}, 1}, sizes, dims);
+}
+
 Value Builder::scatter(std::string_view operation, const Value& x, const Value& indices, const Value& updates,
                        const ScatterDims& dims) {
   const std::string region = write_region(operation, x.dtype);

@@ -107,6 +107,16 @@ TEST(Lower, AllNodesWithoutLoweringAreNamed) {
   EXPECT_THAT(module.status().message(), HasSubstr("c (aten.dropout.default): dropout in training"));
 }
 
+TEST(Lower, CallsWithFewerResultsThanTheirOperatorAreRefused) {
+  for (const char* call : {"aten.sort.default(self=%x)", "aten.topk.default(self=%x, k=2)"}) {
+    const auto module = lower(
+        graph_of(std::string("input x: float32[2]\nfirst: float32[2] = ") + call + "\noutput %first \"output\"\n"), {});
+    ASSERT_FALSE(module.ok()) << call;
+    EXPECT_EQ(module.status().code(), StatusCode::kUnsupported) << call;
+    EXPECT_THAT(module.status().message(), HasSubstr("fewer results")) << call;
+  }
+}
+
 TEST(Lower, SizesThatAreMissingAreNamed) {
   const auto graph = graph_of("symbol s0 in 1..8\ninput x: float32[s0]\noutput %x \"output\"\n");
   const auto module = lower(graph, {});

@@ -87,27 +87,44 @@ void average_pool(Call& call, std::size_t axes) {
   call.set(value);
 }
 
-// One axis averaged over windows from floor(i·n/m) to ceil((i+1)·n/m): a product with the matrix of their weights.
+// One axis averaged over windows from floor(i·n/m) to ceil((i+1)·n/m). No product with a matrix of zeros and weights:
+// one infinite element would make every window of its row NaN.
 Value average_axis(Builder& b, const Value& x, std::size_t axis, std::int64_t windows) {
+  constexpr std::int64_t kMostUneven = 1 << 20;  // their places are written out
   const std::int64_t extent = x.dims[axis];
-  std::int64_t cells = 0;
-  if (extent < 1 || windows < 1 || __builtin_mul_overflow(extent, windows, &cells) || cells > (1 << 20)) {
+  const bool even = windows > 0 && extent % windows == 0;
+  if (extent < 1 || windows < 1 || (!even && std::max(extent, windows) > kMostUneven)) {
     refuse("it averages too many or no elements of an axis");
   }
-  std::vector<double> weights(static_cast<std::size_t>(cells), 0);
-  for (std::int64_t window = 0; window < windows; ++window) {
-    const std::int64_t start = window * extent / windows;
-    const std::int64_t end = ((window + 1) * extent + windows - 1) / windows;
-    for (std::int64_t place = start; place < end; ++place) {
-      weights[static_cast<std::size_t>(place * windows + window)] = 1.0 / static_cast<double>(end - start);
-    }
+  std::int64_t most = even ? extent / windows : 1;
+  std::vector<std::int64_t> starts;
+  std::vector<std::int64_t> counts;
+  for (std::int64_t window = 0; !even && window < windows; ++window) {
+    starts.push_back(window * extent / windows);
+    counts.push_back((((window + 1) * extent + windows - 1) / windows) - starts.back());
+    most = std::max(most, counts.back());
   }
-  const Value matrix = b.dense_reals(weights, x.dtype, {extent, windows});
-  const Value product = b.dot(x, matrix, {{}, {}, {static_cast<std::int64_t>(axis)}, {0}}, x.dtype);
-  Extents permutation;  // the pooled axis has come last
-  for (std::size_t place = 0; place + 1 < x.rank(); ++place) permutation.push_back(static_cast<std::int64_t>(place));
-  permutation.insert(permutation.begin() + static_cast<std::ptrdiff_t>(axis), static_cast<std::int64_t>(x.rank()) - 1);
-  return b.transpose(product, permutation);
+  std::vector<std::int64_t> places;
+  for (const std::int64_t start : starts) {
+    for (std::int64_t place = start; place < start + most; ++place) places.push_back(std::min(place, extent - 1));
+  }
+  Extents dims = x.dims;
+  dims[axis] = windows;
+  Extents split = dims;
+  split.insert(split.begin() + static_cast<std::ptrdiff_t>(axis) + 1, most);
+  const auto along = static_cast<std::int64_t>(axis);
+  Value parts = b.reshape(even ? x : b.take(x, axis, places), split);
+  const Value zero = b.scalar(std::int64_t{0}, x.dtype);
+  if (even) {
+    const Value sums = b.reduce("add", parts, zero, {along + 1});
+    return b.binary("divide", {sums, b.splat(static_cast<double>(most), x.dtype, dims)});
+  }
+  const Value ends = b.dense_ints(counts, DType::kInt32, {windows});
+  const Value inside =
+      b.compare("LT", {b.iota(DType::kInt32, {windows, most}, 1), b.broadcast_in_dim(ends, {windows, most}, {0})});
+  parts = b.select({b.broadcast_in_dim(inside, split, {along, along + 1}), parts, b.splat(0.0, x.dtype, split)});
+  const Value sums = b.reduce("add", parts, zero, {along + 1});
+  return b.binary("divide", {sums, b.broadcast_in_dim(b.convert(ends, x.dtype), dims, {along})});
 }
 
 void adaptive_average(Call& call, std::size_t axes) {

@@ -44,21 +44,6 @@ float step_of(std::int64_t extent, std::int64_t wanted, double factor) {
   return factor > 0 ? static_cast<float>(1 / factor) : static_cast<float>(extent) / static_cast<float>(wanted);
 }
 
-Value take(Builder& b, const Value& x, std::size_t axis, const std::vector<std::int64_t>& places) {
-  const auto count = static_cast<std::int64_t>(places.size());
-  const Value indices = b.dense_ints(places, DType::kInt32, {count, 1});
-  Extents dims = x.dims;
-  Extents sizes = x.dims;
-  Extents offsets;
-  dims[axis] = count;
-  sizes[axis] = 1;
-  for (std::size_t other = 0; other < x.rank(); ++other) {
-    if (other != axis) offsets.push_back(static_cast<std::int64_t>(other));
-  }
-  const auto along = static_cast<std::int64_t>(axis);
-  return b.gather(x, indices, {offsets, {along}, {along}, 1}, sizes, dims);
-}
-
 void lower_nearest(Call& call) {
   Builder& b = call.builder();
   Value x = read_image(call);
@@ -71,7 +56,7 @@ void lower_nearest(Call& call) {
       const auto source = static_cast<std::int64_t>(std::floor(static_cast<float>(place) * step));
       places.push_back(std::clamp<std::int64_t>(source, 0, extent - 1));
     }
-    x = take(b, x, axis, places);
+    x = b.take(x, axis, places);
   }
   call.set(x);
 }
@@ -88,20 +73,25 @@ void lower_bilinear(Call& call) {
     if (aligned) step = wanted > 1 ? static_cast<float>(extent - 1) / static_cast<float>(wanted - 1) : 0;
     std::vector<std::int64_t> below;
     std::vector<std::int64_t> above;
-    std::vector<double> parts;
+    std::vector<double> parts_above;
+    std::vector<double> parts_below;
     for (std::int64_t place = 0; place < wanted; ++place) {
       const auto at = static_cast<float>(place);
       const float source = aligned ? at * step : std::max(0.0F, (at + 0.5F) * step - 0.5F);
       const auto first = std::min<std::int64_t>(static_cast<std::int64_t>(source), extent - 1);
       below.push_back(first);
       above.push_back(std::min<std::int64_t>(first + 1, extent - 1));
-      parts.push_back(std::clamp<double>(static_cast<double>(source) - static_cast<double>(first), 0, 1));
+      parts_above.push_back(std::clamp<double>(static_cast<double>(source) - static_cast<double>(first), 0, 1));
+      parts_below.push_back(1 - parts_above.back());
     }
-    const Value low = take(b, x, axis, below);
-    const Value high = take(b, x, axis, above);
-    const Value row = b.dense_reals(parts, x.dtype, {wanted});
-    const Value part = b.broadcast_in_dim(row, low.dims, {static_cast<std::int64_t>(axis)});
-    x = b.binary("add", low, b.binary("multiply", part, b.binary("subtract", high, low)));
+    // Each times its part, as PyTorch does: the difference of two infinite pixels would be NaN.
+    const auto weighted = [&](const std::vector<std::int64_t>& places, const std::vector<double>& parts) {
+      const Value pixels = b.take(x, axis, places);
+      const Value row = b.dense_reals(parts, x.dtype, {wanted});
+      const auto along = static_cast<std::int64_t>(axis);
+      return b.binary("multiply", {pixels, b.broadcast_in_dim(row, pixels.dims, {along})});
+    };
+    x = b.binary("add", {weighted(below, parts_below), weighted(above, parts_above)});
   }
   call.set(x);
 }

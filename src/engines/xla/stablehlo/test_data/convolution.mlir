@@ -9,11 +9,24 @@ module @kpt {
       %6 = "stablehlo.maximum"(%4, %5) : (tensor<f32>, tensor<f32>) -> tensor<f32>
       "stablehlo.return"(%6) : (tensor<f32>) -> ()
     }) : (tensor<1x4x4x4xf32>, tensor<f32>) -> tensor<1x4x2x2xf32>
-    %8 = "stablehlo.constant"() <{value = dense<"0x0000003F0000003F"> : tensor<2x1xf32>}> : () -> tensor<2x1xf32>
-    %9 = "stablehlo.dot_general"(%7, %8) <{dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = [2], rhs_contracting_dimensions = [0]>, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]}> : (tensor<1x4x2x2xf32>, tensor<2x1xf32>) -> tensor<1x4x2x1xf32>
-    %10 = "stablehlo.transpose"(%9) <{permutation = array<i64: 0, 1, 3, 2>}> : (tensor<1x4x2x1xf32>) -> tensor<1x4x1x2xf32>
-    %11 = "stablehlo.constant"() <{value = dense<"0x0000003F0000003F"> : tensor<2x1xf32>}> : () -> tensor<2x1xf32>
-    %12 = "stablehlo.dot_general"(%10, %11) <{dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = [3], rhs_contracting_dimensions = [0]>, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]}> : (tensor<1x4x1x2xf32>, tensor<2x1xf32>) -> tensor<1x4x1x1xf32>
-    "func.return"(%12) : (tensor<1x4x1x1xf32>) -> ()
+    %8 = "stablehlo.reshape"(%7) : (tensor<1x4x2x2xf32>) -> tensor<1x4x1x2x2xf32>
+    %9 = "stablehlo.constant"() <{value = dense<0x00000000> : tensor<f32>}> : () -> tensor<f32>
+    %13 = "stablehlo.reduce"(%8, %9) <{dimensions = array<i64: 3>}> ({
+    ^bb0(%10: tensor<f32>, %11: tensor<f32>):
+      %12 = "stablehlo.add"(%10, %11) : (tensor<f32>, tensor<f32>) -> tensor<f32>
+      "stablehlo.return"(%12) : (tensor<f32>) -> ()
+    }) : (tensor<1x4x1x2x2xf32>, tensor<f32>) -> tensor<1x4x1x2xf32>
+    %14 = "stablehlo.constant"() <{value = dense<0x40000000> : tensor<f32>}> : () -> tensor<f32>
+    %15 = "stablehlo.broadcast_in_dim"(%14) <{broadcast_dimensions = array<i64>}> : (tensor<f32>) -> tensor<1x4x1x2xf32>
+    %16 = "stablehlo.divide"(%13, %15) : (tensor<1x4x1x2xf32>, tensor<1x4x1x2xf32>) -> tensor<1x4x1x2xf32>
+    %17 = "stablehlo.reshape"(%16) : (tensor<1x4x1x2xf32>) -> tensor<1x4x1x1x2xf32>
+    %21 = "stablehlo.reduce"(%17, %9) <{dimensions = array<i64: 4>}> ({
+    ^bb0(%18: tensor<f32>, %19: tensor<f32>):
+      %20 = "stablehlo.add"(%18, %19) : (tensor<f32>, tensor<f32>) -> tensor<f32>
+      "stablehlo.return"(%20) : (tensor<f32>) -> ()
+    }) : (tensor<1x4x1x1x2xf32>, tensor<f32>) -> tensor<1x4x1x1xf32>
+    %22 = "stablehlo.broadcast_in_dim"(%14) <{broadcast_dimensions = array<i64>}> : (tensor<f32>) -> tensor<1x4x1x1xf32>
+    %23 = "stablehlo.divide"(%21, %22) : (tensor<1x4x1x1xf32>, tensor<1x4x1x1xf32>) -> tensor<1x4x1x1xf32>
+    "func.return"(%23) : (tensor<1x4x1x1xf32>) -> ()
   }
 }
