@@ -83,7 +83,9 @@ class ConvFusion {
     const Tensor* weight = edit_.constant(call.weight);
     const ir::ValueId result = only_result(node);
     const std::size_t rank = weight == nullptr ? 0 : weight->dims().size();
-    if (rank != 4 && (rank != 3 || node.target == "aten.conv2d.default")) return false;
+    // aten.convolution is for lines and images.
+    if (rank != 3 && rank != 4) return false;
+    if (node.target == (rank == 3 ? "aten.conv2d.default" : "aten.conv1d.default")) return false;
     if (edit_.type(result).dims.size() != rank) return false;
     if (edit_.type(call.input).dims.size() != rank || edit_.type(call.input).dtype != weight->dtype()) return false;
     call.is_line = rank == 3;

@@ -1,5 +1,6 @@
 // Passes whose effect lies in the weights or depends on them.
 #include <cmath>
+#include <numeric>
 #include <random>
 
 #include <gmock/gmock.h>
@@ -311,6 +312,53 @@ output %batch_norm "y"
               static_cast<float>(old("w", channel) * scale));
     EXPECT_FLOAT_EQ(run.weights.at("batch_norm_bias").elements<float>()[channel],
                     static_cast<float>((old("b", channel) - old("mean", channel)) * scale + old("beta", channel)));
+  }
+}
+
+TEST(FuseConv, FiltersOfLinesLieInTheWeight) {
+  constexpr const char* kLine = R"(kpt_graph 1
+parameter w: float32[4, 4, 3]
+input x: float32[2, 4, 12]
+conv1d: float32[2, 4, 10] = aten.conv1d.default(input=%x, weight=%w, bias=none)
+output %conv1d "y"
+)";
+  const Dims filters = {4, 4, 1, 3};
+  // The weight is a part of other memory, or lies turned there and has to be copied.
+  for (const bool turned : {false, true}) {
+    const Outcome run = run_pass(kLine, "fuse_conv", {}, [&](Weights& weights) {
+      const std::int64_t steps[2][3] = {{12, 3, 1}, {12, 1, 4}};
+      const Tensor more = Tensor::empty(DType::kFloat32, Dims{53}).value();
+      std::iota(more.elements<float>().begin(), more.elements<float>().end(), 0.0F);
+      weights.at("w") =
+          Tensor::from_buffer(more.buffer(), DType::kFloat32, Dims{4, 4, 3}, std::span(steps[turned ? 1 : 0]), 5)
+              .value();
+    });
+    const Tensor& weight = run.before.at("w");
+    const Tensor& made = run.weights.at("conv1d_filters");
+    EXPECT_TRUE(std::ranges::equal(made.dims(), filters));
+    EXPECT_EQ(made.buffer() == weight.buffer(), !turned);
+    EXPECT_EQ(read_as_double(made).value(), read_as_double(weight).value());
+  }
+}
+
+TEST(FoldConstants, WhatComesOutAsTheFileDoesNotSayIsRefused) {
+  ir::Graph graph = ir::read_graph(R"(kpt_graph 1
+parameter w: float32[4]
+neg: float32[4] = aten.neg.default(self=%w)
+output %neg "y"
+)")
+                        .value();
+  const Capabilities capabilities = pass_testing::full_capabilities();
+  for (const Tensor& other :
+       {Tensor::empty(DType::kFloat32, Dims{5}).value(), Tensor::empty(DType::kFloat32, Dims{4, 1}).value(),
+        Tensor::empty(DType::kBFloat16, Dims{4}).value()}) {
+    ir::Graph changed = graph;
+    Weights weights = pass_testing::draw_weights(graph, 1);
+    const Evaluator evaluator = [&](const ir::Graph&, const Weights&) { return std::vector{other}; };
+    PassContext context{weights, capabilities, evaluator, {}};
+    const auto records = run_passes(std::vector{find_pass("fold_constants")}, changed, context);
+    EXPECT_EQ(records.status().code(), StatusCode::kCorruptData) << records.status().message();
+    EXPECT_THAT(records.status().message(), HasSubstr("'neg' came out as"));
   }
 }
 
