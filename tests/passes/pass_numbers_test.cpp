@@ -69,6 +69,7 @@ TEST_P(PassNumbers, AnswersStayTheSame) {
   const std::string text =
       read_text_file(fs::path(source_dir()) / "src/passes/test_data" / (GetParam() + ".graph"), 1 << 20).value();
   if (!can_be_compared(text)) GTEST_SKIP() << "its answers differ by design";
+  if (GetParam().find("/wrong_") != std::string::npos) GTEST_SKIP() << "PyTorch refuses its calls";
   const std::uint64_t seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   pass_runs::Cpu cpu;
@@ -112,6 +113,7 @@ TEST_P(LibraryForms, AnswersAreTheSame) {
   const std::string text =
       read_text_file(fs::path(source_dir()) / "src/passes/test_data" / (GetParam() + ".graph"), 1 << 20).value();
   if (!can_be_compared(text)) GTEST_SKIP() << "its answers differ by design";
+  if (GetParam().find("/wrong_") != std::string::npos) GTEST_SKIP() << "PyTorch refuses its calls";
   const std::uint64_t seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   pass_runs::Cpu cpu;
