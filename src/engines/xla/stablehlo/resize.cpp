@@ -39,18 +39,20 @@ Value read_image(Call& call) {
   return x;
 }
 
-// How far one pixel of the result goes in the input; in float32, as PyTorch computes places.
-float step_of(std::int64_t extent, std::int64_t wanted, double factor) {
-  return factor > 0 ? static_cast<float>(1 / factor) : static_cast<float>(extent) / static_cast<float>(wanted);
+// How far one pixel of the result goes in the input.
+template <typename Real>
+Real step_of(std::int64_t extent, std::int64_t wanted, double factor) {
+  return factor > 0 ? static_cast<Real>(1 / factor) : static_cast<Real>(extent) / static_cast<Real>(wanted);
 }
 
+// Whatever the image's type, PyTorch computes these places in float32.
 void lower_nearest(Call& call) {
   Builder& b = call.builder();
   Value x = read_image(call);
   for (std::size_t axis = 2; axis < 4; ++axis) {
     const std::int64_t extent = x.dims[axis];
     const std::int64_t wanted = call.type().dims[axis];
-    const float step = step_of(extent, wanted, read_factor(call, axis - 2));
+    const auto step = step_of<float>(extent, wanted, read_factor(call, axis - 2));
     std::vector<std::int64_t> places;
     for (std::int64_t place = 0; place < wanted; ++place) {
       const auto source = static_cast<std::int64_t>(std::floor(static_cast<float>(place) * step));
@@ -61,37 +63,50 @@ void lower_nearest(Call& call) {
   call.set(x);
 }
 
+// The two pixels around each place of the result, and the part of each.
+struct Neighbours {
+  std::vector<std::int64_t> below;
+  std::vector<std::int64_t> above;
+  std::vector<double> parts_below;
+  std::vector<double> parts_above;
+};
+
+// In `Real`, in which PyTorch computes: float64 for images of float64, float32 for all others.
+template <typename Real>
+Neighbours find_neighbours(std::int64_t extent, std::int64_t wanted, double factor, bool aligned) {
+  auto step = step_of<Real>(extent, wanted, factor);
+  if (aligned) step = wanted > 1 ? static_cast<Real>(extent - 1) / static_cast<Real>(wanted - 1) : 0;
+  constexpr Real kHalf = 0.5;
+  Neighbours found;
+  for (std::int64_t place = 0; place < wanted; ++place) {
+    const auto at = static_cast<Real>(place);
+    const Real source = aligned ? at * step : std::max<Real>(0, (at + kHalf) * step - kHalf);
+    const auto first = std::min<std::int64_t>(static_cast<std::int64_t>(source), extent - 1);
+    found.below.push_back(first);
+    found.above.push_back(std::min<std::int64_t>(first + 1, extent - 1));
+    found.parts_above.push_back(std::clamp<double>(static_cast<double>(source) - static_cast<double>(first), 0, 1));
+    found.parts_below.push_back(1 - found.parts_above.back());
+  }
+  return found;
+}
+
 void lower_bilinear(Call& call) {
   Builder& b = call.builder();
   const Value image = read_image(call);
   Value x = b.convert(image, math_dtype(image.dtype));
   const bool aligned = call.flag("align_corners", false);
   for (std::size_t axis = 2; axis < 4; ++axis) {
-    const std::int64_t extent = x.dims[axis];
-    const std::int64_t wanted = call.type().dims[axis];
-    float step = step_of(extent, wanted, read_factor(call, axis - 2));
-    if (aligned) step = wanted > 1 ? static_cast<float>(extent - 1) / static_cast<float>(wanted - 1) : 0;
-    std::vector<std::int64_t> below;
-    std::vector<std::int64_t> above;
-    std::vector<double> parts_above;
-    std::vector<double> parts_below;
-    for (std::int64_t place = 0; place < wanted; ++place) {
-      const auto at = static_cast<float>(place);
-      const float source = aligned ? at * step : std::max(0.0F, (at + 0.5F) * step - 0.5F);
-      const auto first = std::min<std::int64_t>(static_cast<std::int64_t>(source), extent - 1);
-      below.push_back(first);
-      above.push_back(std::min<std::int64_t>(first + 1, extent - 1));
-      parts_above.push_back(std::clamp<double>(static_cast<double>(source) - static_cast<double>(first), 0, 1));
-      parts_below.push_back(1 - parts_above.back());
-    }
+    const double factor = read_factor(call, axis - 2);
+    const auto find = x.dtype == DType::kFloat64 ? find_neighbours<double> : find_neighbours<float>;
+    const Neighbours found = find(x.dims[axis], call.type().dims[axis], factor, aligned);
     // Each times its part, as PyTorch does: the difference of two infinite pixels would be NaN.
     const auto weighted = [&](const std::vector<std::int64_t>& places, const std::vector<double>& parts) {
       const Value pixels = b.take(x, axis, places);
-      const Value row = b.dense_reals(parts, x.dtype, {wanted});
+      const Value row = b.dense_reals(parts, x.dtype, {static_cast<std::int64_t>(parts.size())});
       const auto along = static_cast<std::int64_t>(axis);
       return b.binary("multiply", {pixels, b.broadcast_in_dim(row, pixels.dims, {along})});
     };
-    x = b.binary("add", {weighted(below, parts_below), weighted(above, parts_above)});
+    x = b.binary("add", {weighted(found.below, found.parts_below), weighted(found.above, found.parts_above)});
   }
   call.set(x);
 }
