@@ -315,10 +315,13 @@ def measure_startup(entry, arguments):
     return row
 
 
+def patterns_of(arguments):
+    return [compare_rows.static_pattern(pattern, arguments.dtype) for pattern in arguments.only]
+
+
 def export_models(arguments):
     """The full-size models of --dtype with fixed sizes, unless --models is given."""
-    kind = compare_rows.KINDS[arguments.dtype]
-    patterns = [pattern if kind in pattern else f"{pattern}{kind}_static" for pattern in arguments.only]
+    patterns = patterns_of(arguments)
     if arguments.rows:
         patterns = [compare_rows.export_pattern(row, arguments.dtype) for row in arguments.rows]
     command = [sys.executable, str(SOURCE / "tests/models/export_models.py"), "--out", str(arguments.models), "--size",
@@ -340,7 +343,8 @@ def choose_entries(arguments):
         known = {entry["name"]: entry for entry in entries}
         names = {compare_rows.entry_name(row, arguments.dtype): row for row in arguments.rows}
         return [known.get(name, {"name": name, "batch": compare_rows.batch_of(row)}) for name, row in names.items()]
-    chosen = [entry for entry in entries if any(fnmatch.fnmatch(entry["name"], p) for p in arguments.only)
+    patterns = [*arguments.only, *patterns_of(arguments)]
+    chosen = [entry for entry in entries if any(fnmatch.fnmatch(entry["name"], p) for p in patterns)
               and entry["dtype"] == arguments.dtype and not entry["dynamic"] and not entry["stateful_steps"]
               and not entry.get("shape")]
     if not chosen:

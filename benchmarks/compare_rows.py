@@ -22,6 +22,14 @@ def export_pattern(row, dtype):
     return f"{model}_{KINDS[dtype]}_static:{shape}"
 
 
+def static_pattern(pattern, dtype):
+    """Of the files with fixed sizes: qwen2 gives qwen2_fp32_static, minilm* gives minilm*fp32_static."""
+    kind = KINDS[dtype]
+    if kind in pattern:
+        return pattern
+    return f"{pattern}{'' if pattern.endswith('*') else '_'}{kind}_static"
+
+
 def batch_of(row):
     """The first extent: a batch, or the sequences of a decoding step."""
     return int(row.partition(":")[2].split("x")[0])

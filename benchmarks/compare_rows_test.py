@@ -27,6 +27,11 @@ class Rows(unittest.TestCase):
         self.assertEqual(compare_rows.entry_name("bert:32x128", "bfloat16"), "bert_bf16_static_32x128")
         self.assertEqual(compare_rows.entry_name("vit:1", "float32"), "vit_fp32_static_1")
 
+    def test_models_are_named_with_and_without_their_kind(self):
+        for pattern, expected in (("qwen2", "qwen2_bf16_static"), ("minilm*", "minilm*bf16_static"),
+                                  ("llama_bf16_static", "llama_bf16_static"), ("*", "*bf16_static")):
+            self.assertEqual(compare_rows.static_pattern(pattern, "bfloat16"), expected)
+
     def test_the_first_extent_is_the_batch(self):
         self.assertEqual([compare_rows.batch_of(row) for row in ("bert:32x128", "vit:1")], [32, 1])
 
