@@ -41,16 +41,17 @@ Status add_family(HipCompileCache& compiler, std::string_view family, std::strin
   return {};
 }
 
-std::string family_table(std::string_view family, const std::vector<Row>& rows) {
+std::string family_table(std::string_view family, std::span<const std::string_view> targets,
+                         const std::vector<Row>& rows) {
   std::string text = fmt::format("\n## {}\n\n| kernel | threads |", family);
-  for (const std::string_view target : kernel_table_targets()) text += fmt::format(" {} |", target);
+  for (const std::string_view target : targets) text += fmt::format(" {} |", target);
   text += "\n|---|---|";
-  for (std::size_t i = 0; i < kernel_table_targets().size(); ++i) text += "---|";
+  for (std::size_t i = 0; i < targets.size(); ++i) text += "---|";
   text += "\n";
   for (const gpu::KernelInfo& info : gpu::list_kernels()) {
     if (info.family != family) continue;
     text += fmt::format("| `{}` | {} |", info.name, info.max_threads);
-    for (const std::string_view target : kernel_table_targets()) {
+    for (const std::string_view target : targets) {
       const auto row =
           std::ranges::find_if(rows, [&](const Row& r) { return r.kernel == &info && r.target == target; });
       if (row == rows.end()) {
@@ -71,10 +72,10 @@ std::vector<std::string_view> kernel_table_targets() {
   return {"gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100", "gfx1201"};
 }
 
-Result<std::string> kernel_table_page(HipCompileCache& compiler) {
+Result<std::string> kernel_table_page(HipCompileCache& compiler, std::span<const std::string_view> targets) {
   std::vector<Row> rows;
   for (const gpu::KernelFamily& family : gpu::kernel_families()) {
-    for (const std::string_view target : kernel_table_targets()) {
+    for (const std::string_view target : targets) {
       if (!runs_family(*find_amd_architecture(target), family)) continue;
       KPT_RETURN_IF_ERROR(add_family(compiler, family.name, target, rows));
     }
@@ -100,7 +101,7 @@ Result<std::string> kernel_table_page(HipCompileCache& compiler) {
       "while it\n"
       "is old.\n",
       kCompilerMark, compiler.compiler().version);
-  for (const gpu::KernelFamily& family : gpu::kernel_families()) page += family_table(family.name, rows);
+  for (const gpu::KernelFamily& family : gpu::kernel_families()) page += family_table(family.name, targets, rows);
   return page;
 }
 

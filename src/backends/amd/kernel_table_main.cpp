@@ -30,7 +30,7 @@ int main(int argc, char** argv) {
   auto cache = kpt::CompileCache::open(argv[2], 1U << 30U);
   if (!cache.ok()) return fail(cache.status());
   kpt::HipCompileCache compilations(*compiler, &*cache, std::chrono::minutes(5));
-  const auto page = kpt::kernel_table_page(compilations);
+  const auto page = kpt::kernel_table_page(compilations, kpt::kernel_table_targets());
   if (!page.ok()) return fail(page.status());
   if (!check) {
     const kpt::Status status = kpt::write_file_atomically(path, *page);
