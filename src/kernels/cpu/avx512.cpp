@@ -25,7 +25,14 @@ struct Avx512 : ExpandCodes<48> {
   static Sum spread(const char* input) { return _mm512_set1_ps(*reinterpret_cast<const float*>(input)); }
   static Sum add_product(Sum sum, Sum input, Sum weights) { return _mm512_fmadd_ps(input, weights, sum); }
   static void add_all(std::int64_t units, const char* input, const char* weights, void* sums, bool accumulate) {
-    KPT_AVX512_TILE(KPT_TILE_UNIT_SWAPPED, "vfmadd231ps", KPT_TILE_ADD_FLOATS, units, input, weights, sums, accumulate);
+    const void* next = nullptr;
+    KPT_AVX512_TILE(KPT_TILE_UNIT_SWAPPED, "vfmadd231ps", KPT_TILE_ADD_FLOATS, KPT_TILE_NOTHING_AHEAD, units, input,
+                    weights, sums, next, accumulate);
+  }
+  static void add_all_ahead(std::int64_t units, const char* input, const char* weights, void* sums, const void* next,
+                            bool accumulate) {
+    KPT_AVX512_TILE(KPT_TILE_UNIT_SWAPPED, "vfmadd231ps", KPT_TILE_ADD_FLOATS, KPT_TILE_AHEAD, units, input, weights,
+                    sums, next, accumulate);
   }
 };
 
@@ -44,6 +51,8 @@ MatrixKernel avx512_kernel(LinearForm form) {
   kernel.depth_block = 384;
   kernel.pack_input = &PackInput<Avx512>::float32<8>;
   kernel.multiply = &Avx512Tile<Avx512>::multiply;
+  kernel.multiply_ahead = &Avx512Tile<Avx512>::multiply_ahead;
+  kernel.ahead_bytes = Avx512Tile<Avx512>::kAheadBytes;
   kernel.multiply_narrow = &Avx512Tile<Avx512>::multiply_narrow;
   kernel.narrow_columns = 32;
   kernel.finish = &Finish<Avx512, float>::run;

@@ -13,7 +13,14 @@ struct Avx512Bfloat16 : Avx512Bfloat16Products<Avx512Bfloat16> {
   static constexpr int kColumns = 48;
 
   static void add_all(std::int64_t units, const char* input, const char* weights, void* sums, bool accumulate) {
-    KPT_AVX512_TILE(KPT_TILE_UNIT, "vdpbf16ps", KPT_TILE_ADD_FLOATS, units, input, weights, sums, accumulate);
+    const void* next = nullptr;
+    KPT_AVX512_TILE(KPT_TILE_UNIT, "vdpbf16ps", KPT_TILE_ADD_FLOATS, KPT_TILE_NOTHING_AHEAD, units, input, weights,
+                    sums, next, accumulate);
+  }
+  static void add_all_ahead(std::int64_t units, const char* input, const char* weights, void* sums, const void* next,
+                            bool accumulate) {
+    KPT_AVX512_TILE(KPT_TILE_UNIT, "vdpbf16ps", KPT_TILE_ADD_FLOATS, KPT_TILE_AHEAD, units, input, weights, sums, next,
+                    accumulate);
   }
 };
 
@@ -30,6 +37,8 @@ MatrixKernel avx512_bfloat16_kernel() {
   kernel.depth_block = 384;
   kernel.pack_input = &PackInput<Avx512Bfloat16>::bfloat16<8, 2>;
   kernel.multiply = &Avx512Tile<Avx512Bfloat16>::multiply;
+  kernel.multiply_ahead = &Avx512Tile<Avx512Bfloat16>::multiply_ahead;
+  kernel.ahead_bytes = Avx512Tile<Avx512Bfloat16>::kAheadBytes;
   kernel.multiply_narrow = &Avx512Tile<Avx512Bfloat16>::multiply_narrow;
   kernel.narrow_columns = 32;
   kernel.finish = &Finish<Avx512Bfloat16, float>::run;

@@ -5,7 +5,8 @@
 //   static Vector load_weights(const char* address): of 16 columns;  static Vector spread(const char* input): one unit;
 //   static Sum add_product(Sum sum, Vector input, Vector weights);
 //   static void add_all(std::int64_t units, const char* input, const char* weights, void* sums, bool accumulate): the
-//     products of a whole tile, sums[8][3]; KPT_AVX512_TILE writes its body.
+//     products of a whole tile, sums[8][3]; KPT_AVX512_TILE writes its body;
+//   static void add_all_ahead(…, const void* next, bool accumulate): that, and asks for kAheadBytes of `next` a unit.
 #pragma once
 
 // Weights in zmm0 to zmm2 and zmm5 to zmm7, inputs in zmm3 and zmm4, sums in zmm8 to zmm31. In assembly, because
@@ -63,17 +64,21 @@
 #define KPT_TILE_STORE(sum, offset) "vmovups %%zmm" #sum ", " #offset "(%[sums])\n"
 #define KPT_TILE_ADD_FLOATS(sum, offset) "vaddps " #offset "(%[sums]), %%zmm" #sum ", %%zmm" #sum "\n"
 #define KPT_TILE_ADD_INTS(sum, offset) "vpaddd " #offset "(%[sums]), %%zmm" #sum ", %%zmm" #sum "\n"
-// unit: KPT_TILE_UNIT or KPT_TILE_UNIT_SWAPPED; add: KPT_TILE_ADD_FLOATS or KPT_TILE_ADD_INTS.
-#define KPT_AVX512_TILE(unit, operation, add, units, input, weights, sums, accumulate) \
+// A line of what comes later, asked for with two units.
+#define KPT_TILE_AHEAD "prefetcht1 (%[next])\nadd $64, %[next]\n"
+#define KPT_TILE_NOTHING_AHEAD ""
+// unit: KPT_TILE_UNIT or KPT_TILE_UNIT_SWAPPED; add: KPT_TILE_ADD_FLOATS or KPT_TILE_ADD_INTS; ahead: KPT_TILE_AHEAD or
+// KPT_TILE_NOTHING_AHEAD.
+#define KPT_AVX512_TILE(unit, operation, add, ahead, units, input, weights, sums, next, accumulate) \
   __asm__ volatile(KPT_TILE_ALL(KPT_TILE_CLEAR) "test %[units], %[units]\nje 3f\n" KPT_TILE_WEIGHTS(0, 0, 0)         \
                        KPT_TILE_WEIGHTS(0, 64, 1) KPT_TILE_WEIGHTS(0, 128, 2)                                          \
-                           "vbroadcastss (%[input]), %%zmm3\nsub $2, %[units]\njl 2f\n.p2align 5\n1:\n" unit(     \
+                           "vbroadcastss (%[input]), %%zmm3\nsub $2, %[units]\njl 2f\n.p2align 5\n1:\n" ahead unit( \
                                operation, 0, 192, 0, 1, 2, 5, 6, 7) unit(operation, 32, 384, 5, 6, 7, 0, 1, 2)         \
                                "add $64, %[input]\nadd $384, %[weights]\nsub $2, %[units]\njge 1b\n2:\n"          \
                                "cmp $-1, %[units]\njne 3f\n" unit(operation, 0, 192, 0, 1, 2, 5, 6, 7)               \
                                    "3:\ntest %[accumulate], %[accumulate]\nje 4f\n" KPT_TILE_ALL(add)               \
                                        "4:\n" KPT_TILE_ALL(KPT_TILE_STORE)                                            \
-                   : [units] "+r"(units), [input] "+r"(input), [weights] "+r"(weights)                                 \
+                   : [units] "+r"(units), [input] "+r"(input), [weights] "+r"(weights), [next] "+r"(next)              \
                    : [sums] "r"(sums), [accumulate] "r"(static_cast<int>(accumulate))                                  \
                    : "memory", "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9",   \
                      "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15", "xmm16", "xmm17", "xmm18", "xmm19",         \
@@ -145,6 +150,13 @@ struct Avx512Tile {
 
   static void store(Scalar* target, Sum sum, bool accumulate) {
     Isa::store(target, accumulate ? Isa::add(Isa::load(target), sum) : sum);
+  }
+
+  static constexpr int kAheadBytes = 32;
+  static void multiply_ahead(std::int64_t units, const void* input, const void* weights, void* tile, const void* next,
+                             bool accumulate) {
+    Isa::add_all_ahead(units, static_cast<const char*>(input), static_cast<const char*>(weights), tile, next,
+                       accumulate);
   }
 
   static void multiply(std::int64_t units, const void* input, const void* weights, void* tile, int rows,

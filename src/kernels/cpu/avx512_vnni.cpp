@@ -15,7 +15,14 @@ struct Vnni : Avx512Int8Products<Vnni> {
   static constexpr int kColumns = 48;
 
   static void add_all(std::int64_t units, const char* input, const char* weights, void* sums, bool accumulate) {
-    KPT_AVX512_TILE(KPT_TILE_UNIT, "vpdpbusd", KPT_TILE_ADD_INTS, units, input, weights, sums, accumulate);
+    const void* next = nullptr;
+    KPT_AVX512_TILE(KPT_TILE_UNIT, "vpdpbusd", KPT_TILE_ADD_INTS, KPT_TILE_NOTHING_AHEAD, units, input, weights, sums,
+                    next, accumulate);
+  }
+  static void add_all_ahead(std::int64_t units, const char* input, const char* weights, void* sums, const void* next,
+                            bool accumulate) {
+    KPT_AVX512_TILE(KPT_TILE_UNIT, "vpdpbusd", KPT_TILE_ADD_INTS, KPT_TILE_AHEAD, units, input, weights, sums, next,
+                    accumulate);
   }
 };
 
@@ -99,6 +106,8 @@ MatrixKernel avx512_vnni_kernel() {
   kernel.quantize_row = &Quantize::quantize_row;
   kernel.pack_input = &pack_rows;
   kernel.multiply = &Avx512Tile<Vnni>::multiply;
+  kernel.multiply_ahead = &Avx512Tile<Vnni>::multiply_ahead;
+  kernel.ahead_bytes = Avx512Tile<Vnni>::kAheadBytes;
   kernel.multiply_narrow = &Avx512Tile<Vnni>::multiply_narrow;
   kernel.narrow_columns = 32;
   kernel.finish = &Finish<Vnni, std::int32_t>::run;

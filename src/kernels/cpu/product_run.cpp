@@ -163,13 +163,12 @@ class ProductRun {
     for (std::int64_t at = index * part; at < end; at += 64) __builtin_prefetch(next + at, 0, 3);
   }
 
-  // What multiply_ahead() of panel `index` asks for; null where it is not to be used. The first panels of a block get
+  // What multiply_ahead() of panel `index` asks for; null where there is nothing more. The first panels of a block get
   // all of the next stretch.
   const std::byte* find_ahead(const std::byte* next, std::int64_t units, std::int64_t index, int rows) const {
     const std::int64_t at = index * units * kernel_.ahead_bytes;
     const std::int64_t end = units * kernel_.depth * kernel_.weight_bytes * kernel_.columns;
-    return kernel_.multiply_ahead != nullptr && next != nullptr && rows == kernel_.rows && at < end ? next + at
-                                                                                                    : nullptr;
+    return next != nullptr && rows == kernel_.rows && at < end ? next + at : nullptr;
   }
 
   // The rows of a block times one stretch of one panel of W, which stays in L1 for all rows; after the last stretch
@@ -197,8 +196,10 @@ class ProductRun {
     for (std::int64_t i = 0; i < block.row_count; ++i, input += units * input_unit_, tile += tile_panel) {
       const std::int64_t row = (block.first_row + i) * kernel_.rows;
       const auto rows = static_cast<int>(std::min<std::int64_t>(kernel_.rows, rows_ - row));
-      const std::byte* ahead = find_ahead(next, units, i, rows);
-      if (ahead == nullptr && next != nullptr && block.row_count >= kPanelsToPrefetch) {
+      const std::byte* ahead = nullptr;
+      if (kernel_.multiply_ahead != nullptr) {
+        ahead = find_ahead(next, units, i, rows);
+      } else if (next != nullptr && block.row_count >= kPanelsToPrefetch) {
         prefetch_part(next, i, block.row_count);
       }
       if (ahead != nullptr && finished.columns > kernel_.narrow_columns) {
