@@ -12,6 +12,8 @@
 
 namespace kpt {
 
+// An operator of aten whose result is another in each run. For dropout: where it drops, or may.
+bool draws_at_random(const ir::Node& node);
 // A node whose results nobody uses may go: no writes, no random numbers (the next ones would change), no checks.
 bool is_removable(const ir::Node& node);
 // The same arguments give the same results, in memory of the node's own or as views: two such nodes are one, and one
