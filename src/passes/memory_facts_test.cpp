@@ -233,6 +233,32 @@ TEST(MemoryFacts, ANodeMayWriteItselfOrInItsSubGraphs) {
   EXPECT_TRUE(may_write(cond));
 }
 
+TEST(GraphEdit, NumbersAreThoseThatTensorsHold) {
+  ir::Graph graph = ir::read_graph(R"(kpt_graph 1
+half: float32[] = aten.full.default(size=[], fill_value=0.5)
+cut: int64[] = aten.full.default(size=[], fill_value=0.5, dtype=dtype(int64))
+two: int64[] = aten.scalar_tensor.default(s=2.0, dtype=dtype(int64))
+truth: bool[] = aten.scalar_tensor.default(s=2, dtype=dtype(bool))
+byte: uint8[] = aten.full.default(size=[], fill_value=-1, dtype=dtype(uint8))
+written: float32[] = aten.full.default(size=[], fill_value=0.5)
+add_: float32[] = aten.add_.Tensor(self=%written, other=1.0)
+output %half "a"
+output %cut "b"
+output %two "c"
+output %truth "d"
+output %byte "e"
+output %add_ "f"
+)")
+                        .value();
+  Weights weights;
+  const GraphEdit edit(graph, weights);
+  EXPECT_EQ(edit.constant_number(find(graph, "half")), 0.5);
+  EXPECT_EQ(edit.constant_number(find(graph, "two")), 2.0);
+  for (const char* name : {"cut", "truth", "byte", "written"}) {
+    EXPECT_EQ(edit.constant_number(find(graph, name)), std::nullopt) << name;
+  }
+}
+
 TEST(GraphEdit, InsertsInOrderAndTakesOutWhatFed) {
   ir::Graph graph = ir::read_graph(R"(kpt_graph 1
 input x: float32[4]
