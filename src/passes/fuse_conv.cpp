@@ -128,9 +128,7 @@ class ConvFusion {
     // The recorded layout decides that of the result, and there are two of them.
     const ir::ValueId result = only_result(edit_.node(place));
     const ir::TensorType& type = edit_.type(result);
-    if (is_contiguous(type) || type.strides == channels_last_strides(type.dims)) return;
-    edit_.set_type(result, contiguous_type(type.dtype, type.dims));
-    refresh_views(edit_, result);
+    if (type.strides != channels_last_strides(type.dims)) make_row_major(edit_, result);
   }
 
   // The node that is the whole call now.

@@ -2,6 +2,7 @@
 
 #include "passes/node_arguments.h"
 #include "passes/own_calls.h"
+#include "passes/view_types.h"
 #include "passes/weight_values.h"
 
 namespace kpt {
@@ -44,8 +45,7 @@ class LinearFusion {
  private:
   void set_call(NodeIndex place, const LinearCall& call) {
     edit_.replace_call(place, std::string(kLinearTarget), linear_arguments(call));
-    const ir::ValueId result = only_result(edit_.node(place));
-    edit_.set_type(result, contiguous_type(edit_.type(result).dtype, edit_.type(result).dims));
+    make_row_major(edit_, only_result(edit_.node(place)));
   }
 
   // An empty call when the node is no such product.

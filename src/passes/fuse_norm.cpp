@@ -4,6 +4,7 @@
 
 #include "passes/node_arguments.h"
 #include "passes/own_calls.h"
+#include "passes/view_types.h"
 
 namespace kpt {
 namespace {
@@ -221,6 +222,10 @@ class NormFusion {
     const std::string name = edit_.node(index).name;
     const ir::ValueId residual = find_summand(call, index);
     const ir::ValueId old_sum = call.input;
+    const ir::ValueId old_normed = result_at(edit_.node(index), 0);
+    const auto was_row_major = [&](ir::ValueId id) {
+      return is_contiguous(edit_.type(id)) || edit_.facts().is_written(id);
+    };
     std::string detail = name + " is " + call.kind;
     const ir::TensorType type = contiguous_type(edit_.type(old_sum).dtype, edit_.type(old_sum).dims);
     const ir::ValueId normed = edit_.add_value(name, type);
@@ -241,10 +246,12 @@ class NormFusion {
                               normed);
     node.outputs.push_back({false, {sum}});
     edit_.insert_before(index, std::move(node));
-    edit_.replace_uses(result_at(edit_.node(index), 0), normed);
+    edit_.replace_uses(old_normed, normed);
+    if (!was_row_major(old_normed)) refresh_views(edit_, normed);
     edit_.erase_unused(index);
     if (addition != kNoNode) {
       edit_.replace_uses(old_sum, sum);
+      if (!was_row_major(old_sum)) refresh_views(edit_, sum);
       edit_.erase_unused(addition);
     }
     ++stats_.changes;
