@@ -316,7 +316,7 @@ MemoryFacts::MemoryFacts(const ir::Graph& graph, const Weights& weights)
     : parent_(graph.values.size()), writes_(graph.values.size()) {
   std::iota(parent_.begin(), parent_.end(), 0U);
   unite_weights(graph, weights);
-  for (std::size_t position = 0; position < graph.nodes.size(); ++position) add_node(graph.nodes[position], position);
+  for (std::size_t position = 0; position < graph.nodes.size(); ++position) add_node(graph, position);
 }
 
 void MemoryFacts::unite_weights(const ir::Graph& graph, const Weights& weights) {
@@ -368,7 +368,11 @@ void MemoryFacts::unite(ir::ValueId a, ir::ValueId b) {
   writes_[y].clear();
 }
 
-void MemoryFacts::add_node(const ir::Node& node, std::size_t position) {
+void MemoryFacts::add_node(const ir::Graph& graph, std::size_t position) {
+  const ir::Node& node = graph.nodes[position];
+  const auto holds_memory = [&](ir::ValueId id) {
+    return id != ir::kNoValue && graph.at(id).kind == ir::ValueKind::kTensor;
+  };
   const bool fresh = gives_fresh_memory(node) || is_number_operator(node.target);
   const bool known = is_known(node.target);
   const bool in_place = is_in_place(node);
@@ -379,12 +383,13 @@ void MemoryFacts::add_node(const ir::Node& node, std::size_t position) {
     const bool statistic = argument.name == "running_mean" || argument.name == "running_var";
     const bool writes = !known || out || (in_place && place == 0) || (statistics && statistic);
     ir::for_each_value(argument.value, [&](ir::ValueId id) {
+      if (!holds_memory(id)) return;
       if (writes) writes_[root(id)].push_back(position);
       // What an in-place operator gives back is its first argument.
       if (fresh || (in_place && place != 0)) return;
       for (const ir::Output& output : node.outputs) {
         for (const ir::ValueId result : output.values) {
-          if (result != ir::kNoValue) unite(id, result);
+          if (holds_memory(result)) unite(id, result);
         }
       }
     });

@@ -42,7 +42,7 @@ class MemoryFacts {
   std::uint32_t root(ir::ValueId id) const;
   void unite_weights(const ir::Graph& graph, const Weights& weights);
   void unite(ir::ValueId a, ir::ValueId b);
-  void add_node(const ir::Node& node, std::size_t position);
+  void add_node(const ir::Graph& graph, std::size_t position);
 
   mutable std::vector<std::uint32_t> parent_;
   std::vector<std::vector<std::size_t>> writes_;  // positions, by root

@@ -56,6 +56,24 @@ TEST(MemoryFacts, WritesAreSeenThroughViews) {
   EXPECT_TRUE(facts.is_steady(find(graph, "x"), 0, 6));
 }
 
+TEST(MemoryFacts, SizesOfWrittenMemoryAreNotWritten) {
+  const ir::Graph graph = ir::read_graph(R"(kpt_graph 1
+symbol s0 in 1..8
+input cache: float32[s0, 4]
+input x: float32[s0, 4]
+size: int(s0) = aten.sym_size.int(self=%cache, dim=0)
+exp: float32[s0, 4] = aten.exp.default(self=%x)
+view: float32[s0, 2, 2] = aten.view.default(self=%exp, size=[%size, 2, 2])
+copy_: float32[s0, 4] = aten.copy_.default(self=%cache, src=%x)
+output %view "y"
+)")
+                              .value();
+  const MemoryFacts facts(graph, {});
+  EXPECT_TRUE(facts.is_written(find(graph, "cache")));
+  EXPECT_FALSE(facts.is_written(find(graph, "exp")));
+  EXPECT_FALSE(facts.may_share(find(graph, "view"), find(graph, "cache")));
+}
+
 TEST(MemoryFacts, OnlyWeightsThatKeepTheirContentAreConstant) {
   const ir::Graph graph = ir::read_graph(kText).value();
   const Weights weights = pass_testing::draw_weights(graph, 1);
