@@ -54,14 +54,13 @@ class AttentionMatcher {
     const std::vector<ir::Expr> wanted = dims(id);
     for (int step = 0; step < 6; ++step) {
       if (once && !edit_.has_one_use(id)) return ir::kNoValue;
-      const NodeIndex made = edit_.producer(id);
-      const bool passes =
-          made != kNoNode &&
-          (is_reshape(edit_.node(made)) ||
-           is_any(edit_.node(made), {"aten.expand.default", "aten.clone.default", "aten.contiguous.default"}));
-      if (!passes) break;
-      const ir::ValueId self = value_argument(edit_.node(made), "self");
-      if (!is_matrix_of(self, wanted) || (rank(id) == 4 && dims(self) != dims(id))) break;
+      const ir::Node* made =
+          edit_.made_by(id, {"aten.view.default", "aten.reshape.default", "aten._unsafe_view.default",
+                             "aten.expand.default", "aten.clone.default", "aten.contiguous.default"});
+      if (made == nullptr) break;
+      const ir::ValueId self = value_argument(*made, "self");
+      const bool keeps_sizes = rank(id) == 4 || made->target == "aten.expand.default";
+      if (!is_matrix_of(self, wanted) || (keeps_sizes && dims(self) != dims(id))) break;
       id = self;
     }
     return rank(id) == 4 && is_matrix_of(id, wanted) ? id : ir::kNoValue;
@@ -73,10 +72,11 @@ class AttentionMatcher {
            own[own.size() - 2] == wanted[wanted.size() - 2];
   }
 
+  // One to integers or truth values computes something.
   ir::ValueId skip_casts(ir::ValueId id) const {
     while (const ir::Node* cast =
                edit_.made_by(id, {"aten.to.dtype", "aten._to_copy.default", "aten.type_as.default"})) {
-      if (!edit_.has_one_use(id)) return ir::kNoValue;
+      if (!edit_.has_one_use(id) || !is_floating(edit_.type(id).dtype)) return ir::kNoValue;
       id = value_argument(*cast, "self");
     }
     return id;
@@ -91,7 +91,9 @@ class AttentionMatcher {
       if (!edit_.has_one_use(id) || edit_.constant_number(value_argument(*where, "self")) != 0.0) return ir::kNoValue;
       id = value_argument(*where, "other");
       guarded = true;
-      if (!is_guard(value_argument(*where, "condition"), id)) return ir::kNoValue;
+      if (dims(only_result(*where)) != dims(id) || !is_guard(value_argument(*where, "condition"), id)) {
+        return ir::kNoValue;
+      }
     }
     const ir::Node* softmax = edit_.made_by(id, {"aten.softmax.int", "aten._softmax.default"});
     if (softmax == nullptr || !int_argument(*softmax, "dim")) return ir::kNoValue;
@@ -100,23 +102,23 @@ class AttentionMatcher {
     if (!guarded && !edit_.has_one_use(id)) return ir::kNoValue;
     const ir::ValueId scores = value_argument(*softmax, "self");
     if (!guarded && !edit_.has_one_use(scores)) return ir::kNoValue;
-    if (edit_.is_output(id) || edit_.is_output(scores)) return ir::kNoValue;
+    if (edit_.is_output(id) || edit_.is_output(scores) || edit_.facts().is_written(scores)) return ir::kNoValue;
     return skip_score_casts(scores);
   }
 
   ir::ValueId skip_score_casts(ir::ValueId id) const {
-    if (const ir::Node* cast = edit_.made_by(id, {"aten.to.dtype", "aten._to_copy.default"})) {
-      return value_argument(*cast, "self");
-    }
-    return id;
+    const ir::Node* cast = edit_.made_by(id, {"aten.to.dtype", "aten._to_copy.default"});
+    return cast != nullptr && is_floating(edit_.type(id).dtype) ? value_argument(*cast, "self") : id;
   }
 
   // not any(not (scores == -inf)) over the keys.
   bool is_guard(ir::ValueId condition, ir::ValueId softmax_result) const {
     const ir::Node* outer = edit_.made_by(condition, {"aten.logical_not.default"});
     const ir::Node* any = outer == nullptr ? nullptr : edit_.made_by(value_argument(*outer, "self"), {"aten.any.dim"});
+    const bool over_keys = any != nullptr && axis_of(int_argument(*any, "dim").value_or(9), 4) == 3U &&
+                           bool_argument(*any, "keepdim", false) == true;
     const ir::Node* inner =
-        any == nullptr ? nullptr : edit_.made_by(value_argument(*any, "self"), {"aten.logical_not.default"});
+        over_keys ? edit_.made_by(value_argument(*any, "self"), {"aten.logical_not.default"}) : nullptr;
     const ir::Node* equal =
         inner == nullptr ? nullptr : edit_.made_by(value_argument(*inner, "self"), {"aten.eq.Scalar"});
     const ir::Node* softmax = edit_.made_by(softmax_result, {"aten.softmax.int", "aten._softmax.default"});
@@ -133,6 +135,8 @@ class AttentionMatcher {
     if (a == ir::kNoValue || b == ir::kNoValue || number_argument(*add, "alpha", 1.0) != 1.0) return false;
     if (call.second_mask != ir::kNoValue) return false;
     for (const auto& [product, mask] : {std::pair(a, b), std::pair(b, a)}) {
+      // A truth value that is added counts as 0 or 1; ours would take it for where to look.
+      if (edit_.type(mask).dtype == DType::kBool) continue;
       AttentionCall tried = call;
       tried.second_mask = call.mask;
       tried.mask = mask;

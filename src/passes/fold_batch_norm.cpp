@@ -54,9 +54,10 @@ class BatchNormFolding {
     const bool convolution = is_any(node, {"aten.conv1d.default", "aten.conv2d.default", "aten.conv3d.default"}) ||
                              (node.target == "aten.convolution.default" && bool_argument(node, "transposed") == false);
     if (!linear && !convolution) return kNoNode;
-    const bool constant = edit_.constant(value_argument(node, "weight")) != nullptr &&
-                          is_constant_or_absent(node, "bias") && edit_.node(index).outputs.size() == 1;
-    return constant ? index : kNoNode;
+    const Tensor* weight = edit_.constant(value_argument(node, "weight"));
+    if (weight == nullptr || !is_constant_or_absent(node, "bias") || node.outputs.size() != 1) return kNoNode;
+    // An image that is in no batch has its channels elsewhere.
+    return edit_.type(input).dims.size() == weight->dims().size() ? index : kNoNode;
   }
 
   Status try_fold(NodeIndex index) {

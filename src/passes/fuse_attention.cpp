@@ -43,6 +43,8 @@ class AttentionFusion {
       if (edit_.type(id).dtype != dtype || edit_.type(id).dims.size() != 4) return false;
     }
     if (edit_.type(only_result(edit_.node(end))).dtype != dtype) return false;
+    if (!has_one_batch(call, only_result(edit_.node(end)))) return false;
+    if (edit_.facts().is_written(only_result(edit_.node(end)))) return false;  // its views may become copies
     const auto heads = constant_dim(edit_.type(call.query), 1);
     const auto groups = constant_dim(edit_.type(call.value), 1);
     if (!heads || !groups || *groups <= 0 || *heads % *groups != 0) return false;
@@ -56,6 +58,13 @@ class AttentionFusion {
       }
     }
     return true;
+  }
+
+  // aten repeats a batch of one, also that of the query for keys or a mask of more; ours does not.
+  bool has_one_batch(const AttentionCall& call, ir::ValueId result) const {
+    const std::vector<ir::Expr>& query = edit_.type(call.query).dims;
+    return edit_.type(call.key).dims[0] == query[0] && edit_.type(call.value).dims[0] == query[0] &&
+           edit_.type(result).dims == query;
   }
 
   bool complete_mask(AttentionCall& call, DType dtype) const {

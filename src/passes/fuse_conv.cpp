@@ -86,7 +86,9 @@ class ConvFusion {
     // aten.convolution is for lines and images.
     if (rank != 3 && rank != 4) return false;
     if (node.target == (rank == 3 ? "aten.conv2d.default" : "aten.conv1d.default")) return false;
-    if (edit_.type(result).dims.size() != rank) return false;
+    if (edit_.type(result).dims.size() != rank || std::ranges::find(weight->dims(), 0) != weight->dims().end()) {
+      return false;
+    }
     if (edit_.type(call.input).dims.size() != rank || edit_.type(call.input).dtype != weight->dtype()) return false;
     call.is_line = rank == 3;
     if (!groups || !read_pair(node, "stride", 1, call.is_line, call.stride) ||
@@ -128,9 +130,7 @@ class ConvFusion {
     // The recorded layout decides that of the result, and there are two of them.
     const ir::ValueId result = only_result(edit_.node(place));
     const ir::TensorType& type = edit_.type(result);
-    if (is_contiguous(type) || type.strides == channels_last_strides(type.dims)) return;
-    edit_.set_type(result, contiguous_type(type.dtype, type.dims));
-    refresh_views(edit_, result);
+    if (type.strides != channels_last_strides(type.dims)) make_row_major(edit_, result);
   }
 
   // The node that is the whole call now.

@@ -2,6 +2,7 @@
 
 #include "passes/node_arguments.h"
 #include "passes/own_calls.h"
+#include "passes/view_types.h"
 #include "passes/weight_values.h"
 
 namespace kpt {
@@ -44,8 +45,7 @@ class LinearFusion {
  private:
   void set_call(NodeIndex place, const LinearCall& call) {
     edit_.replace_call(place, std::string(kLinearTarget), linear_arguments(call));
-    const ir::ValueId result = only_result(edit_.node(place));
-    edit_.set_type(result, contiguous_type(edit_.type(result).dtype, edit_.type(result).dims));
+    make_row_major(edit_, only_result(edit_.node(place)));
   }
 
   // An empty call when the node is no such product.
@@ -105,9 +105,13 @@ class LinearFusion {
     return {};
   }
 
+  // Of a matrix.
   static bool is_identity(const ir::Node& node) {
-    return ints_argument(node, "dims") == std::vector<std::int64_t>{0, 1} ||
-           (node.target == "aten.transpose.int" && int_argument(node, "dim0") == int_argument(node, "dim1"));
+    if (node.target == "aten.transpose.int") {
+      return axis_of(int_argument(node, "dim0").value_or(9), 2) == axis_of(int_argument(node, "dim1").value_or(9), 2);
+    }
+    const auto dims = ints_argument(node, "dims", std::vector<std::int64_t>());
+    return dims && dims->size() == 2 && axis_of((*dims)[0], 2) == 0U;
   }
 
   bool fits(const ir::Node& node, const LinearCall& call, const Matrix& matrix) const {
@@ -122,9 +126,10 @@ class LinearFusion {
     const std::int64_t columns = weight->dims()[matrix.transpose ? 0 : 1];
     const std::int64_t rows = weight->dims()[matrix.transpose ? 1 : 0];
     if (input.dims.empty() || input.dims.back() != ir::Expr(columns) || columns == 0 || rows == 0) return false;
-    if (edit_.type(result).dims.size() != input.dims.size() || edit_.type(result).dims.back() != ir::Expr(rows)) {
-      return false;
-    }
+    // A matrix that was expanded may have repeated the input.
+    std::vector<ir::Expr> dims = input.dims;
+    dims.back() = rows;
+    if (edit_.type(result).dims != dims) return false;
     if (call.bias == ir::kNoValue) return is_absent(node, "bias");
     const ir::TensorType& bias = edit_.type(call.bias);
     return bias.dims.size() == 1 && bias.dims[0] == ir::Expr(rows) && bias.dtype == weight->dtype();

@@ -4,6 +4,7 @@
 
 #include "passes/node_arguments.h"
 #include "passes/own_calls.h"
+#include "passes/view_types.h"
 
 namespace kpt {
 namespace {
@@ -16,6 +17,9 @@ struct NormCall {
   std::string kind;
   NodeIndex first_reader = kNoNode;  // the first of the matched nodes that reads the input
 };
+
+// Of a norm that is written out.
+constexpr std::size_t kMostNodes = 12;
 
 bool is_type_change(const ir::Node& node) {
   return is_any(node, {"aten.to.dtype", "aten._to_copy.default", "aten.type_as.default"});
@@ -47,7 +51,7 @@ class NormFusion {
   bool is_row(ir::ValueId id, ir::ValueId input) const {
     const ir::TensorType& type = edit_.type(id);
     const ir::TensorType& of = edit_.type(input);
-    return type.dims.size() == 1 && !of.dims.empty() && type.dims[0] == of.dims.back() &&
+    return type.dims.size() == 1 && !of.dims.empty() && type.dims[0] == of.dims.back() && is_contiguous(type) &&
            (type.dtype == of.dtype || type.dtype == DType::kFloat32);
   }
 
@@ -86,6 +90,7 @@ class NormFusion {
   ir::ValueId before_cast(ir::ValueId id) const {
     const NodeIndex made = edit_.producer(id);
     if (made == kNoNode || !is_type_change(edit_.node(made)) || !edit_.has_one_use(id)) return id;
+    if (!is_floating(edit_.type(id).dtype)) return id;
     return value_argument(edit_.node(made), "self");
   }
 
@@ -114,6 +119,7 @@ class NormFusion {
     if (a == ir::kNoValue || b == ir::kNoValue) return false;
     for (const auto& [weight, normed] : {std::pair(a, b), std::pair(b, a)}) {
       if (edit_.type(weight).dims.size() != 1 || !edit_.has_one_use(normed)) continue;
+      if (!edit_.may_read_at(weight, edit_.producer(product), index)) continue;
       call.weight = weight;
       if (match_normed(before_cast(normed), call) && take_uncast_input(call, result)) return true;
     }
@@ -132,14 +138,15 @@ class NormFusion {
       const ir::ValueId inside = value_argument(*root, "self");
       const ir::Node* sum = edit_.made_by(inside, {"aten.add.Tensor", "aten.add.Scalar"});
       if (sum == nullptr || !edit_.has_one_use(inside) || !number_argument(*sum, "other")) continue;
+      if (number_argument(*sum, "alpha", 1.0) != 1.0) continue;
       const ir::ValueId mean_value = value_argument(*sum, "self");
       const ir::Node* mean = edit_.made_by(mean_value, {"aten.mean.dim"});
       if (mean == nullptr || !edit_.has_one_use(mean_value) || !is_over_last_axis(*mean)) continue;
       const ir::ValueId square_value = value_argument(*mean, "self");
-      if (!edit_.has_one_use(square_value) || !is_square_of(square_value, input)) continue;
+      call.first_reader = edit_.has_one_use(square_value) ? find_square(square_value, input) : kNoNode;
+      if (call.first_reader == kNoNode) continue;
       call.input = input;
       call.epsilon = *number_argument(*sum, "other");
-      call.first_reader = edit_.producer(square_value);
       return true;
     }
     return false;
@@ -152,14 +159,16 @@ class NormFusion {
            bool_argument(mean, "keepdim", false) == true && !dtype_argument(mean, "dtype");
   }
 
-  bool is_square_of(ir::ValueId id, ir::ValueId input) const {
+  // Which node reads the input to square it; kNoNode when it is squared nowhere.
+  NodeIndex find_square(ir::ValueId id, ir::ValueId input) const {
     const ir::Node* square = edit_.made_by(id, {"aten.pow.Tensor_Scalar", "aten.mul.Tensor"});
-    if (square == nullptr) return false;
+    if (square == nullptr) return kNoNode;
     const ir::ValueId base = value_argument(*square, "self");
     const bool squares = square->target == "aten.mul.Tensor" ? value_argument(*square, "other") == base
                                                              : number_argument(*square, "exponent") == 2.0;
+    if (squares && base == input) return edit_.producer(id);
     // Some models square in float32 and scale what was there before the cast.
-    return squares && (base == input || before_cast(base) == input);
+    return squares && before_cast(base) == input ? edit_.producer(base) : kNoNode;
   }
 
   // A 16-bit model computes its norms in float32 and casts back: the operator does so by itself.
@@ -192,21 +201,20 @@ class NormFusion {
     return other;
   }
 
-  // Whether a reader in front of the norm's last node only serves that node.
+  // Whether a reader in front of the norm's last node only serves that node. A cast's result is read twice inside the
+  // norm; all ways must end in its last node.
   bool is_inside(NodeIndex user, NodeIndex index) const {
-    for (int step = 0; step < 12; ++step) {
-      if (user == index) return true;
-      const ir::ValueId result = only_result(edit_.node(user));
-      if (result == ir::kNoValue || edit_.is_output(result)) return false;
-      const auto& users = edit_.users(result);
-      if (users.empty()) return false;
-      // A cast's result is read twice inside the norm; both ways end in its last node.
-      for (const NodeIndex next : users) {
-        if (next > index) return false;
+    std::vector<NodeIndex> inside = {user};
+    for (std::size_t place = 0; place < inside.size(); ++place) {
+      if (inside[place] == index) continue;
+      const ir::ValueId result = only_result(edit_.node(inside[place]));
+      const bool serves = inside[place] < index && !edit_.users(result).empty() && !edit_.is_output(result);
+      if (!serves || inside.size() > kMostNodes) return false;
+      for (const NodeIndex next : edit_.users(result)) {
+        if (std::ranges::find(inside, next) == inside.end()) inside.push_back(next);
       }
-      user = users.back();
     }
-    return false;
+    return true;
   }
 
   void replace(NodeIndex index, NormCall call) {
@@ -214,6 +222,10 @@ class NormFusion {
     const std::string name = edit_.node(index).name;
     const ir::ValueId residual = find_summand(call, index);
     const ir::ValueId old_sum = call.input;
+    const ir::ValueId old_normed = result_at(edit_.node(index), 0);
+    const auto was_row_major = [&](ir::ValueId id) {
+      return is_contiguous(edit_.type(id)) || edit_.facts().is_written(id);
+    };
     std::string detail = name + " is " + call.kind;
     const ir::TensorType type = contiguous_type(edit_.type(old_sum).dtype, edit_.type(old_sum).dims);
     const ir::ValueId normed = edit_.add_value(name, type);
@@ -234,10 +246,12 @@ class NormFusion {
                               normed);
     node.outputs.push_back({false, {sum}});
     edit_.insert_before(index, std::move(node));
-    edit_.replace_uses(result_at(edit_.node(index), 0), normed);
+    edit_.replace_uses(old_normed, normed);
+    if (!was_row_major(old_normed)) refresh_views(edit_, normed);
     edit_.erase_unused(index);
     if (addition != kNoNode) {
       edit_.replace_uses(old_sum, sum);
+      if (!was_row_major(old_sum)) refresh_views(edit_, sum);
       edit_.erase_unused(addition);
     }
     ++stats_.changes;

@@ -2,6 +2,7 @@
 
 #include "passes/node_arguments.h"
 #include "passes/own_calls.h"
+#include "passes/view_types.h"
 
 namespace kpt {
 namespace {
@@ -124,10 +125,9 @@ Result<PassStats> run_fuse_rotary(ir::Graph& graph, PassContext& context) {
     }
     ++stats.changes;
     stats.details.push_back(edit.node(index).name);
-    const ir::ValueId result = only_result(edit.node(index));
-    edit.set_type(result, contiguous_type(edit.type(result).dtype, edit.type(result).dims));
     edit.replace_call(index, std::string(kRotaryTarget),
                       {{"input", {call.input}}, {"cos", {call.cos}}, {"sin", {call.sin}}});
+    make_row_major(edit, only_result(edit.node(index)));
   }
   return stats;
 }

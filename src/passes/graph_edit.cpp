@@ -1,6 +1,7 @@
 #include "passes/graph_edit.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "ir/text_names.h"
 #include "passes/node_arguments.h"
@@ -25,6 +26,14 @@ void for_each_argument(const ir::Node& node, const Visit& visit) {
       if (id != ir::kNoValue) visit(id);  // verify() will say so
     });
   }
+}
+
+// The number where an element of the type is the same: an integer has no fraction, a truth value is 0 or 1.
+std::optional<double> as_stored(std::optional<double> number, DType dtype) {
+  if (!number || is_floating(dtype)) return number;
+  const bool kept =
+      dtype == DType::kBool || dtype == DType::kUInt8 ? *number == 0 || *number == 1 : *number == std::trunc(*number);
+  return kept ? number : std::nullopt;
 }
 
 void replace_in(ir::Argument& argument, ir::ValueId from, ir::ValueId to) {
@@ -64,7 +73,9 @@ NodeIndex GraphEdit::producer(ir::ValueId id) const {
 
 const ir::Node* GraphEdit::made_by(ir::ValueId id, std::initializer_list<std::string_view> targets) const {
   const NodeIndex index = producer(id);
-  return index != kNoNode && is_any(node(index), targets) ? &node(index) : nullptr;
+  if (index == kNoNode || !is_any(node(index), targets)) return nullptr;
+  // Through a view one sees what is written; whether that is read in time is asked of may_read_at().
+  return gives_fresh_memory(node(index)) && facts_.is_written(id) ? nullptr : &node(index);
 }
 
 const Tensor* GraphEdit::constant(ir::ValueId id) const {
@@ -74,9 +85,11 @@ const Tensor* GraphEdit::constant(ir::ValueId id) const {
 }
 
 std::optional<double> GraphEdit::constant_number(ir::ValueId id) const {
-  if (const ir::Node* made = made_by(id, {"aten.scalar_tensor.default"})) return number_argument(*made, "s");
+  if (const ir::Node* made = made_by(id, {"aten.scalar_tensor.default"})) {
+    return as_stored(number_argument(*made, "s"), type(id).dtype);
+  }
   if (const ir::Node* made = made_by(id, {"aten.full.default", "aten.full_like.default"})) {
-    return number_argument(*made, "fill_value");
+    return as_stored(number_argument(*made, "fill_value"), type(id).dtype);
   }
   const Tensor* tensor = constant(id);
   if (tensor == nullptr || tensor->element_count() != 1) return std::nullopt;

@@ -46,7 +46,8 @@ class GraphEdit {
 
   // kNoNode for inputs of the graph.
   NodeIndex producer(ir::ValueId id) const;
-  // The producer if its target is one of these, otherwise null.
+  // The producer if its target is one of these and the value is what it made, otherwise null: memory that it made and
+  // somebody writes holds something else.
   const ir::Node* made_by(ir::ValueId id, std::initializer_list<std::string_view> targets) const;
   // One entry per use by a node.
   const std::vector<NodeIndex>& users(ir::ValueId id) const {
@@ -60,7 +61,7 @@ class GraphEdit {
 
   // A constant weight (see ConstantWeights), or null.
   const Tensor* constant(ir::ValueId id) const;
-  // A constant weight or a float, int or bool tensor of one element that a factory makes: its number.
+  // The number of a constant weight of one element, or that of which a factory makes a tensor.
   std::optional<double> constant_number(ir::ValueId id) const;
 
   // Whether what `reader` reads of the value may be read at `place` instead: nobody writes its memory between them.

@@ -188,18 +188,24 @@ constexpr std::string_view kFresh[] = {
 };
 static_assert(std::is_sorted(std::begin(kFresh), std::end(kFresh)));
 
+// Operators with PyTorch's tag nondeterministic_seeded, and the forms without underscore of those that write. Others
+// with the tag are told by an argument.
 constexpr std::string_view kRandom[] = {
+    "_cudnn_init_dropout_state",
+    "_fill_mem_eff_dropout_mask",
     "_fused_dropout",
-    "alpha_dropout",
+    "_sample_dirichlet",
+    "_standard_gamma",
     "bernoulli",
     "binomial",
-    "dropout",
+    "cauchy",
     "exponential",
-    "feature_alpha_dropout",
-    "feature_dropout",
+    "geometric",
+    "log_normal",
     "multinomial",
     "native_dropout",
     "normal",
+    "normal_functional",
     "poisson",
     "rand",
     "rand_like",
@@ -207,18 +213,29 @@ constexpr std::string_view kRandom[] = {
     "randint_like",
     "randn",
     "randn_like",
+    "random",
     "randperm",
     "rrelu",
     "rrelu_with_noise",
+    "rrelu_with_noise_functional",
+    "uniform",
 };
 
-// May use random numbers or not, by an argument: `train`, `training`, `dropout_p`.
+constexpr std::string_view kRandomInTraining[] = {
+    "_cudnn_rnn", "_lstm_mps",  "alpha_dropout", "dropout",  "feature_alpha_dropout", "feature_dropout", "gru",
+    "lstm",       "miopen_rnn", "rnn_relu",      "rnn_tanh",
+};
+
+// They write arguments, though their names do not say so.
+constexpr std::string_view kWriting[] = {"_fused_moving_avg_obs_fq_helper", "fused_moving_avg_obs_fake_quant",
+                                         "rrelu_with_noise"};
+
 constexpr std::string_view kUninitialised[] = {"empty",         "empty_like", "empty_permuted",
                                                "empty_strided", "new_empty",  "new_empty_strided"};
 
-constexpr std::string_view kStatistics[] = {"_native_batch_norm_legit", "batch_norm",
-                                            "cudnn_batch_norm",         "instance_norm",
-                                            "miopen_batch_norm",        "native_batch_norm"};
+constexpr std::string_view kStatistics[] = {
+    "_batch_norm_with_update", "_native_batch_norm_legit", "batch_norm",       "cudnn_batch_norm",
+    "instance_norm",           "miopen_batch_norm",        "native_batch_norm"};
 
 bool contains(Names names, std::string_view name) { return std::find(names.begin(), names.end(), name) != names.end(); }
 
@@ -227,28 +244,14 @@ bool is_number_operator(std::string_view target) {
 }
 
 bool is_known(std::string_view target) {
-  return target.starts_with("aten.") || target.starts_with(ir::kOwnPrefix) || is_number_operator(target);
+  if (target.starts_with("aten.")) return !contains(kWriting, operator_name(target));
+  return target.starts_with(ir::kOwnPrefix) || is_number_operator(target);
 }
 
 bool updates_statistics(const ir::Node& node) {
   if (!contains(kStatistics, operator_name(node.target))) return false;
   const std::string_view word = operator_name(node.target) == "instance_norm" ? "use_input_stats" : "training";
   return bool_argument(node, word).value_or(true);
-}
-
-bool is_random(const ir::Node& node) {
-  const std::string_view name = operator_name(node.target);
-  if (name == "dropout" || name == "alpha_dropout" || name == "feature_dropout" || name == "feature_alpha_dropout") {
-    return bool_argument(node, "train").value_or(true);
-  }
-  if (contains(kRandom, name)) return true;
-  if (name.starts_with("lstm") || name.starts_with("gru") || name.starts_with("rnn_")) {
-    return bool_argument(node, "train").value_or(true);
-  }
-  if (name.find("scaled_dot_product") != std::string_view::npos) {
-    return number_argument(node, "dropout_p", 0.0).value_or(1.0) != 0.0;
-  }
-  return false;
 }
 
 bool writes_out(const ir::Node& node) {
@@ -264,6 +267,16 @@ bool writes_out(const ir::Node& node) {
 bool is_in_place(const ir::Node& node) {
   const std::string_view name = operator_name(node.target);
   return node.target.starts_with("aten.") && name.ends_with('_') && !name.ends_with("__");
+}
+
+bool draws_at_random(const ir::Node& node) {
+  if (!node.target.starts_with("aten.")) return false;
+  std::string_view name = operator_name(node.target);
+  if (is_in_place(node)) name.remove_suffix(1);
+  if (contains(kRandom, name)) return true;
+  if (contains(kRandomInTraining, name)) return bool_argument(node, "train").value_or(true);
+  // Attention of any kind.
+  return number_argument(node, "dropout_p", 0.0).value_or(1.0) != 0.0;
 }
 
 bool may_write(const ir::Node& node) {
@@ -286,7 +299,7 @@ bool is_removable(const ir::Node& node) {
   if (name.starts_with("_assert") || name.starts_with("sym_constrain") || name == "_print" || name == "set_data") {
     return false;
   }
-  return !is_in_place(node) && !updates_statistics(node) && !is_random(node) && !writes_out(node);
+  return !is_in_place(node) && !updates_statistics(node) && !draws_at_random(node) && !writes_out(node);
 }
 
 bool is_pure(const ir::Node& node) {
@@ -303,7 +316,7 @@ MemoryFacts::MemoryFacts(const ir::Graph& graph, const Weights& weights)
     : parent_(graph.values.size()), writes_(graph.values.size()) {
   std::iota(parent_.begin(), parent_.end(), 0U);
   unite_weights(graph, weights);
-  for (std::size_t position = 0; position < graph.nodes.size(); ++position) add_node(graph.nodes[position], position);
+  for (std::size_t position = 0; position < graph.nodes.size(); ++position) add_node(graph, position);
 }
 
 void MemoryFacts::unite_weights(const ir::Graph& graph, const Weights& weights) {
@@ -355,7 +368,11 @@ void MemoryFacts::unite(ir::ValueId a, ir::ValueId b) {
   writes_[y].clear();
 }
 
-void MemoryFacts::add_node(const ir::Node& node, std::size_t position) {
+void MemoryFacts::add_node(const ir::Graph& graph, std::size_t position) {
+  const ir::Node& node = graph.nodes[position];
+  const auto holds_memory = [&](ir::ValueId id) {
+    return id != ir::kNoValue && graph.at(id).kind == ir::ValueKind::kTensor;
+  };
   const bool fresh = gives_fresh_memory(node) || is_number_operator(node.target);
   const bool known = is_known(node.target);
   const bool in_place = is_in_place(node);
@@ -366,12 +383,13 @@ void MemoryFacts::add_node(const ir::Node& node, std::size_t position) {
     const bool statistic = argument.name == "running_mean" || argument.name == "running_var";
     const bool writes = !known || out || (in_place && place == 0) || (statistics && statistic);
     ir::for_each_value(argument.value, [&](ir::ValueId id) {
+      if (!holds_memory(id)) return;
       if (writes) writes_[root(id)].push_back(position);
       // What an in-place operator gives back is its first argument.
       if (fresh || (in_place && place != 0)) return;
       for (const ir::Output& output : node.outputs) {
         for (const ir::ValueId result : output.values) {
-          if (result != ir::kNoValue) unite(id, result);
+          if (holds_memory(result)) unite(id, result);
         }
       }
     });

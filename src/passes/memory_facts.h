@@ -12,6 +12,8 @@
 
 namespace kpt {
 
+// An operator of aten whose result is another in each run. For dropout: where it drops, or may.
+bool draws_at_random(const ir::Node& node);
 // A node whose results nobody uses may go: no writes, no random numbers (the next ones would change), no checks.
 bool is_removable(const ir::Node& node);
 // The same arguments give the same results, in memory of the node's own or as views: two such nodes are one, and one
@@ -40,7 +42,7 @@ class MemoryFacts {
   std::uint32_t root(ir::ValueId id) const;
   void unite_weights(const ir::Graph& graph, const Weights& weights);
   void unite(ir::ValueId a, ir::ValueId b);
-  void add_node(const ir::Node& node, std::size_t position);
+  void add_node(const ir::Graph& graph, std::size_t position);
 
   mutable std::vector<std::uint32_t> parent_;
   std::vector<std::vector<std::size_t>> writes_;  // positions, by root

@@ -56,6 +56,24 @@ TEST(MemoryFacts, WritesAreSeenThroughViews) {
   EXPECT_TRUE(facts.is_steady(find(graph, "x"), 0, 6));
 }
 
+TEST(MemoryFacts, SizesOfWrittenMemoryAreNotWritten) {
+  const ir::Graph graph = ir::read_graph(R"(kpt_graph 1
+symbol s0 in 1..8
+input cache: float32[s0, 4]
+input x: float32[s0, 4]
+size: int(s0) = aten.sym_size.int(self=%cache, dim=0)
+exp: float32[s0, 4] = aten.exp.default(self=%x)
+view: float32[s0, 2, 2] = aten.view.default(self=%exp, size=[%size, 2, 2])
+copy_: float32[s0, 4] = aten.copy_.default(self=%cache, src=%x)
+output %view "y"
+)")
+                              .value();
+  const MemoryFacts facts(graph, {});
+  EXPECT_TRUE(facts.is_written(find(graph, "cache")));
+  EXPECT_FALSE(facts.is_written(find(graph, "exp")));
+  EXPECT_FALSE(facts.may_share(find(graph, "view"), find(graph, "cache")));
+}
+
 TEST(MemoryFacts, OnlyWeightsThatKeepTheirContentAreConstant) {
   const ir::Graph graph = ir::read_graph(kText).value();
   const Weights weights = pass_testing::draw_weights(graph, 1);
@@ -109,6 +127,100 @@ TEST(MemoryFacts, WhatMayBeTakenOut) {
   }
 }
 
+// All of PyTorch's operators with the tag nondeterministic_seeded that are no attention, and where they become others
+// when writes are taken out.
+TEST(MemoryFacts, WhatDrawsIsNeitherTakenOutNorMadeOnce) {
+  ir::Node node;
+  node.outputs = {{false, {ir::ValueId{0}}}};
+  for (const char* name : {"_cudnn_init_dropout_state",
+                           "_cudnn_rnn",
+                           "_fill_mem_eff_dropout_mask",
+                           "_fused_dropout",
+                           "_lstm_mps",
+                           "_sample_dirichlet",
+                           "_standard_gamma",
+                           "alpha_dropout",
+                           "bernoulli",
+                           "binomial",
+                           "cauchy",
+                           "dropout",
+                           "exponential",
+                           "feature_alpha_dropout",
+                           "feature_dropout",
+                           "geometric",
+                           "gru",
+                           "log_normal",
+                           "lstm",
+                           "miopen_rnn",
+                           "multinomial",
+                           "native_dropout",
+                           "normal",
+                           "normal_functional",
+                           "poisson",
+                           "rand",
+                           "rand_like",
+                           "randint",
+                           "randint_like",
+                           "randn",
+                           "randn_like",
+                           "random",
+                           "randperm",
+                           "rnn_relu",
+                           "rnn_tanh",
+                           "rrelu",
+                           "rrelu_with_noise",
+                           "rrelu_with_noise_functional",
+                           "uniform"}) {
+    node.target = std::string("aten.") + name + ".default";
+    EXPECT_TRUE(draws_at_random(node)) << name;
+    EXPECT_FALSE(is_removable(node)) << name;
+    EXPECT_FALSE(is_pure(node)) << name;
+    node.target = std::string("aten.") + name + "_.default";
+    EXPECT_TRUE(draws_at_random(node)) << node.target;
+  }
+  for (const char* target : {"aten.add.Tensor", "aten.lstm_cell.default", "aten.native_layer_norm.default",
+                             "mylib.rand.default", "aten.scaled_dot_product_attention.default"}) {
+    node.target = target;
+    EXPECT_FALSE(draws_at_random(node)) << target;
+  }
+  node.arguments = {{"train", {false}}};
+  for (const char* target : {"aten.dropout.default", "aten.alpha_dropout_.default", "aten.lstm.input"}) {
+    node.target = target;
+    EXPECT_FALSE(draws_at_random(node)) << target;
+  }
+  node.arguments = {{"dropout_p", {0.5}}};
+  for (const char* target :
+       {"aten.scaled_dot_product_attention.default", "aten._efficient_attention_forward.default"}) {
+    node.target = target;
+    EXPECT_TRUE(draws_at_random(node)) << target;
+  }
+}
+
+TEST(MemoryFacts, WritesThatNoNameTells) {
+  const ir::Graph graph = ir::read_graph(R"(kpt_graph 1
+buffer on: int64[1]
+buffer least: float32[]
+buffer greatest: float32[]
+buffer scale: float32[1]
+buffer zero: int32[1]
+buffer mean: float32[4]
+buffer var: float32[4]
+input x: float32[2, 4]
+quantized: float32[2, 4] = aten.fused_moving_avg_obs_fake_quant.default(self=%x, observer_on=%on, fake_quant_on=%on, running_min=%least, running_max=%greatest, scale=%scale, zero_point=%zero, averaging_const=0.01, quant_min=0, quant_max=255, ch_axis=0)
+norm: float32[2, 4], a: float32[4], b: float32[4], c: uint8[0] = aten._batch_norm_with_update.default(input=%x, weight=none, bias=none, running_mean=%mean, running_var=%var, momentum=0.1, eps=1e-05)
+output %quantized "y"
+)")
+                              .value();
+  const MemoryFacts facts(graph, pass_testing::draw_weights(graph, 1));
+  for (const char* name : {"least", "greatest", "scale", "zero", "mean", "var"}) {
+    EXPECT_TRUE(facts.is_written(find(graph, name))) << name;
+  }
+  for (const ir::Node& node : graph.nodes) {
+    EXPECT_TRUE(may_write(node)) << node.name;
+    EXPECT_FALSE(is_removable(node)) << node.name;
+  }
+}
+
 TEST(MemoryFacts, WhatGivesFreshMemory) {
   ir::Node node;
   for (const char* target : {"aten._safe_softmax.default", "aten.add.Tensor", "aten.diff.default", "aten.pad.default",
@@ -137,6 +249,32 @@ TEST(MemoryFacts, ANodeMayWriteItselfOrInItsSubGraphs) {
   EXPECT_FALSE(may_write(cond));
   cond.arguments.push_back({"", {ir::Subgraph{"other", std::make_shared<const ir::Graph>(graph)}}});
   EXPECT_TRUE(may_write(cond));
+}
+
+TEST(GraphEdit, NumbersAreThoseThatTensorsHold) {
+  ir::Graph graph = ir::read_graph(R"(kpt_graph 1
+half: float32[] = aten.full.default(size=[], fill_value=0.5)
+cut: int64[] = aten.full.default(size=[], fill_value=0.5, dtype=dtype(int64))
+two: int64[] = aten.scalar_tensor.default(s=2.0, dtype=dtype(int64))
+truth: bool[] = aten.scalar_tensor.default(s=2, dtype=dtype(bool))
+byte: uint8[] = aten.full.default(size=[], fill_value=-1, dtype=dtype(uint8))
+written: float32[] = aten.full.default(size=[], fill_value=0.5)
+add_: float32[] = aten.add_.Tensor(self=%written, other=1.0)
+output %half "a"
+output %cut "b"
+output %two "c"
+output %truth "d"
+output %byte "e"
+output %add_ "f"
+)")
+                        .value();
+  Weights weights;
+  const GraphEdit edit(graph, weights);
+  EXPECT_EQ(edit.constant_number(find(graph, "half")), 0.5);
+  EXPECT_EQ(edit.constant_number(find(graph, "two")), 2.0);
+  for (const char* name : {"cut", "truth", "byte", "written"}) {
+    EXPECT_EQ(edit.constant_number(find(graph, name)), std::nullopt) << name;
+  }
 }
 
 TEST(GraphEdit, InsertsInOrderAndTakesOutWhatFed) {

@@ -102,8 +102,7 @@ class Merging {
       stats_.details.push_back(fmt::format("{} by {}", edit_.node(index).name, ir::activation_name(activation)));
       edit_.replace_call(index, std::string(kGluTarget),
                          {{"input", {source}}, {"activation", {std::string(ir::activation_name(activation))}}});
-      const ir::ValueId result = only_result(edit_.node(index));
-      edit_.set_type(result, contiguous_type(edit_.type(result).dtype, edit_.type(result).dims));
+      make_row_major(edit_, only_result(edit_.node(index)));
       return true;
     }
     return false;
@@ -136,8 +135,7 @@ class Merging {
         fmt::format("{} · {} by {}", edit_.node(gate).name, edit_.node(up).name, ir::activation_name(activation)));
     edit_.replace_call(index, std::string(kGluTarget),
                        {{"input", {product}}, {"activation", {std::string(ir::activation_name(activation))}}});
-    const ir::ValueId result = only_result(edit_.node(index));
-    edit_.set_type(result, contiguous_type(edit_.type(result).dtype, edit_.type(result).dims));
+    make_row_major(edit_, only_result(edit_.node(index)));
     return {};
   }
 

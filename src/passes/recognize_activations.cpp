@@ -113,7 +113,7 @@ class ActivationMatcher {
 
   ir::ValueId without_summand(ir::ValueId id, double number) const {
     const ir::Node* add = edit_.made_by(id, {"aten.add.Tensor", "aten.add.Scalar"});
-    if (add == nullptr || !is_private(id)) return ir::kNoValue;
+    if (add == nullptr || !is_private(id) || number_argument(*add, "alpha", 1.0) != 1.0) return ir::kNoValue;
     if (number_argument(*add, "other") == number) return value_argument(*add, "self");
     const ir::ValueId a = value_argument(*add, "self");
     const ir::ValueId b = value_argument(*add, "other");

@@ -65,8 +65,11 @@ NoOp find_no_op(const GraphEdit& edit, const ir::Node& node, ir::ValueId result)
     return bool_argument(node, "train") == false ? NoOp{input, true} : NoOp{};
   }
   if (is_any(node, {"aten.__and__.Tensor", "aten.bitwise_and.Tensor", "aten.logical_and.default"})) {
-    if (is_all_true(edit, self)) return {value_argument(node, "other"), false};
-    if (is_all_true(edit, value_argument(node, "other"))) return {self, false};
+    const ir::ValueId other = value_argument(node, "other");
+    // Of integers it takes the last bit.
+    if (edit.type(self).dtype != DType::kBool || edit.type(other).dtype != DType::kBool) return {};
+    if (is_all_true(edit, self)) return {other, false};
+    if (is_all_true(edit, other)) return {self, false};
     return {};
   }
   if (!edit.is_tensor(self)) return {};

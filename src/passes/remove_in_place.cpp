@@ -8,7 +8,7 @@
 namespace kpt {
 namespace {
 
-// Without the underscore and with the same arguments they compute the same.
+// Without the underscore and with the same arguments they compute the same: see target_of_copy().
 constexpr std::string_view kOperators[] = {
     "abs_",      "add_",        "addcmul_", "bitwise_and_", "bitwise_or_",  "clamp_",      "clamp_max_",   "clamp_min_",
     "cos_",      "div_",        "dropout_", "elu_",         "exp_",         "gelu_",       "hardsigmoid_", "hardswish_",
@@ -19,6 +19,8 @@ constexpr std::string_view kOperators[] = {
 
 bool has_one_type(const GraphEdit& edit, const ir::Node& node) {
   const DType own = edit.type(only_result(node)).dtype;
+  // They give truth values; in place, those of the tensor's own type.
+  if (operator_name(node.target).starts_with("logical_") && own != DType::kBool) return false;
   bool same = true;
   for (const ir::NamedArgument& argument : node.arguments) {
     if (argument.name == "mask") continue;
@@ -43,6 +45,13 @@ bool is_private(const GraphEdit& edit, NodeIndex index) {
   return std::count(edit.users(*id).begin(), edit.users(*id).end(), index) == 1;
 }
 
+// Without the underscore. Some are overloads of another name.
+std::string target_of_copy(std::string target) {
+  if (target == "aten.pow_.Scalar") return "aten.pow.Tensor_Scalar";
+  if (target == "aten.pow_.Tensor") return "aten.pow.Tensor_Tensor";
+  return target.erase(target.find("_.", 5), 1);
+}
+
 Result<PassStats> run_remove_in_place(ir::Graph& graph, PassContext& context) {
   PassStats stats;
   GraphEdit edit(graph, context.weights);
@@ -52,11 +61,11 @@ Result<PassStats> run_remove_in_place(ir::Graph& graph, PassContext& context) {
     const std::string_view name = operator_name(node.target);
     if (std::find(std::begin(kOperators), std::end(kOperators), name) == std::end(kOperators)) continue;
     if (!has_one_type(edit, node) || !is_private(edit, index)) continue;
-    std::string target = node.target;
-    target.erase(target.find("_.", 5), 1);
     ++stats.changes;
     stats.details.push_back(node.name);
-    edit.replace_call(index, std::move(target), node.arguments);
+    std::vector<ir::NamedArgument> arguments = node.arguments;
+    if (name == "dropout_") arguments[0].name = "input";
+    edit.replace_call(index, target_of_copy(node.target), std::move(arguments));
   }
   return stats;
 }

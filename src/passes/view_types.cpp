@@ -1,6 +1,7 @@
 #include "passes/view_types.h"
 
 #include <algorithm>
+#include <set>
 
 #include "ir/text_names.h"
 #include "passes/node_arguments.h"
@@ -30,6 +31,16 @@ void split_last_axis(const ir::TensorType& from, ir::TensorType& to) {
   to.storage_offset = from.storage_offset;
 }
 
+// A view that asks for sizes may not fit the layout any more: a reshape copies then. False when it is none.
+bool make_reshape(GraphEdit& edit, NodeIndex view) {
+  const ir::Node node = edit.node(view);
+  if (!is_any(node, {"aten.view.default", "aten._unsafe_view.default"})) return false;
+  if (find_argument(node, "self") == nullptr || find_argument(node, "size") == nullptr) return false;
+  edit.replace_call(view, "aten.reshape.default",
+                    {{"self", *find_argument(node, "self")}, {"shape", *find_argument(node, "size")}});
+  return true;
+}
+
 // Whether the user is a view whose type follows; sets it.
 bool follow(GraphEdit& edit, NodeIndex user, const ir::TensorType& from) {
   const ir::Node node = edit.node(user);
@@ -43,11 +54,7 @@ bool follow(GraphEdit& edit, NodeIndex user, const ir::TensorType& from) {
       to.strides = ir::row_major_strides(to.dims);
       to.storage_offset = 0;
     }
-    if (node.target != "aten.reshape.default") {
-      if (find_argument(node, "self") == nullptr || find_argument(node, "size") == nullptr) return false;
-      edit.replace_call(user, "aten.reshape.default",
-                        {{"self", *find_argument(node, "self")}, {"shape", *find_argument(node, "size")}});
-    }
+    if (node.target != "aten.reshape.default" && !make_reshape(edit, user)) return false;
   } else if (node.target == "aten.transpose.int") {
     const auto first = axis_of(int_argument(node, "dim0").value_or(0), to.dims.size());
     const auto second = axis_of(int_argument(node, "dim1").value_or(0), to.dims.size());
@@ -82,6 +89,36 @@ bool follow(GraphEdit& edit, NodeIndex user, const ir::TensorType& from) {
   return true;
 }
 
+// Whatever the layout of its arguments is.
+bool gives_rows(const ir::Node& node) {
+  return node.target.starts_with("kpt.") ||
+         is_any(node, {"aten.contiguous.default", "aten.linear.default", "aten.addmm.default", "aten.mm.default",
+                       "aten.bmm.default", "aten.matmul.default", "aten.embedding.default", "aten.layer_norm.default",
+                       "aten.softmax.int", "aten._softmax.default"});
+}
+
+// The layouts of what a user that is no followed view gives are not known; views of it are made to fit any.
+void loosen_views(GraphEdit& edit, NodeIndex first) {
+  std::vector<NodeIndex> waiting = {first};
+  std::set<NodeIndex> seen = {first};
+  while (!waiting.empty()) {
+    const NodeIndex index = waiting.back();
+    waiting.pop_back();
+    // Who writes a view must not get a copy.
+    if (!edit.facts().is_written(value_argument(edit.node(index), "self"))) make_reshape(edit, index);
+    const ir::Node& node = edit.node(index);
+    if (gives_rows(node) || may_write(node)) continue;
+    for (const ir::Output& output : node.outputs) {
+      for (const ir::ValueId id : output.values) {
+        if (!edit.is_tensor(id)) continue;
+        for (const NodeIndex user : edit.users(id)) {
+          if (seen.insert(user).second) waiting.push_back(user);
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<ir::Expr> channels_last_strides(const std::vector<ir::Expr>& dims) {
@@ -94,8 +131,18 @@ void refresh_views(GraphEdit& edit, ir::ValueId id) {
   const std::vector<NodeIndex> users = edit.users(id);
   for (const NodeIndex user : users) {
     const ir::TensorType from = edit.type(id);
-    if (follow(edit, user, from)) refresh_views(edit, only_result(edit.node(user)));
+    if (follow(edit, user, from)) {
+      refresh_views(edit, only_result(edit.node(user)));
+    } else {
+      loosen_views(edit, user);
+    }
   }
+}
+
+void make_row_major(GraphEdit& edit, ir::ValueId id) {
+  const ir::TensorType type = edit.type(id);
+  edit.set_type(id, contiguous_type(type.dtype, type.dims));
+  if (!is_contiguous(type) && !edit.facts().is_written(id)) refresh_views(edit, id);
 }
 
 }  // namespace kpt

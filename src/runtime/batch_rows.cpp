@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "passes/memory_facts.h"
 #include "passes/node_arguments.h"
 #include "runtime/row_targets.h"
 
@@ -206,7 +207,8 @@ class RowCheck {
   bool check_node(const ir::Node& node) {
     const std::vector<ir::ValueId> arguments = values_of(node);
     const std::vector<ir::ValueId> results = results_of(node);
-    if (is_random(node.target) || writes_input(node, arguments, results)) return false;
+    // Each run draws anew, and more than one of them more often.
+    if (draws_at_random(node) || writes_input(node, arguments, results)) return false;
     const bool takes_rows = std::ranges::any_of(arguments, [&](ir::ValueId id) { return is_row(id) || is_number(id); });
     if (!takes_rows && std::ranges::none_of(results, [&](ir::ValueId id) { return mentions_symbol(graph_.at(id)); })) {
       return true;

@@ -84,6 +84,10 @@ TEST(BatchRows, TheSizeOfTheBatchIsNoNumberToComputeWith) {
   EXPECT_THAT(with("r: float32[8] = aten.rand.default(size=[8])\n"
                    "y: float32[s0, 8] = aten.add.Tensor(self=%x, other=%r)\n"),
               HasSubstr("'r'"));
+  EXPECT_THAT(with("z: float32[8] = aten.full.default(size=[8], fill_value=1.0)\n"
+                   "r: float32[8] = aten.log_normal.default(self=%z)\n"
+                   "y: float32[s0, 8] = aten.add.Tensor(self=%x, other=%r)\n"),
+              HasSubstr("'r'"));
 }
 
 TEST(BatchRows, InputsMustNotBeWritten) {

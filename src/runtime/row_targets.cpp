@@ -84,9 +84,6 @@ constexpr std::string_view kPointwise[] = {
     "zeros_like",
 };
 
-constexpr std::string_view kRandom[] = {"bernoulli", "exponential", "multinomial", "native_dropout", "normal",
-                                        "poisson",   "rand",        "rrelu",       "uniform"};
-
 }  // namespace
 
 bool is_pointwise(std::string_view target) {
@@ -97,11 +94,6 @@ bool is_pointwise(std::string_view target) {
     return base.size() == name.size() + 1 && base.starts_with(name) && base.ends_with('_');
   };
   return std::ranges::any_of(kPointwise, is) || std::ranges::any_of(kPointwise, writes);
-}
-
-bool is_random(std::string_view target) {
-  if (!target.starts_with("aten.")) return false;
-  return std::ranges::any_of(kRandom, [&](std::string_view name) { return target.substr(5).starts_with(name); });
 }
 
 bool is_written(std::string_view target) {

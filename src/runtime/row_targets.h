@@ -11,9 +11,6 @@ namespace kpt {
 // relu_, which writes what relu gives, counts as well.
 bool is_pointwise(std::string_view target);
 
-// Each run draws anew, and more than one of them more often.
-bool is_random(std::string_view target);
-
 // Writes an argument: relu_, but not __and__.
 bool is_written(std::string_view target);
 

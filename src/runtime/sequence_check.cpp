@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "passes/memory_facts.h"
 #include "passes/node_arguments.h"
 #include "runtime/row_targets.h"
 
@@ -84,7 +85,7 @@ Status SequenceCheck::check() {
 
 SequenceCheck::Refusal SequenceCheck::check_node(const Call& call) {
   const std::string_view target = call.node.target;
-  if (is_random(target)) return "draws at random";
+  if (draws_at_random(call.node)) return "draws at random";
   if (is_written(target)) return "writes its argument";
   const auto depends_on = [&](ir::ValueId id) { return depends(id); };
   const bool touched = std::ranges::any_of(call.arguments, depends_on) || std::ranges::any_of(call.results, depends_on);

@@ -343,6 +343,10 @@ TEST(SequenceRows, WhatMixesPositionsIsNamed) {
   EXPECT_THAT(with("r: float32[8] = aten.rand.default(size=[8])\ny: float32[s0, s1, 8] = aten.add.Tensor(self=%x, "
                    "other=%r)\n"),
               HasSubstr("draws at random"));
+  EXPECT_THAT(with("z: float32[8] = aten.full.default(size=[8], fill_value=1.0)\n"
+                   "r: float32[8] = aten.log_normal.default(self=%z)\n"
+                   "y: float32[s0, s1, 8] = aten.add.Tensor(self=%x, other=%r)\n"),
+              HasSubstr("draws at random"));
   EXPECT_THAT(with("y: float32[s0, s1, 8] = aten.add_.Tensor(self=%x, other=1.0)\n"), HasSubstr("writes its argument"));
   EXPECT_THAT(verdict("input x: float32[s0, 8]\noutput %x \"out\"\n"), HasSubstr("no input has an extent"));
   EXPECT_THAT(verdict("input x: float32[s0, s1]\ninput z: float32[s0, s1 * 2]\noutput %x \"out\"\n"),
