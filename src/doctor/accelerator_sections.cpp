@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "config/automatic.h"
 #include "device/hardware_json.h"
+#include "device/python_environments.h"
 #include "doctor/sections.h"
 #include "engines/aten/loader.h"
 #include "engines/xla/pjrt/detect_plugins.h"
@@ -258,11 +259,12 @@ std::vector<Check> check_tpu_and_pjrt(const SectionInput& input) {
   }
   const std::vector<PjrtPlugin> plugins = detect_plugins(input.detection);
   if (plugins.empty()) {
-    checks.push_back(Check{.category = "tpu",
-                           .name = "pjrt plugins",
-                           .message = "none found; the XLA engine needs one",
-                           .recommendation = "pip install xla-cpu-pjrt, or set pjrt.plugins=name=path",
-                           .present = false});
+    checks.push_back(
+        Check{.category = "tpu",
+              .name = "pjrt plugins",
+              .message = "none found; the XLA engine needs one",
+              .recommendation = pip_remedy(input.detection.site_packages, "xla-cpu-pjrt", "set pjrt.plugins=name=path"),
+              .present = false});
   }
   for (const PjrtPlugin& plugin : plugins) {
     Check check = summary_check("tpu", "pjrt " + plugin.name, plugin.finding);

@@ -79,6 +79,18 @@ TEST(Doctor, ACudaModuleWithoutKernelsOfOursIsAWarning) {
   EXPECT_EQ(describe_libtorch(report).back().state, State::kPass);
 }
 
+// The command names the Python environment that the note is about.
+TEST(Doctor, ANoteAboutLibtorchSaysWhereToInstallItAnew) {
+  TorchReport report;
+  report.finding.presence = Presence::kPresent;
+  report.torch_dir = "/no/such/lib/python3.11/site-packages/torch";
+  report.library_version = "2.15.0";
+  report.notes = {"something could not be read"};
+  EXPECT_EQ(describe_libtorch(report).back().recommendation,
+            "python3.11 -m pip install --upgrade --target /no/such/lib/python3.11/site-packages --force-reinstall "
+            "torch==2.15.0");
+}
+
 // Where this machine has none in a place that is always looked at.
 TEST(Doctor, CompilersThatAreMissingNameTheirRemedy) {
   const Config config;

@@ -14,11 +14,11 @@
 namespace kpt {
 namespace {
 
-Status no_libtpu(const SystemFiles& files) {
-  const bool native = find_host_architecture(files) == "x86_64";
+Status no_libtpu(const DetectionContext& context) {
+  const bool native = find_host_architecture(context.files) == "x86_64";
   return {StatusCode::kNotFound,
           fmt::format("compiling for TPUs needs libtpu, which was not found; {}",
-                      native ? "pip install libtpu"
+                      native ? libtpu_remedy(context, {})
                              : "get the x86_64 package (pip download --no-deps --only-binary=:all: --platform "
                                "manylinux_2_31_x86_64 libtpu), unpack it and set TPU_LIBRARY_PATH to its libtpu.so"),
           Vendor::kTpu};
@@ -80,11 +80,11 @@ CacheKey TpuCompiler::make_key(const pjrt::TopologyRequest& request, const Libtp
 
 Result<Libtpu> TpuCompiler::find_usable_libtpu() const {
   Libtpu libtpu = find_libtpu(context_.detection);
-  if (libtpu.path.empty()) return no_libtpu(context_.detection.files);
+  if (libtpu.path.empty()) return no_libtpu(context_.detection);
   if (!libtpu.problem.empty()) {
     return Status(
         StatusCode::kVendorLibrary,
-        fmt::format("libtpu cannot be used: {}; install it again, or correct TPU_LIBRARY_PATH", libtpu.problem),
+        fmt::format("libtpu cannot be used: {}; {}", libtpu.problem, libtpu_remedy(context_.detection, libtpu)),
         Vendor::kTpu);
   }
   return libtpu;
