@@ -34,8 +34,19 @@ TEST(Doctor, JsonCountsWhatItLists) {
   EXPECT_EQ(json.at("summary").at("pass"), 1);
   EXPECT_EQ(json.at("summary").at("warn"), 2);
   EXPECT_EQ(json.at("summary").at("fail"), 1);
+  EXPECT_EQ(json.at("summary").at("absent"), 0);
   EXPECT_EQ(json.at("healthy"), false);
   EXPECT_EQ(json.at("diagnostics").size(), 4U);
+}
+
+TEST(Doctor, WhatIsNotHereIsCountedByItself) {
+  Report report = report_of({State::kPass, State::kPass, State::kPass, State::kFail});
+  report.checks[1].present = false;
+  report.checks[3].present = false;  // broken, which is more than absent
+  EXPECT_EQ(report.absent(), 1);
+  const nlohmann::ordered_json json = to_json(report, false);
+  EXPECT_EQ(json.at("summary").at("pass"), 3);
+  EXPECT_EQ(json.at("summary").at("absent"), 1);
 }
 
 TEST(Doctor, OnlyTheCategoriesAskedForAreRun) {
