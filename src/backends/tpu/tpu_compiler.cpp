@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "base/log.h"
+#include "base/timing.h"
 #include "device/machine_architecture.h"
 #include "engines/xla/execution/ahead_program.h"
 #include "engines/xla/pjrt/compile_options.h"
@@ -104,6 +105,7 @@ Result<pjrt::TopologyProgram> TpuCompiler::compile(const TpuTopology& topology, 
     if (!kept) ++counts.compilations;
   }
   if (kept) return std::move(*kept);
+  const auto start = std::chrono::steady_clock::now();
   auto program =
       compile_in_child(topology, libtpu, request, {context_.tpu_compile_time_limit, context_.tpu_compile_memory_bytes});
   if (!program.ok()) {
@@ -111,6 +113,8 @@ Result<pjrt::TopologyProgram> TpuCompiler::compile(const TpuTopology& topology, 
     ++statistics_[topology.target_name()].errors;
     return program;
   }
+  log::info("compiled for a TPU",
+            {{"target", topology.target_name()}, {"milliseconds", fmt::format("{:.1f}", milliseconds_since(start))}});
   if (cache) {
     const Status status = cache->put(key, pack_topology_program(*program));
     if (!status.ok()) log::warn("the compile cache cannot be written", {{"reason", status.message()}});
