@@ -93,8 +93,8 @@ fuzz: | build ## every fuzz target for KPT_FUZZ_SECONDS (20)
 gpu-test: | build ## build with the CUDA parts and run all tests, those for GPUs too
 	$(call configure_and_build,cuda-release,-DKPT_BENCHMARKS=ON)
 	@ctest --test-dir build/cuda-release$(SUFFIX) --no-tests=error --output-on-failure -j $(JOBS)
-	@build/cuda-release$(SUFFIX)/bin/kpt doctor | tee build/gpu-doctor.txt
-	@grep -q 'cuda:0 float32' build/gpu-doctor.txt || { echo "gpu-test: no GPU computed anything here" >&2; exit 1; }
+	@set -o pipefail; build/cuda-release$(SUFFIX)/bin/kpt doctor | tee build/gpu-doctor.txt
+	@grep -q 'pass  cuda:0 float32 ' build/gpu-doctor.txt || { echo "gpu-test: no GPU computed anything here" >&2; exit 1; }
 
 .PHONY: gpu-sanitize
 gpu-sanitize: | build ## on a machine with an NVIDIA GPU: the kernels' tests under compute-sanitizer, memcheck and racecheck

@@ -103,8 +103,9 @@ run_torch-between() {
 }
 run_fuzz() { KPT_FUZZ_SECONDS="${KPT_FUZZ_SECONDS:-120}" make fuzz; }
 
-# The commit, and what is not committed.
-tree() { { git rev-parse HEAD; git diff HEAD; git status --porcelain; } | sha256sum | cut -c1-16; }
+# The commit, and what is not committed. A file that cannot be read is its complaint.
+untracked() { git ls-files -zo --exclude-standard | xargs -0r sha256sum -- 2>&1 || true; }
+tree() { { git rev-parse HEAD; git diff HEAD; untracked; } | sha256sum | cut -c1-16; }
 
 chosen=("$@")
 [ $# -gt 0 ] || chosen=("${all[@]}")

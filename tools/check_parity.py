@@ -10,6 +10,9 @@ and is in order when
   * every path in back quotes under "where" and "shown by" exists;
   * every test in back quotes under "shown by" exists: `Suite.Name` or `Suite.*` as a GoogleTest case in the sources,
     `ctest NAME` as a test registered in a CMake file, `make TARGET` in the Makefile, `kpt VERB …` as a command file;
+  * what "feature" and "verified" have in back quotes exists where it has one of these forms, or that of an option
+    (`group.name` of a group that there is) or of something in the headers (`kpt::Name`); other words are free there;
+  * every link of any cell leads to a file;
   * "verified" begins with one of the allowed words, and then there is at least one path and one piece of evidence, or
     with "not yet: " and the name of a piece of work that the page's own list defines and does not call done.
 """
@@ -25,12 +28,16 @@ ROW_ID = re.compile(r"[A-Z]+-[A-Z0-9]+")
 # An unescaped pipe; table cells write a literal one as \|.
 CELL_SEPARATOR = re.compile(r"(?<!\\)\|")
 CODE = re.compile(r"`([^`]+)`")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
 WORK = re.compile(r"^- \*\*(?P<name>[^*]+)\*\*(?P<done> \(done\))?:")
 NOT_YET = re.compile(r"not yet: (?P<work>[^;(]+?)\s*(?:\(.*\))?$")
 
 GTEST_CASE = re.compile(r"^\s*(?:TYPED_)?TEST(?:_F|_P)?\(\s*(\w+)\s*,\s*(\w+)\s*\)", re.MULTILINE)
 CTEST_NAME = re.compile(r"add_test\(\s*NAME\s+(\"[^\"]+\"|\S+)")
 MAKE_TARGET = re.compile(r"^([A-Za-z][\w.-]*)\s*:(?!=)", re.MULTILINE)
+OPTION_ROW = re.compile(r"^\s*X\(k\w+,[^\"]*\"([\w.]+)\"", re.MULTILINE)
+OPTION = re.compile(r"([a-z]\w*)\.\w+")
+TEST = re.compile(r"\w+\.(\w+|\*)")
 CMAKE_VARIABLE = re.compile(r"\$\{\w+\}")
 
 SOURCE_FOLDERS = ("src", "tests", "tools", "examples", "benchmarks", "bindings")
@@ -71,6 +78,11 @@ class Tree:
         makefile = root / "Makefile"
         text = makefile.read_text(encoding="utf-8") if makefile.exists() else ""
         self.make_targets = set(MAKE_TARGET.findall(text))
+        options = root / "src/config/options.h"
+        self.options = set(OPTION_ROW.findall(options.read_text(encoding="utf-8"))) if options.exists() else set()
+        self.option_groups = {name.split(".")[0] for name in self.options}
+        self.public_words = {word for header in sorted((root / "include/kpt").glob("*.h"))
+                             for word in re.findall(r"\w+", header.read_text(encoding="utf-8"))}
 
     def cmake_files(self) -> list[Path]:
         files = [self.root / "CMakeLists.txt"]
@@ -123,12 +135,26 @@ def check_evidence(tree: Tree, text: str) -> tuple[bool, str | None]:
         return True, None if tree.has_verb(verb) else f"there is no command '{verb}' in src/cli/commands"
     if looks_like_path(text):
         return True, None if (tree.root / text).exists() else f"path '{text}' does not exist"
-    if re.fullmatch(r"\w+\.(\w+|\*)", text):
+    if TEST.fullmatch(text):
         return True, None if tree.has_gtest(text) else f"no source file has the test '{text}'"
     return False, f"'{text}' is neither a path, a test, `ctest …`, `make …` nor `kpt …`"
 
 
-def check_row(tree: Tree, row: Row, works: dict[str, bool]) -> list[str]:
+def check_name(tree: Tree, text: str) -> str | None:
+    """What is wrong with a name in the prose of a row; nothing of words that name nothing here."""
+    if name := re.match(r"kpt::(\w+)", text):
+        return None if name[1] in tree.public_words else f"no header of include/kpt has '{name[1]}'"
+    option = text.split("=")[0]
+    if (group := OPTION.fullmatch(option)) and group[1] in tree.option_groups:
+        return None if option in tree.options else f"there is no option '{option}'"
+    first = text.split()[0]
+    if text.startswith(("make ", "ctest ", "kpt ")) or (TEST.fullmatch(text) and text[0].isupper()):
+        return check_evidence(tree, text)[1]
+    return check_evidence(tree, first)[1] if looks_like_path(first) else None
+
+
+def check_row(tree: Tree, row: Row, works: dict[str, bool], folder: Path) -> list[str]:
+    """The problems of a row; links start at `folder`, the page's."""
     if len(row.cells) != 5:
         return [f"{len(row.cells)} cells instead of 5"]
     problems: list[str] = []
@@ -143,6 +169,12 @@ def check_row(tree: Tree, row: Row, works: dict[str, bool]) -> list[str]:
         evidence += is_evidence
         if problem:
             problems.append(problem)
+
+    for text in CODE.findall(feature) + CODE.findall(verified):
+        if problem := check_name(tree, text):
+            problems.append(problem)
+    targets = [target.split("#")[0] for cell in row.cells for target in LINK.findall(cell) if "://" not in target]
+    problems += [f"the link to '{target}' leads nowhere" for target in targets if not (folder / target).exists()]
 
     not_yet = NOT_YET.search(verified)
     if not_yet and not_yet["work"] not in works:
@@ -205,7 +237,7 @@ def main() -> int:
         if row.row_id in first_line:
             problems.append(f"{where}: this id stands already in line {first_line[row.row_id]}")
         first_line.setdefault(row.row_id, row.line)
-        problems += [f"{where}: {problem}" for problem in check_row(tree, row, works)]
+        problems += [f"{where}: {problem}" for problem in check_row(tree, row, works, page.parent)]
     if not rows:
         problems.append(f"{page.name}: no table rows found")
     for problem in problems:

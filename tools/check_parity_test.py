@@ -28,6 +28,9 @@ class CheckParity(unittest.TestCase):
         self.write("CMakeLists.txt", "add_test(NAME lint.parity COMMAND x)\nkpt_fuzzer(config_fuzzer)\n"
                                      "add_test(NAME fuzz.${program} COMMAND x)\n")
         self.write("Makefile", "VALUE := 1\ntest: all\n")
+        self.write("src/config/options.h", '  X(kLogLevel, log::Level, "log.level", "warn", x,  \\\n    "KPT_LOG", "x.y") \\\n')
+        self.write("include/kpt/a.h", "class Session;\n")
+        self.write("docs/measurements/a.md", "")
 
     def tearDown(self):
         self.folder.cleanup()
@@ -80,6 +83,29 @@ class CheckParity(unittest.TestCase):
 
     def test_missing_verb(self):
         self.expect_problem("there is no command 'serve'", "| CFG-01 | f | `src/a.cpp` | `kpt serve` | unit test |")
+
+    def test_names_in_feature_and_verified(self):
+        row = "| CFG-01 | {} | `src/a.cpp` | `Suite.Name` | unit test, {} |"
+        for name, problem in (("src/b.cpp", "path 'src/b.cpp' does not exist"), ("tools/b.sh all", "path 'tools/b.sh'"),
+                              ("Suite.Other", "the test 'Suite.Other'"), ("Other.*", "the test 'Other.*'"),
+                              ("make lint", "no target 'lint'"), ("kpt serve --all", "no command 'serve'"),
+                              ("ctest fuzz.other", "the test 'fuzz.other'"), ("log.depth=3", "no option 'log.depth'"),
+                              ("kpt::Model", "no header of include/kpt has 'Model'")):
+            self.expect_problem(problem, row.format(f"`{name}`", ""))
+            self.expect_problem(problem, row.format("f", f"`{name}`"))
+        free = "`--flag`, `log.level=info`, `aten.add`, `a,b`, `kpt::Session::run`, `kpt doctor`, `Suite.*`, `src/a.cpp x`"
+        code, output = self.check(row.format(free, free))
+        self.assertEqual(code, 0, output)
+
+    def test_links(self):
+        row = "| CFG-01 | {} | `src/a.cpp` {} | `Suite.Name`, {} | unit test {} |"
+        good = "[x](measurements/a.md#speed)"
+        code, output = self.check(row.format(good, good, good, "[y](https://pytorch.org/x)"))
+        self.assertEqual(code, 0, output)
+        for place in range(4):
+            links = [good] * 4
+            links[place] = "[x](measurements/b.md)"
+            self.expect_problem("the link to 'measurements/b.md' leads nowhere", row.format(*links))
 
     def test_repeated_id(self):
         self.expect_problem("this id stands already in line 8", GOOD, GOOD)

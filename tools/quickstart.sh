@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The main job on a real model: what is missing set up, the product built, MiniLM exported once and optimized at each
-# level, with speed, errors, verdict, and the most similar sentences before and after; then what this machine can do and
-# where the time went. A second run takes seconds. Called by `make quickstart`.
+# level, with speed, errors, verdict, and the most similar sentences before and after; then what this machine can do, where
+# the time went and where the program lies. A second run takes seconds. Called by `make quickstart`.
 #
 # Ends with 3 when the gate refused a level; the others are still shown. Ends with 1 when no model could be optimized.
 #
@@ -71,7 +71,7 @@ optimize_levels() {
 
 # Also where the main job failed, it is shown what this machine can do, and where the time went.
 finish() {
-  local code=$? doctor=0
+  local code=$? doctor=0 made="The program is $kpt"
   echo
   "$kpt" doctor || doctor=$?
   if [ $doctor -eq 1 ]; then
@@ -80,6 +80,8 @@ finish() {
     code=$doctor
   fi
   print_timings
+  [ ! -d "$folder" ] || made+="; the models are in $folder/"
+  echo "$made."
   exit "$code"
 }
 trap finish EXIT

@@ -11,7 +11,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
 if [ -n "${KPT_PYTHON:-}" ]; then
-  found=$(command -v "$KPT_PYTHON") || { echo "setup: KPT_PYTHON=$KPT_PYTHON is no program" >&2; exit 1; }
+  found=$(command -v "$KPT_PYTHON") || { echo "setup: KPT_PYTHON=$KPT_PYTHON is no program; set it to a Python interpreter, or unset it" >&2; exit 1; }
   case $found in /*) ;; *) found=$PWD/$found ;; esac
   if [ -n "${KPT_TORCH_VERSION:-}" ] && ! "$found" "$here/find_torch.py" | grep -q "\"version\": \"$KPT_TORCH_VERSION[+\"]"; then
     echo "setup: $found has not torch $KPT_TORCH_VERSION; unset KPT_TORCH_VERSION or KPT_PYTHON" >&2
@@ -20,11 +20,17 @@ if [ -n "${KPT_PYTHON:-}" ]; then
   echo "$found"
   exit 0
 fi
-base_python=$(command -v python3) || { echo "setup: python3 is missing" >&2; exit 1; }
+base_python=$(command -v python3) ||
+  { echo "setup: python3 is missing; install it (apt-get install python3 python3-venv), or set KPT_PYTHON" >&2; exit 1; }
 list=$(grep -v '^#' "$here/requirements.txt")
 if [ -n "${KPT_TORCH_VERSION:-}" ]; then
-  [[ $KPT_TORCH_VERSION =~ ^2\.1[1-5]\.[0-9]+$ ]] ||
-    { echo "setup: KPT_TORCH_VERSION=$KPT_TORCH_VERSION is outside 2.11.0 to 2.15" >&2; exit 1; }
+  if [[ $KPT_TORCH_VERSION =~ ^2\.1[1-5]$ ]]; then
+    echo "setup: KPT_TORCH_VERSION=$KPT_TORCH_VERSION lacks the patch number; write $KPT_TORCH_VERSION.0" >&2
+    exit 1
+  elif [[ ! $KPT_TORCH_VERSION =~ ^2\.1[1-5]\.[0-9]+$ ]]; then
+    echo "setup: KPT_TORCH_VERSION=$KPT_TORCH_VERSION is outside 2.11.0 to 2.15; set one of these, or unset it" >&2
+    exit 1
+  fi
   list=$(sed "s/^torch==.*/torch==$KPT_TORCH_VERSION/" <<<"$list")
 fi
 hash=$({ echo "$list"; "$base_python" -VV; uname -m; } | sha256sum | cut -c1-12)

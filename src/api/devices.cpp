@@ -45,6 +45,8 @@ std::string reason_of(const Finding& finding) {
   return finding.remedy.empty() ? finding.reason : finding.reason + "; " + finding.remedy;
 }
 
+constexpr std::string_view kNewerRelease = "install a newer KernelPyTorch, or use another device";
+
 // What a device is called, and why it cannot be used; an empty reason means that it can.
 DeviceInfo make_info(std::string name, std::string description, std::string architecture, std::uint64_t memory_bytes,
                      std::string reason) {
@@ -71,7 +73,7 @@ std::string why_without_code(const NvidiaGpu& gpu) {
   if (has_nvidia_target(gpu.capability_major, gpu.capability_minor)) return "";
   const std::string target = nvidia_target_name(gpu.capability_major, gpu.capability_minor);
   if (find_nvidia_architecture(gpu.capability_major, gpu.capability_minor) == nullptr) {
-    return fmt::format("this release does not know {}", target);
+    return fmt::format("this release does not know {}; {}", target, kNewerRelease);
   }
   return fmt::format("libtorch has no code for {}; models run on Turing (sm_75) and newer", target);
 }
@@ -84,7 +86,9 @@ VendorDevices nvidia_devices(const Setting& setting) {
     const std::string target = nvidia_target_name(gpu.capability_major, gpu.capability_minor);
     const std::string name = fmt::format("nvidia:{}", gpu.index);
     std::string reason = found.reason;
-    if (reason.empty() && gpu.capability_major == 0) reason = "the driver did not tell its compute capability";
+    if (reason.empty() && gpu.capability_major == 0) {
+      reason = "the driver did not tell its compute capability; see what `nvidia-smi -q` tells, and update the driver";
+    }
     if (reason.empty()) {
       reason = why_without_code(gpu);
       if (!reason.empty()) found.without_code.push_back(name);
@@ -101,8 +105,8 @@ VendorDevices amd_devices(const Setting& setting) {
   for (const AmdGpu& gpu : report.gpus) {
     std::string reason = found.reason;
     if (reason.empty() && find_amd_architecture(gpu.gfx_target) == nullptr) {
-      reason = fmt::format("this release has no kernels for {}",
-                           gpu.gfx_target.empty() ? "a GPU of unknown target" : gpu.gfx_target);
+      reason = fmt::format("this release has no kernels for {}; {}",
+                           gpu.gfx_target.empty() ? "a GPU of unknown target" : gpu.gfx_target, kNewerRelease);
     }
     found.devices.push_back(make_info(fmt::format("amd:{}", gpu.index), gpu.name,
                                       gpu.gfx_target + " " + gpu.architecture, gpu.memory_total_bytes,
@@ -129,7 +133,11 @@ VendorDevices tpu_devices(const Setting& setting) {
 }
 
 VendorDevices xla_devices(const Setting& setting) {
-  VendorDevices found{{}, "no PJRT plugin of that name was found", {}};
+  VendorDevices found{
+      {},
+      "no PJRT plugin of that name was found; `kpt doctor --category tpu` lists those that are here and how to "
+      "get one",
+      {}};
   // One that this process has open need not be asked, and libtpu would refuse a second process.
   const std::vector<PjrtPlugin> plugins = detect_plugins(setting.context, make_plugin_probe(setting.context));
   const std::vector<std::string> names = name_xla_devices(plugins);
@@ -158,7 +166,7 @@ constexpr std::array kVendors = {
 
 VendorDevices detect(const VendorRow& row, const Setting& setting) {
   if (may_probe(setting.config, row.option_word)) return row.detect(setting);
-  return {{}, fmt::format("option probe.backends leaves out {}", row.option_word), {}};
+  return {{}, fmt::format("option probe.backends leaves out {0}; add {0} to it", row.option_word), {}};
 }
 
 }  // namespace
@@ -198,7 +206,12 @@ Result<DeviceInfo> find_device(std::string_view name) {
   const auto device = std::ranges::find(found.devices, name, &DeviceInfo::name);
   if (device != found.devices.end() && device->usable) return std::move(*device);
   std::string reason = device != found.devices.end() ? device->reason : found.reason;
-  if (reason.empty()) reason = fmt::format("this machine has {} of that kind", found.devices.size());
+  if (reason.empty()) {
+    const std::size_t count = found.devices.size();
+    reason = fmt::format("this machine has {} of that kind", count);
+    if (count == 1) reason += fmt::format("; it is {}", found.devices.front().name);
+    if (count > 1) reason += fmt::format("; they are {} to {}", found.devices.front().name, found.devices.back().name);
+  }
   const bool without_code = std::ranges::find(found.without_code, name) != found.without_code.end();
   return Status(without_code ? StatusCode::kInvalidArchitecture : found.code,
                 fmt::format("{} cannot be used: {}", name, reason), row->vendor);

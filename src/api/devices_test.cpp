@@ -82,6 +82,23 @@ TEST(Devices, TheReasonIsInTheMessage) {
   EXPECT_EQ(found.status().vendor(), Vendor::kNvidia);
 }
 
+TEST(Devices, AReasonSaysWhatMendsIt) {
+  EXPECT_THAT(find_device("xla:no-such-plugin").status().message(), HasSubstr("`kpt doctor --category tpu`"));
+  {
+    const testing::TemporaryFolder folder;
+    std::ofstream(folder.path() / "hip.json")
+        << R"({"version": 60443482, "devices": [{"name": "a GPU", "gfx": "gfx1300", "pci": "0000:0c:00.0"}]})";
+    RecordedMachine machine("amd", "hip_without_kfd", "amd");
+    machine.variables.set("LD_LIBRARY_PATH", build_dir() + "/fakes/amd");
+    machine.variables.set("KPT_FAKE_HIP", (folder.path() / "hip.json").string());
+    EXPECT_THAT(find_device("amd:0").status().message(),
+                AllOf(HasSubstr("no kernels for gfx1300"), HasSubstr("; install a newer KernelPyTorch")));
+  }
+  ScopedVariables variables;
+  variables.set("KPT_PROBE_BACKENDS", "torch");
+  EXPECT_THAT(find_device("amd:0").status().message(), HasSubstr("probe.backends leaves out amd; add amd to it"));
+}
+
 TEST(Devices, WithoutTheEngineTheCpuSaysSo) {
   const testing::TemporaryFolder empty;
   ScopedVariables variables;
@@ -182,10 +199,13 @@ TEST(Devices, AnNvidiaGpuNeedsTheCudaModuleAndCodeForItsArchitecture) {
     std::ofstream(modules / "kpt_aten_cuda_2_15.so") << "";
     EXPECT_TRUE(second_device().usable) << second_device().reason;
     EXPECT_NO_THROW((void)require_device("nvidia:0"));
+    EXPECT_EQ(find_device("nvidia:1").status().message(),
+              "nvidia:1 cannot be used: this machine has 1 of that kind; it is nvidia:0");
   }
   {
     const RecordedMachine unknown("nvidia", "unknown_future", "nvidia");
-    EXPECT_THAT(second_device().reason, HasSubstr("this release does not know sm_"));
+    EXPECT_THAT(second_device().reason,
+                AllOf(HasSubstr("this release does not know sm_"), HasSubstr("; install a newer KernelPyTorch")));
     EXPECT_THROW((void)require_device("nvidia:0"), NvidiaInvalidComputeCapabilityError);
   }
   const RecordedMachine old("nvidia", "pascal_p100", "nvidia");

@@ -36,6 +36,17 @@ Result<std::shared_ptr<const detail::LoadedModel>> load_artifact(const std::file
   return loaded;
 }
 
+Result<std::shared_ptr<const detail::LoadedModel>> load_exported(const std::filesystem::path& path,
+                                                                 const LoadOptions& options, PlacedDevice placed,
+                                                                 const detail::BatchPolicy& batches) {
+  ImportOptions import_options;
+  import_options.model_name = options.model_name;
+  import_options.weights = options.weights;
+  KPT_ASSIGN_OR_RETURN(ImportedModel imported, import_model(path, import_options));
+  Backend& backend = *placed.backend;
+  return detail::LoadedModel::load(std::move(imported), backend, *placed.device, std::move(placed.backend), batches);
+}
+
 std::string xla_precision(TpuPrecision precision) {
   switch (precision) {
     case TpuPrecision::kFloat32: return "HIGHEST";
@@ -130,13 +141,12 @@ Result<std::shared_ptr<const detail::LoadedModel>> load_model_on(PlacedDevice pl
   // One scale for a whole tensor in fp8 would be that of the padding too.
   const bool sequences = context.sequence_buckets && context.nvidia_policy.fp8_scaling == Fp8Scaling::kRow;
   const detail::BatchPolicy batches{context.split_batches, context.batch_buckets, sequences};
-  if (is_artifact(path)) return load_artifact(path, options, std::move(placed), batches);
-  ImportOptions import_options;
-  import_options.model_name = options.model_name;
-  import_options.weights = options.weights;
-  KPT_ASSIGN_OR_RETURN(ImportedModel imported, import_model(path, import_options));
-  Backend& backend = *placed.backend;
-  return detail::LoadedModel::load(std::move(imported), backend, *placed.device, std::move(placed.backend), batches);
+  auto loaded = is_artifact(path) ? load_artifact(path, options, std::move(placed), batches)
+                                  : load_exported(path, options, std::move(placed), batches);
+  if (loaded.ok()) {
+    log::info("model loaded", {{"path", path.string()}, {"device", std::string((*loaded)->executable().device())}});
+  }
+  return loaded;
 }
 
 Result<Model> load_model(const std::filesystem::path& path, const LoadOptions& options) {
@@ -144,7 +154,6 @@ Result<Model> load_model(const std::filesystem::path& path, const LoadOptions& o
   KPT_ASSIGN_OR_RETURN(const Config config, load_library_config(environment));
   KPT_ASSIGN_OR_RETURN(const BackendContext context, make_backend_context(config, environment));
   KPT_ASSIGN_OR_RETURN(auto loaded, load_model_with(path, options, context));
-  log::info("model loaded", {{"path", path.string()}, {"device", std::string(loaded->executable().device())}});
   for (const std::string& note : loaded->notes()) log::warn(note);
   return Model(std::move(loaded));
 }

@@ -254,6 +254,8 @@ Result<std::optional<std::string>> CompileCache::get(const CacheKey& key) {
   Result<OpenEntry> entry = read_entry(entry_path(digest), digest, true);
   if (entry.ok()) {
     add_counts(folder_ / kStatisticsFile, {.hits = 1});
+    log::info("taken from the compile cache",
+              {{"kind", std::string(key.kind())}, {"bytes", std::to_string(entry->payload.size())}});
     return std::optional(std::move(entry->payload));
   }
   const StatusCode code = entry.status().code();
@@ -298,6 +300,7 @@ Status CompileCache::put(const CacheKey& key, std::string_view bytes) {
   }
   if (const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC)); file.get() >= 0) mark_used(file.get());
   add_counts(folder_ / kStatisticsFile, {.writes = 1});
+  log::info("kept in the compile cache", {{"kind", std::string(key.kind())}, {"bytes", std::to_string(bytes.size())}});
   KPT_ASSIGN_OR_RETURN(const FileLock removing, lock_folder(folder_, FileLock::Kind::kExclusive));
   return evict(folder_, budget_bytes_).status();
 }

@@ -59,7 +59,7 @@ enum class OptionKind : std::uint8_t {
   kBool,
   kInt,         // between `least` and `most`
   kChoice,      // one of `words`
-  kName,        // letters, digits, '.', '-' and '_', at most 64
+  kName,        // letters, digits, '.', '-', '_' and ':', at most 64
   kPath,        // any text without NUL; a leading "~/" means the home folder
   kWordList,    // any of `words`, each at most once
   kNamedPaths,  // items "name=path", each name at most once

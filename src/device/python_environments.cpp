@@ -5,6 +5,8 @@
 #include <string_view>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/files.h"
 #include "base/text.h"
 
@@ -41,6 +43,18 @@ void add_environment(std::vector<std::filesystem::path>& folders, const std::fil
   }
 }
 
+// <prefix>/bin/python of <prefix>/lib/python3.11/site-packages, or python3.11 where that is not the same; empty where
+// neither is there.
+std::filesystem::path find_interpreter(const std::filesystem::path& site_packages) {
+  const std::filesystem::path library = site_packages.parent_path();
+  const std::filesystem::path programs = library.parent_path().parent_path() / "bin";
+  const std::filesystem::path plain = programs / "python";
+  const std::filesystem::path exact = programs / library.filename();
+  std::error_code error;
+  if (!std::filesystem::exists(exact, error)) return std::filesystem::exists(plain, error) ? plain : "";
+  return std::filesystem::equivalent(plain, exact, error) ? plain : exact;
+}
+
 }  // namespace
 
 std::vector<std::filesystem::path> find_site_packages(const Environment& environment,
@@ -52,6 +66,23 @@ std::vector<std::filesystem::path> find_site_packages(const Environment& environ
   if (const auto prefix = environment.find("VIRTUAL_ENV")) add_environment(folders, *prefix);
   if (const auto prefix = environment.find("CONDA_PREFIX")) add_environment(folders, *prefix);
   return folders;
+}
+
+std::string pip_command(const std::filesystem::path& site_packages, std::string_view packages) {
+  std::error_code error;
+  // A system's own folder is called otherwise (dist-packages), and its Python installs elsewhere.
+  const bool own = site_packages.filename() == "site-packages" && std::filesystem::exists(site_packages / "pip", error);
+  const std::filesystem::path python = own ? find_interpreter(site_packages) : "";
+  if (!python.empty()) return fmt::format("{} -m pip install {}", python.string(), packages);
+  const std::string library = site_packages.parent_path().filename().string();  // python3.11, as its Python is called
+  return fmt::format("{} -m pip install --upgrade --target {} {}", library.starts_with("python3") ? library : "python3",
+                     site_packages.string(), packages);
+}
+
+std::string pip_remedy(const std::vector<std::filesystem::path>& site_packages, std::string_view packages,
+                       std::string_view otherwise) {
+  if (!site_packages.empty()) return pip_command(site_packages.front(), packages);
+  return fmt::format("pip install {} into an active virtual environment, or {}", packages, otherwise);
 }
 
 }  // namespace kpt

@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "config/automatic.h"
 #include "device/hardware_json.h"
+#include "device/python_environments.h"
 #include "doctor/sections.h"
 #include "engines/aten/loader.h"
 #include "engines/xla/pjrt/detect_plugins.h"
@@ -63,6 +64,7 @@ Check gpu_check(std::string category, int index, const Finding& finding, std::ve
   return check;
 }
 
+std::string_view version_of(std::string_view version) { return version.empty() ? "of unknown version" : version; }
 std::string count_of(int count, std::string_view unit) { return count > 0 ? fmt::format("{} {}", count, unit) : ""; }
 std::string bytes_of(std::uint64_t bytes) { return bytes > 0 ? format_bytes(bytes) : ""; }
 
@@ -191,6 +193,23 @@ void add_compilers(std::vector<Check>& checks, const SectionInput& input, const 
   }
 }
 
+// Chips that are there with their software. Of an unknown generation nothing but their number is known.
+void describe_chips(Check& chips, const TpuReport& report) {
+  const bool known = !report.generation.empty();
+  std::vector<std::string> parts = {
+      fmt::format("{} × TPU {}", report.chips, known ? report.generation : "of unknown generation"),
+      report.hbm_bytes_per_chip > 0 ? format_bytes(report.hbm_bytes_per_chip) + " each" : "",
+      report.topology.empty() ? "" : "topology " + report.topology,
+      report.libtpu_version.empty() ? "" : "libtpu " + report.libtpu_version};
+  std::erase(parts, "");
+  chips.message = join(parts, ", ");
+  if (known) return;
+  chips.state = State::kWarn;
+  chips.recommendation =
+      "set TPU_ACCELERATOR_TYPE to what this machine is (such as v5litepod-4); for a newer generation, install a newer "
+      "KernelPyTorch";
+}
+
 }  // namespace
 
 std::vector<Check> check_nvidia(const SectionInput& input) {
@@ -199,9 +218,8 @@ std::vector<Check> check_nvidia(const SectionInput& input) {
   Check driver = summary_check("nvidia", "driver", report.finding);
   driver.details = nlohmann::ordered_json(report);
   if (report.finding.presence == Presence::kPresent) {
-    driver.message = fmt::format("driver {}, serves CUDA {}",
-                                 report.driver_version.empty() ? "of unknown version" : report.driver_version,
-                                 report.cuda_driver_version);
+    driver.message = fmt::format("driver {}, serves CUDA {}", version_of(report.driver_version),
+                                 version_of(report.cuda_driver_version));
   }
   std::vector<Check> checks = {driver};
   for (const NvidiaGpu& gpu : report.gpus) {
@@ -221,8 +239,8 @@ std::vector<Check> check_amd(const SectionInput& input) {
   Check runtime = summary_check("amd", "runtime", report.finding);
   runtime.details = nlohmann::ordered_json(report);
   if (report.finding.presence == Presence::kPresent) {
-    runtime.message = fmt::format("HIP runtime {}, ROCm {}", report.hip_runtime_version,
-                                  report.rocm_version.empty() ? "of unknown version" : report.rocm_version);
+    runtime.message =
+        fmt::format("HIP runtime {}, ROCm {}", version_of(report.hip_runtime_version), version_of(report.rocm_version));
   }
   std::vector<Check> checks = {runtime};
   for (const AmdGpu& gpu : report.gpus) checks.push_back(gpu_check(gpu, report.finding));
@@ -242,10 +260,7 @@ std::vector<Check> check_tpu_and_pjrt(const SectionInput& input) {
     Check chips = summary_check("tpu", "chips", report.finding);
     chips.details = nlohmann::ordered_json(report);
     if (report.finding.presence == Presence::kPresent) {
-      chips.message = fmt::format("{} × TPU {}, {} each{}{}", report.chips, report.generation,
-                                  format_bytes(report.hbm_bytes_per_chip),
-                                  report.topology.empty() ? "" : ", topology " + report.topology,
-                                  report.libtpu_version.empty() ? "" : ", libtpu " + report.libtpu_version);
+      describe_chips(chips, report);
     }
     checks.push_back(std::move(chips));
     for (const std::string& note : report.notes) {
@@ -258,11 +273,12 @@ std::vector<Check> check_tpu_and_pjrt(const SectionInput& input) {
   }
   const std::vector<PjrtPlugin> plugins = detect_plugins(input.detection);
   if (plugins.empty()) {
-    checks.push_back(Check{.category = "tpu",
-                           .name = "pjrt plugins",
-                           .message = "none found; the XLA engine needs one",
-                           .recommendation = "pip install xla-cpu-pjrt, or set pjrt.plugins=name=path",
-                           .present = false});
+    checks.push_back(
+        Check{.category = "tpu",
+              .name = "pjrt plugins",
+              .message = "none found; the XLA engine needs one",
+              .recommendation = pip_remedy(input.detection.site_packages, "xla-cpu-pjrt", "set pjrt.plugins=name=path"),
+              .present = false});
   }
   for (const PjrtPlugin& plugin : plugins) {
     Check check = summary_check("tpu", "pjrt " + plugin.name, plugin.finding);

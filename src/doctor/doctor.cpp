@@ -98,6 +98,11 @@ Report run(const Request& request) {
 
 int Report::count(State state) const { return static_cast<int>(std::ranges::count(checks, state, &Check::state)); }
 
+int Report::absent() const {
+  return static_cast<int>(
+      std::ranges::count_if(checks, [](const Check& check) { return check.state == State::kPass && !check.present; }));
+}
+
 bool is_healthy(const Report& report, bool strict) {
   return report.count(State::kFail) == 0 && (!strict || report.count(State::kWarn) == 0);
 }
@@ -129,7 +134,8 @@ nlohmann::ordered_json to_json(const Report& report, bool strict) {
           {"summary",
            {{"pass", report.count(State::kPass)},
             {"warn", report.count(State::kWarn)},
-            {"fail", report.count(State::kFail)}}},
+            {"fail", report.count(State::kFail)},
+            {"absent", report.absent()}}},
           {"diagnostics", diagnostics}};
 }
 

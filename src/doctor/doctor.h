@@ -24,6 +24,7 @@ struct Report {
   double seconds = 0;
 
   int count(State state) const;
+  int absent() const;  // of those that pass, the lines that only say that something optional is not here
 };
 
 // Runs the checks of each section, sections side by side. Never fails as a whole: what cannot be found out is a line.

@@ -34,8 +34,19 @@ TEST(Doctor, JsonCountsWhatItLists) {
   EXPECT_EQ(json.at("summary").at("pass"), 1);
   EXPECT_EQ(json.at("summary").at("warn"), 2);
   EXPECT_EQ(json.at("summary").at("fail"), 1);
+  EXPECT_EQ(json.at("summary").at("absent"), 0);
   EXPECT_EQ(json.at("healthy"), false);
   EXPECT_EQ(json.at("diagnostics").size(), 4U);
+}
+
+TEST(Doctor, WhatIsNotHereIsCountedByItself) {
+  Report report = report_of({State::kPass, State::kPass, State::kPass, State::kFail});
+  report.checks[1].present = false;
+  report.checks[3].present = false;  // broken, which is more than absent
+  EXPECT_EQ(report.absent(), 1);
+  const nlohmann::ordered_json json = to_json(report, false);
+  EXPECT_EQ(json.at("summary").at("pass"), 3);
+  EXPECT_EQ(json.at("summary").at("absent"), 1);
 }
 
 TEST(Doctor, OnlyTheCategoriesAskedForAreRun) {
@@ -77,6 +88,18 @@ TEST(Doctor, ACudaModuleWithoutKernelsOfOursIsAWarning) {
   report.cuda_devices.clear();  // nothing runs there anyway
   report.cuda_own_kernels = false;
   EXPECT_EQ(describe_libtorch(report).back().state, State::kPass);
+}
+
+// The command names the Python environment that the note is about.
+TEST(Doctor, ANoteAboutLibtorchSaysWhereToInstallItAnew) {
+  TorchReport report;
+  report.finding.presence = Presence::kPresent;
+  report.torch_dir = "/no/such/lib/python3.11/site-packages/torch";
+  report.library_version = "2.15.0";
+  report.notes = {"something could not be read"};
+  EXPECT_EQ(describe_libtorch(report).back().recommendation,
+            "python3.11 -m pip install --upgrade --target /no/such/lib/python3.11/site-packages --force-reinstall "
+            "torch==2.15.0");
 }
 
 // Where this machine has none in a place that is always looked at.

@@ -7,6 +7,7 @@
 #include "device/hardware_json.h"
 #include "device/probe_process.h"
 #include "doctor/sections.h"
+#include "engines/aten/torch_installation.h"
 #include "engines/aten/torch_report.h"
 
 namespace kpt::doctor {
@@ -93,7 +94,7 @@ std::vector<Check> describe_libtorch(const TorchReport& report) {
                            .name = "note",
                            .state = State::kWarn,
                            .message = note,
-                           .recommendation = "pip install --force-reinstall torch==" + report.library_version});
+                           .recommendation = reinstall_remedy(report.torch_dir, report.library_version)});
   }
   return checks;
 }

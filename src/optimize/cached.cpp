@@ -10,7 +10,9 @@
 #include "artifact/model_hash.h"
 #include "base/build_info.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "base/text.h"
+#include "base/timing.h"
 #include "device/hardware_json.h"
 #include "optimize/optimize_json.h"
 
@@ -167,7 +169,13 @@ Result<WrittenOptimization> optimize_to_file(const ImportedModel& model, Optimiz
   options.cache = cache;
   options.surroundings = describe_surroundings(device, threads);
   const bool measured = options.measure && !options.known_losers;
+  const auto start = std::chrono::steady_clock::now();
   KPT_ASSIGN_OR_RETURN(OptimizeOutcome outcome, optimize_model(model, options, device, cpu));
+  log::info("model optimized", {{"model", options.source},
+                                {"device", std::string(device.device->target().name())},
+                                {"level", std::string(level_name(options.level))},
+                                {"gate", outcome.artifact ? "passed" : "refused"},
+                                {"milliseconds", fmt::format("{:.1f}", milliseconds_since(start))}});
   written.report = std::move(outcome.report);
   if (!outcome.artifact) return written;
   KPT_RETURN_IF_ERROR(write_artifact(path, *outcome.artifact));

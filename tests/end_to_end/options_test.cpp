@@ -126,10 +126,8 @@ TEST(OptionEffect, PjrtDevicesAndShardingDecideWhatIsSharedOut) {
   EXPECT_THAT(run("1", "weights"), Not(HasSubstr("shared out")));
 }
 
-// With the fake plugin, whose sizes cost a compile each; its programs give their inputs back.
-TEST(OptionEffect, MemoryOptionsDecideHowBatchesRun) {
-  const TemporaryFolder folder;
-  const std::string file = (folder.path() / "rows.kpt").string();
+// A model for the fake plugin, whose programs give their inputs back.
+void write_rows(const std::string& file) {
   Artifact rows;
   rows.producer = "kpt test";
   rows.source = "rows.pt2";
@@ -143,6 +141,13 @@ TEST(OptionEffect, MemoryOptionsDecideHowBatchesRun) {
        {},
        R"({"compiled":{}})"});
   ASSERT_TRUE(write_artifact(file, rows).ok());
+}
+
+// With the fake plugin, whose sizes cost a compile each; its programs give their inputs back.
+TEST(OptionEffect, MemoryOptionsDecideHowBatchesRun) {
+  const TemporaryFolder folder;
+  const std::string file = (folder.path() / "rows.kpt").string();
+  write_rows(file);
   const auto explained = [&file](const std::vector<std::string>& settings, const char* key) {
     std::vector<std::string> arguments = {"explain",
                                           file,
@@ -242,6 +247,41 @@ TEST(OptionEffect, StrictTurnsWarningsIntoFailure) {
   std::vector<std::string> development = crowded;
   development.insert(development.end(), {"--preset", "development"});
   EXPECT_EQ(run_kpt(development).exit_code, 1);
+}
+
+TEST(OptionEffect, PresetTrainingLogsWhatIsLoadedCompiledAndCached) {
+  const TemporaryFolder folder;
+  const auto kpt = [&](std::vector<std::string> command, const std::string& preset) {
+    command.insert(command.end(), {"--set", "cache.dir=" + (folder.path() / "cache").string()});
+    if (!preset.empty()) command.insert(command.end(), {"--preset", preset});
+    const ProgramRun run = run_kpt(command);
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    return run.err;
+  };
+  const std::string model = (folder.path() / "rows.kpt").string();
+  write_rows(model);
+  const std::vector<std::string> on_xla = {
+      "run",      model,   "--device",
+      "xla:fake", "--set", "pjrt.plugins=fake=" + build_dir() + "/fakes/pjrt/fake_pjrt_plugin.so"};
+  const std::string loaded = "model loaded path=" + model + " device=xla:fake";
+  EXPECT_THAT(kpt(on_xla, "training"), AllOf(HasSubstr("XLA program compiled"),
+                                             HasSubstr("kept in the compile cache kind=xla"), HasSubstr(loaded)));
+  EXPECT_THAT(kpt(on_xla, "training"), AllOf(HasSubstr("taken from the compile cache kind=xla"), HasSubstr(loaded),
+                                             Not(HasSubstr("XLA program compiled")), Not(HasSubstr("kept in"))));
+  EXPECT_THAT(kpt(on_xla, ""), AllOf(Not(HasSubstr("model loaded")), Not(HasSubstr("the compile cache"))));
+#if defined(KPT_HAS_TORCH)
+  const std::string other = golden("linear_state");
+  const std::string artifact = (folder.path() / "m.kpt").string();
+  const std::vector<std::string> optimize = {"optimize", other, "--no-measure", "-o", artifact};
+  EXPECT_THAT(kpt(optimize, "training"),
+              AllOf(HasSubstr("model optimized model=linear_state.pt2 device=cpu level=balanced gate=passed"),
+                    HasSubstr("kept in the compile cache kind=optimize")));
+  EXPECT_THAT(kpt(optimize, "training"),
+              AllOf(HasSubstr("taken from the compile cache kind=optimize"), Not(HasSubstr("model optimized"))));
+  EXPECT_THAT(kpt({"run", artifact}, "training"), HasSubstr("model loaded path=" + artifact + " device=cpu"));
+  const std::vector<std::string> bench = {"bench", other, "--samples", "1", "--warmup", "0", "--duration", "0"};
+  EXPECT_THAT(kpt(bench, "training"), HasSubstr("model loaded path=" + other + " device=cpu"));
+#endif
 }
 
 TEST(OptionEffect, ThreadsCountIsUsedAndItsOriginShown) {

@@ -18,6 +18,16 @@ namespace {
 using testing::HardwareFixture;
 using testing::TemporaryFolder;
 
+// What is unknown is said or left out: no gap where it would stand, and no zero for it.
+void expect_no_gaps(const doctor::Report& report, const std::string& machine) {
+  for (const doctor::Check& check : report.checks) {
+    const std::string line = " " + check.message + " ";
+    for (const char* gap : {" ,", " 0 B"}) {
+      EXPECT_EQ(line.find(gap), std::string::npos) << machine << ": " << check.name << ": " << check.message;
+    }
+  }
+}
+
 void expect_remedies(const doctor::Report& report, const std::string& machine) {
   EXPECT_FALSE(report.checks.empty());
   for (const doctor::Check& check : report.checks) {
@@ -65,7 +75,23 @@ TEST_P(DoctorOnMachine, SaysWhatMendsEveryWarningAndFailure) {
   std::vector<std::string> settings = {"torch.dir=/no/such/torch"};
   if (fixture.name() == "ends_hang") settings.emplace_back("probe.timeout_ms=700");
   const DetectionContext recorded = fixture.context();
-  expect_remedies(run_doctor(settings, recorded.environment, recorded.files, categories.at(kind)), fixture.name());
+  const doctor::Report report = run_doctor(settings, recorded.environment, recorded.files, categories.at(kind));
+  expect_remedies(report, fixture.name());
+  expect_no_gaps(report, fixture.name());
+}
+
+TEST(DoctorOnUnknownTpu, WarnsAndSaysWhatIsKnown) {
+  for (const auto& [name, line] : {std::pair("unknown_id", "2 × TPU of unknown generation, libtpu 0.0.51"),
+                                   std::pair("unknown_subsystem", "1 × TPU of unknown generation, libtpu 0.0.51")}) {
+    const HardwareFixture fixture = HardwareFixture::load(source_dir() + "/tests/data/hardware/tpu/" + name + ".json");
+    const DetectionContext recorded = fixture.context();
+    const doctor::Report report =
+        run_doctor({"torch.dir=/no/such/torch"}, recorded.environment, recorded.files, {"tpu"});
+    ASSERT_FALSE(report.checks.empty());
+    EXPECT_EQ(report.checks[0].state, doctor::State::kWarn) << name;
+    EXPECT_EQ(report.checks[0].message, line);
+    EXPECT_EQ(report.count(doctor::State::kFail), 0) << name;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Nvidia, DoctorOnMachine, ::testing::ValuesIn(testing::list_fixtures("nvidia")),

@@ -61,7 +61,8 @@ if compgen -G "$work/moved/lib/kpt/kpt_aten_*.so" >/dev/null; then
   build_example cpp_embed
   answers=$("$work/cpp_embed/cpp_embed" "$source/tests/golden/pt2/2.15.0/linear_state.pt2")
   echo "$answers"
-  grep -q '^y' <<<"$answers" && grep -q '^scaled' <<<"$answers"
+  grep -q '^y' <<<"$answers"
+  grep -q '^scaled' <<<"$answers"
   # And in one that has libtorch's tensors.
   build_example torch_tensors -DTORCH_DIR="${torch:?}"
   "$work/torch_tensors/torch_tensors" "$source/tests/golden/pt2/2.15.0/linear_state.pt2"

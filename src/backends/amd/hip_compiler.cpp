@@ -18,6 +18,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "base/timing.h"
 #include "kernels/gpu/kernel_sources.h"
 
 namespace kpt {
@@ -386,12 +387,16 @@ Result<std::string> HipCompileCache::compile(const HipSource& source, std::strin
     if (!kept) ++statistics_.compilations;
   }
   if (kept) return std::move(*kept);
+  const auto start = std::chrono::steady_clock::now();
   auto object = compile_hip(compiler_, source, gfx_target, time_limit_, options_);
   if (!object.ok()) {
     const std::lock_guard lock(mutex_);
     ++statistics_.errors;
     return object;
   }
+  log::info("GPU kernels compiled", {{"source", source.name},
+                                     {"target", std::string(gfx_target)},
+                                     {"milliseconds", fmt::format("{:.1f}", milliseconds_since(start))}});
   if (cache_ != nullptr) {
     if (const Status status = cache_->put(key, *object); !status.ok()) log::warn(status.to_string());
   }

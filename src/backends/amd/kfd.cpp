@@ -131,7 +131,7 @@ std::optional<AmdGpu> read_node(const SystemFiles& files, const std::string& nod
   } else if (const auto name = files.read(node + "/name"); name.ok() && *name != "ip discovery") {
     gpu.name = printable_text(*name);
   }
-  if (gpu.name.empty()) gpu.name = "AMD GPU " + gpu.gfx_target;
+  if (gpu.name.empty()) gpu.name = "AMD GPU " + (gpu.gfx_target.empty() ? "of unknown target" : gpu.gfx_target);
   return gpu;
 }
 

@@ -133,22 +133,22 @@ std::optional<Finding> find_node_fault(const TpuDevices& devices, const SliceVar
                 fmt::format("sudo chmod a+rw {}", join(denied, " ")));
 }
 
-std::optional<Finding> find_libtpu_fault(const Libtpu& libtpu, const std::string& host) {
+std::optional<Finding> find_libtpu_fault(const DetectionContext& context, const Libtpu& libtpu,
+                                         const std::string& host) {
   const bool served = host.empty() || host == kLibtpuArchitecture;
   if (libtpu.path.empty()) {
-    if (served) return broken("libtpu is not installed", "pip install libtpu");
+    if (served) return broken("libtpu is not installed", libtpu_remedy(context, libtpu));
     return broken(fmt::format("libtpu is not installed, and it is published for {} only while this host is {}",
                               kLibtpuArchitecture, host),
                   fmt::format("use the chips from an {} host", kLibtpuArchitecture));
   }
   if (!libtpu.problem.empty()) {
-    return broken(fmt::format("libtpu cannot be used: {}", libtpu.problem),
-                  "pip install --force-reinstall libtpu, or correct TPU_LIBRARY_PATH");
+    return broken(fmt::format("libtpu cannot be used: {}", libtpu.problem), libtpu_remedy(context, libtpu));
   }
   if (host.empty() || libtpu.architecture == host) return std::nullopt;
-  return broken(fmt::format("{} is for {}, but this host is {}", libtpu.path, libtpu.architecture, host),
-                served ? std::string("pip install --force-reinstall libtpu")
-                       : fmt::format("use the chips from an {} host", kLibtpuArchitecture));
+  return broken(
+      fmt::format("{} is for {}, but this host is {}", libtpu.path, libtpu.architecture, host),
+      served ? libtpu_remedy(context, libtpu) : fmt::format("use the chips from an {} host", kLibtpuArchitecture));
 }
 
 // No chips: libtpu still compiles for them.
@@ -198,7 +198,7 @@ TpuReport detect_tpu(const DetectionContext& context) {
     report.finding = describe_absence(report, libtpu, host);
   } else if (auto node_fault = find_node_fault(devices, slice)) {
     report.finding = std::move(*node_fault);
-  } else if (auto libtpu_fault = find_libtpu_fault(libtpu, host)) {
+  } else if (auto libtpu_fault = find_libtpu_fault(context, libtpu, host)) {
     report.finding = std::move(*libtpu_fault);
   } else {
     report.finding.presence = Presence::kPresent;

@@ -6,6 +6,7 @@
 #include "base/files.h"
 #include "base/text.h"
 #include "device/machine_architecture.h"
+#include "device/python_environments.h"
 #include "engines/xla/pjrt/plugin_search.h"
 
 namespace kpt {
@@ -47,11 +48,19 @@ Libtpu find_libtpu(const DetectionContext& context) {
   return libtpu;
 }
 
+std::string libtpu_remedy(const DetectionContext& context, const Libtpu& found) {
+  if (found.path.empty()) return pip_remedy(context.site_packages, "libtpu", "set TPU_LIBRARY_PATH to its libtpu.so");
+  for (const std::filesystem::path& folder : context.site_packages) {
+    if (folder / "libtpu" / "libtpu.so" == found.path) return pip_command(folder, "--force-reinstall libtpu");
+  }
+  return "correct what names it: TPU_LIBRARY_PATH, PJRT_NAMES_AND_LIBRARY_PATHS or pjrt.plugins";
+}
+
 PjrtPlugin ask_libtpu(const DetectionContext& context, const PluginProbe& probe) {
   if (auto plugin = detect_plugin(context, kTpuPluginName, probe)) return std::move(*plugin);
   PjrtPlugin none;
   none.name = kTpuPluginName;
-  none.finding = {Presence::kAbsent, "libtpu is not installed", "pip install libtpu"};
+  none.finding = {Presence::kAbsent, "libtpu is not installed", libtpu_remedy(context, {})};
   return none;
 }
 

@@ -22,6 +22,9 @@ struct Libtpu {
 // Takes the first plugin named "tpu" in the search order of engines/xla/pjrt/plugin_search.h.
 Libtpu find_libtpu(const DetectionContext& context);
 
+// What brings a libtpu for this host where `found` is none or none that can be used.
+std::string libtpu_remedy(const DetectionContext& context, const Libtpu& found);
+
 // What it says of itself when it is opened by `probe`, which is not in this process: detection alone does not see that
 // it crashes, hangs, does not initialise or speaks another version. kAbsent where it is not installed.
 PjrtPlugin ask_libtpu(const DetectionContext& context, const PluginProbe& probe);

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "base/log.h"
+#include "base/timing.h"
 #include "device/machine_architecture.h"
 #include "engines/xla/execution/ahead_program.h"
 #include "engines/xla/pjrt/compile_options.h"
@@ -14,11 +15,11 @@
 namespace kpt {
 namespace {
 
-Status no_libtpu(const SystemFiles& files) {
-  const bool native = find_host_architecture(files) == "x86_64";
+Status no_libtpu(const DetectionContext& context) {
+  const bool native = find_host_architecture(context.files) == "x86_64";
   return {StatusCode::kNotFound,
           fmt::format("compiling for TPUs needs libtpu, which was not found; {}",
-                      native ? "pip install libtpu"
+                      native ? libtpu_remedy(context, {})
                              : "get the x86_64 package (pip download --no-deps --only-binary=:all: --platform "
                                "manylinux_2_31_x86_64 libtpu), unpack it and set TPU_LIBRARY_PATH to its libtpu.so"),
           Vendor::kTpu};
@@ -80,11 +81,11 @@ CacheKey TpuCompiler::make_key(const pjrt::TopologyRequest& request, const Libtp
 
 Result<Libtpu> TpuCompiler::find_usable_libtpu() const {
   Libtpu libtpu = find_libtpu(context_.detection);
-  if (libtpu.path.empty()) return no_libtpu(context_.detection.files);
+  if (libtpu.path.empty()) return no_libtpu(context_.detection);
   if (!libtpu.problem.empty()) {
     return Status(
         StatusCode::kVendorLibrary,
-        fmt::format("libtpu cannot be used: {}; install it again, or correct TPU_LIBRARY_PATH", libtpu.problem),
+        fmt::format("libtpu cannot be used: {}; {}", libtpu.problem, libtpu_remedy(context_.detection, libtpu)),
         Vendor::kTpu);
   }
   return libtpu;
@@ -104,6 +105,7 @@ Result<pjrt::TopologyProgram> TpuCompiler::compile(const TpuTopology& topology, 
     if (!kept) ++counts.compilations;
   }
   if (kept) return std::move(*kept);
+  const auto start = std::chrono::steady_clock::now();
   auto program =
       compile_in_child(topology, libtpu, request, {context_.tpu_compile_time_limit, context_.tpu_compile_memory_bytes});
   if (!program.ok()) {
@@ -111,6 +113,8 @@ Result<pjrt::TopologyProgram> TpuCompiler::compile(const TpuTopology& topology, 
     ++statistics_[topology.target_name()].errors;
     return program;
   }
+  log::info("compiled for a TPU",
+            {{"target", topology.target_name()}, {"milliseconds", fmt::format("{:.1f}", milliseconds_since(start))}});
   if (cache) {
     const Status status = cache->put(key, pack_topology_program(*program));
     if (!status.ok()) log::warn("the compile cache cannot be written", {{"reason", status.message()}});

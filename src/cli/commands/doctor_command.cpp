@@ -37,10 +37,12 @@ std::string render(const doctor::Report& report, bool strict, bool color) {
   }
   const bool healthy = doctor::is_healthy(report, strict);
   const std::string verdict = healthy ? paint("ready", Color::kGreen, color) : paint("not ready", Color::kRed, color);
-  return format_table(rows, kLineWidth) +
-         fmt::format("\n{}: {} pass, {} warn, {} fail in {:.2f} s{}\n", verdict, report.count(doctor::State::kPass),
-                     report.count(doctor::State::kWarn), report.count(doctor::State::kFail), report.seconds,
-                     strict ? " (strict: warnings count as failures)" : "");
+  const int absent = report.absent();  // the dashes
+  return format_table(rows, kLineWidth) + fmt::format("\n{}: {} pass, {} absent, {} warn, {} fail in {:.2f} s{}\n",
+                                                      verdict, report.count(doctor::State::kPass) - absent, absent,
+                                                      report.count(doctor::State::kWarn),
+                                                      report.count(doctor::State::kFail), report.seconds,
+                                                      strict ? " (strict: warnings count as failures)" : "");
 }
 
 }  // namespace

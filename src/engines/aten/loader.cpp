@@ -15,6 +15,7 @@
 
 #include <fmt/format.h>
 
+#include "base/build_info.h"
 #include "base/build_paths.h"
 #include "base/dynamic_library.h"
 #include "base/log.h"
@@ -50,9 +51,8 @@ std::string rebuild_remedy(const aten::TorchVersion& version) {
   return fmt::format("build for it with `KPT_TORCH_VERSION={} make quickstart`", to_string(version));
 }
 
-std::string reinstall_remedy(const TorchInstallation& installation) {
-  const std::string version = installation.version ? "==" + to_string(*installation.version) : "";
-  return fmt::format("run `pip install --force-reinstall torch{}`", version);
+std::string remedy_for(const TorchInstallation& installation) {
+  return reinstall_remedy(installation.dir, installation.version ? to_string(*installation.version) : "");
 }
 
 // The first line of a complaint, made safe and short.
@@ -134,12 +134,11 @@ std::optional<Problem> open_libraries(const TorchInstallation& installation, std
   for (const char* name : names) {
     const std::filesystem::path path = installation.library(name);
     if (const Status status = check_shared_object(path); !status.ok()) {
-      return Problem{status.code(), status.message(), reinstall_remedy(installation)};
+      return Problem{status.code(), status.message(), remedy_for(installation)};
     }
     auto library = DynamicLibrary::open(path.string(), visibility);
     if (!library.ok()) {
-      return Problem{StatusCode::kVendorLibrary, first_line(library.status().message()),
-                     reinstall_remedy(installation)};
+      return Problem{StatusCode::kVendorLibrary, first_line(library.status().message()), remedy_for(installation)};
     }
     *last = std::move(library).value();
   }
@@ -156,7 +155,6 @@ std::optional<aten::TorchVersion> ask_version(const DynamicLibrary& library) {
                             static_cast<std::int32_t>(encoded >> 40 & 0xff)};
 }
 
-// Opens the installation's libtorch and learns its version.
 // NVPL, the BLAS of libtorch's aarch64 wheels, picks its kernels by the processor's name. Where a virtual machine hides
 // the vector extension that the name promises (seen: Neoverse-V1 without SVE), its threads wait for each other for
 // ever, in Python too. NVPL's own variable makes it take the plain kernels; what the user set stays.
@@ -168,6 +166,7 @@ void avoid_missing_vector_kernels() {
 #endif
 }
 
+// Opens the installation's libtorch and learns its version.
 std::optional<Problem> open_libtorch(const TorchInstallation& installation, const std::filesystem::path& modules,
                                      aten::TorchVersion* version) {
   std::optional<DynamicLibrary> library;
@@ -297,9 +296,10 @@ std::optional<Problem> load_gpu(const AtenModule& aten, const std::filesystem::p
 Result<TorchInstallation> find_installation(const TorchSearch& search, Finding* finding) {
   auto installation = find_torch_installation(search);
   if (installation.ok()) return installation;
-  const std::string remedy = search.torch_dir.empty()
-                                 ? "run `make setup`, or set KPT_TORCH_DIR to the folder of a torch package"
-                                 : "set KPT_TORCH_DIR to the folder of a torch package, or unset it";
+  std::string remedy = "run `make setup`, or set KPT_TORCH_DIR to the folder of a torch package";
+  // Without torch a build has no module for one either.
+  if (build_info().torch_dir.empty()) remedy = "run `make quickstart`, which builds with libtorch";
+  if (!search.torch_dir.empty()) remedy = "set KPT_TORCH_DIR to the folder of a torch package, or unset it";
   const Status failure = report({installation.status().code(), installation.status().message(), remedy}, finding);
   if (finding != nullptr && search.torch_dir.empty()) finding->presence = Presence::kAbsent;
   return failure;

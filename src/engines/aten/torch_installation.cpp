@@ -9,6 +9,7 @@
 #include "base/build_info.h"
 #include "base/files.h"
 #include "base/text.h"
+#include "device/python_environments.h"
 
 namespace kpt {
 namespace {
@@ -147,6 +148,16 @@ bool is_supported(const aten::TorchVersion& version) {
 
 std::string supported_range() { return fmt::format("{} to {}", kOldest, kNewest); }
 std::string newest_supported() { return std::string(kNewest); }
+
+std::string reinstall_remedy(const std::filesystem::path& torch_dir, std::string_view version) {
+  const std::string package = version.empty() ? "torch" : fmt::format("torch=={}", version);
+  const std::filesystem::path dir = torch_dir.has_filename() ? torch_dir : torch_dir.parent_path();
+  const std::filesystem::path folder = dir.parent_path();
+  if (dir.filename() == "torch" && folder.filename().string().ends_with("-packages")) {
+    return pip_command(folder, "--force-reinstall " + package);
+  }
+  return fmt::format("put {} into {} again, or set KPT_TORCH_DIR to another", package, dir.string());
+}
 
 Result<TorchInstallation> find_torch_installation(const TorchSearch& search) {
   if (!search.torch_dir.empty()) {

@@ -37,6 +37,9 @@ struct TorchInstallation {
 // saying where it looked.
 Result<TorchInstallation> find_torch_installation(const TorchSearch& search);
 
+// What puts the same torch into its folder again. `version` ("2.15.0") may be empty.
+std::string reinstall_remedy(const std::filesystem::path& torch_dir, std::string_view version);
+
 // "2.15.0", "2.11.0+cu130", "2.16.0a0+git1234567"; nothing unless it begins with three numbers below 256.
 std::optional<aten::TorchVersion> parse_torch_version(std::string_view text);
 std::string to_string(const aten::TorchVersion& version);  // "2.15.0"

@@ -140,5 +140,16 @@ TEST(TorchInstallation, PythonEnvironmentsAreSearchedAfterTheBuildsOwn) {
   EXPECT_EQ(found->dir, has_own ? std::filesystem::path(build_info().torch_dir) : site.path() / "torch");
 }
 
+TEST(TorchReinstallation, GoesWhereThatTorchIs) {
+  for (const char* folder :
+       {"/no/such/lib/python3.11/site-packages/torch", "/no/such/lib/python3.11/site-packages/torch/"}) {
+    EXPECT_EQ(reinstall_remedy(folder, "2.15.0"),
+              "python3.11 -m pip install --upgrade --target /no/such/lib/python3.11/site-packages --force-reinstall "
+              "torch==2.15.0");
+  }
+  EXPECT_EQ(reinstall_remedy("/no/such/libtorch", ""),
+            "put torch into /no/such/libtorch again, or set KPT_TORCH_DIR to another");
+}
+
 }  // namespace
 }  // namespace kpt

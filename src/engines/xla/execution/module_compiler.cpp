@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/sha256.h"
 #include "base/text.h"
+#include "base/timing.h"
 #include "engines/xla/pjrt/compile_process.h"
 
 namespace kpt {
@@ -181,13 +182,20 @@ Result<CompiledModule> ModuleCompiler::compile(const std::string& module_text) c
     if (threads_.given_up() > 0) return loaded.status();
     log::warn("a program of the compile cache is compiled anew", {{"reason", loaded.status().message()}});
   }
+  const auto start = std::chrono::steady_clock::now();
+  const auto log_compiled = [&] {
+    log::info("XLA program compiled", {{"plugin", std::string(client_->plugin().name())},
+                                       {"milliseconds", fmt::format("{:.1f}", milliseconds_since(start))}});
+  };
   if (options_.time_limit.count() > 0) {
     KPT_ASSIGN_OR_RETURN(std::string bytes, compile_in_child(module_text));
+    log_compiled();
     KPT_ASSIGN_OR_RETURN(auto loaded, deserialize(bytes, own_options()));
     keep(key, bytes);
     return CompiledModule{std::move(loaded), ModuleSource::kCompiledInChild, std::move(bytes)};
   }
   KPT_ASSIGN_OR_RETURN(auto compiled, compile_here(module_text));
+  log_compiled();
   CompiledModule made{std::move(compiled), ModuleSource::kCompiledHere, ""};
   if (cache_) {
     auto bytes = serialize(made.executable);
