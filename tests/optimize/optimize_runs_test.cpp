@@ -1,12 +1,19 @@
 // What options of an optimization do to a whole model.
 #include <algorithm>
+#include <atomic>
+#include <filesystem>
 #include <random>
+#include <system_error>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "api/backend_list.h"
 #include "api/model_loading.h"
+#include "artifact/model_hash.h"
+#include "base/files.h"
+#include "compile_cache/entry_format.h"
 #include "hardware_fixture.h"
 #include "ir/text.h"
 #include "kpt/errors.h"
@@ -172,6 +179,72 @@ TEST_F(OptimizeRuns, LosersAreKeptBySizesNotBySeeds) {
   EXPECT_EQ(tunings_after(1, seed_), 1);
   EXPECT_EQ(tunings_after(1, seed_ + 1), 1) << "another seed takes what was measured";
   EXPECT_EQ(tunings_after(32, seed_), 2) << "other sizes are measured anew";
+}
+
+// Another process with the same -o: what it wrote there is not ours to keep.
+TEST_F(OptimizeRuns, AFileThatAnotherReplacesMeanwhileIsNotKeptAsOurs) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "model.kpt";
+  CompileCache cache = CompileCache::open(folder.path() / "cache", 1 << 30).value();
+  const ImportedModel model = make_model(kProduct);
+  const OptimizeOptions other = make_options(Level::kConservative, {});
+  ASSERT_TRUE(optimize_to_file(model, other, cpu_, cpu_, 1, folder.path() / "other.kpt", nullptr).ok());
+  const auto spare = folder.path() / "spare.kpt";
+  std::atomic<bool> ends = false;
+  std::thread writer([&] {
+    while (!ends) {
+      std::error_code ignored;
+      std::filesystem::create_hard_link(folder.path() / "other.kpt", spare, ignored);
+      std::filesystem::rename(spare, path, ignored);
+    }
+  });
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    OptimizeOptions options = make_options(Level::kBalanced, {});
+    options.draws.seed = seed;
+    const auto made = optimize_to_file(model, options, cpu_, cpu_, 1, path, &cache);
+    EXPECT_TRUE(made.ok()) << made.status().message();
+    const auto again = optimize_to_file(model, options, cpu_, cpu_, 1, folder.path() / "again.kpt", &cache);
+    EXPECT_TRUE(again.ok()) << again.status().message();
+    if (!again.ok()) continue;
+    EXPECT_TRUE(again->from_cache);
+    EXPECT_EQ(again->report.level, Level::kBalanced);
+  }
+  ends = true;
+  writer.join();
+}
+
+TEST_F(OptimizeRuns, WhatTheCacheHoldsOfAnotherLevelOrModelIsNotTaken) {
+  const TemporaryFolder folder;
+  CompileCache cache = CompileCache::open(folder.path() / "cache", 1 << 30).value();
+  const ImportedModel model = make_model(kProduct);
+  ImportedModel other = model;
+  other.weights = pass_testing::draw_weights(other.graph, seed_ + 1);
+  const auto run = [&](const ImportedModel& each, Level level, const char* name) {
+    return optimize_to_file(each, make_options(level, {}), cpu_, cpu_, 1, folder.path() / name, &cache).value();
+  };
+  const auto list = [&] {
+    std::vector<std::string> digests;
+    for (const CacheEntry& entry : cache.list().value()) {
+      if (entry.kind == "optimize") digests.push_back(entry.digest);
+    }
+    return digests;
+  };
+  run(model, Level::kBalanced, "balanced.kpt");
+  const std::string digest = list().at(0);
+  run(model, Level::kConservative, "conservative.kpt");
+  run(other, Level::kBalanced, "other.kpt");
+  for (const char* name : {"conservative.kpt", "other.kpt"}) {
+    SCOPED_TRACE(name);
+    const std::string foreign = read_text_file(folder.path() / name, 1 << 24).value();
+    const std::string entry = compile_cache::print_header(digest, "optimize", foreign) + foreign;
+    ASSERT_TRUE(write_file_atomically(cache.folder() / (digest + ".entry"), entry).ok());
+    const WrittenOptimization made = run(model, Level::kBalanced, "again.kpt");
+    EXPECT_FALSE(made.from_cache);
+    EXPECT_EQ(made.report.level, Level::kBalanced);
+    const Artifact artifact = read_artifact(folder.path() / "again.kpt").value();
+    EXPECT_EQ(artifact.source_sha256, hash_model(model.graph, model.weights).value());
+    EXPECT_TRUE(run(model, Level::kBalanced, "again.kpt").from_cache) << "what was made has taken its place";
+  }
 }
 
 }  // namespace
