@@ -25,6 +25,7 @@ namespace {
 
 using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // One product beside its input, so that coarse weights leave the cosine that `aggressive` asks for.
 constexpr const char* kProduct = R"(kpt_graph 1
@@ -138,6 +139,62 @@ output %y "y"
   const Status status = optimize_model(make_model(text), options, cpu_, cpu_).status();
   EXPECT_THROW(throw_status(status), PrecisionCompilationError) << status.to_string();
   EXPECT_THAT(status.message(), HasSubstr("sums fit into 32 bits only up to 131072"));
+}
+
+constexpr const char* kNoOperator = "aten.nothing.default";
+// Gives the sum an operator that nobody has.
+const Pass kSpoils = {"spoils", "", false, [](const Capabilities&) { return Support{}; },
+                      [](ir::Graph& graph, PassContext&) -> Result<PassStats> {
+                        graph.nodes.back().target = kNoOperator;
+                        return PassStats{1, {}};
+                      }};
+
+TEST_F(OptimizeRuns, APassAfterWhichTheModelCannotRunIsTakenBackAndNamed) {
+  for (const bool measure : {false, true}) {
+    OptimizeOptions options = make_options(Level::kConservative, {});
+    options.added = {{&kSpoils, "fuse_linear"}};
+    options.measure = measure;
+    options.seconds_per_pair = 0.01;
+    const OptimizeOutcome outcome = optimize(kProduct, options);
+    EXPECT_TRUE(outcome.artifact.has_value());
+    const auto spoils = std::ranges::find(outcome.report.passes, "spoils", &PassRecord::pass);
+    ASSERT_NE(spoils, outcome.report.passes.end());
+    EXPECT_EQ(spoils->changes, 0U);
+    EXPECT_THAT(spoils->skipped, HasSubstr("taken back, the model cannot run after it: "));
+    EXPECT_THAT(spoils->skipped, HasSubstr("aten.nothing"));
+    EXPECT_THAT(targets(outcome), Not(Contains(kNoOperator)));
+  }
+}
+
+int spoiled = 0;
+// A sign that is wrong the first time, and nothing at all when the culprit is looked for.
+const Pass kFailsLater = {"fails_later", "", false, [](const Capabilities&) { return Support{}; },
+                          [](ir::Graph& graph, PassContext&) -> Result<PassStats> {
+                            if (spoiled++ > 0) return Status(StatusCode::kIo, "a second time is too often");
+                            for (ir::Node& node : graph.nodes) {
+                              if (node.target == "aten.add.Tensor") node.target = "aten.sub.Tensor";
+                            }
+                            return PassStats{1, {}};
+                          }};
+
+TEST_F(OptimizeRuns, ARefusalIsToldWhereTheCulpritCannotBeFound) {
+  constexpr const char* kSum = R"(kpt_graph 1
+input x: float32[4, 64]
+input y: float32[4, 64]
+add: float32[4, 64] = aten.add.Tensor(self=%x, other=%y)
+output %add "z"
+)";
+  spoiled = 0;
+  OptimizeOptions options = make_options(Level::kConservative, {});
+  options.draws.sizes.clear();
+  options.added = {{&kFailsLater, "fuse_linear"}};
+  const auto outcome = optimize_model(make_model(kSum), options, cpu_, cpu_);
+  ASSERT_TRUE(outcome.ok()) << outcome.status().message();
+  EXPECT_FALSE(outcome->report.passed());
+  EXPECT_FALSE(outcome->artifact.has_value());
+  EXPECT_FALSE(outcome->report.gate.outputs.empty()) << "the table is shown";
+  ASSERT_TRUE(outcome->report.culprit.has_value());
+  EXPECT_THAT(outcome->report.culprit->sentence(), HasSubstr("a second time is too often"));
 }
 
 TEST_F(OptimizeRuns, SamplesOfTheLastTokenHoldItsReference) {
