@@ -91,9 +91,10 @@ std::string levels_page() {
   page +=
       "\nA pass without a yes runs only when it is asked for by name. `quantize_int8` and `quantize_convs_int8` leave "
       "to\n"
-      "`assign_bf16` what they do not take: convolutions in groups or of few channels, and, where the target has no "
-      "fast\n"
-      "int8 products, all.\n";
+      "`assign_bf16` what they do not take: convolutions in groups or of few channels, products so deep that their "
+      "sums "
+      "leave\n"
+      "32 bits, and, where the target has no fast int8 products, all.\n";
   return page;
 }
 
