@@ -16,12 +16,12 @@
 #include "device/hardware_json.h"
 #include "optimize/evaluator.h"
 #include "optimize/fp8_inputs.h"
+#include "optimize/make_samples.h"
 #include "optimize/optimize_json.h"
 #include "optimize/precision_search.h"
 #include "passes/last_token_logits.h"
 #include "passes/library_form.h"
 #include "passes/own_calls.h"
-#include "validation/last_position.h"
 
 #include <nlohmann/json.hpp>
 
@@ -33,8 +33,6 @@ using Clock = std::chrono::steady_clock;
 constexpr int kMaxRounds = 6;           // of keeping layers precise
 constexpr int kMaxGivenBack = 4;        // trials to raise fewer of them than the last round did
 constexpr double kMeasureSeconds = 90;  // for the question which passes lose
-constexpr std::size_t kSampleBytes = std::size_t{32} << 20U;
-constexpr std::size_t kMaxSamples = 2;
 constexpr std::string_view kLibraryKernels = "library_kernels";  // in the records, behind the passes
 
 // They only remove work, so nobody asks the clock about them.
@@ -510,7 +508,7 @@ class Optimizer {
     artifact.source = options_.source;
     artifact.source_sha256 = options_.source_sha256;
     if (options_.target == nullptr) {  // else no run here shows what the target will give
-      KPT_ASSIGN_OR_RETURN(artifact.samples, make_samples(candidate));
+      KPT_ASSIGN_OR_RETURN(artifact.samples, make_samples(candidate, *gate_, device_, report_.notes));
     }
     ArtifactTarget part;
     part.name = target().name();
@@ -520,38 +518,6 @@ class Optimizer {
     part.weights = std::move(candidate.weights);
     artifact.targets.push_back(std::move(part));
     return artifact;
-  }
-
-  // Answers of the device and of fp64 that loading can ask for again.
-  Result<std::vector<ArtifactSample>> make_samples(const ImportedModel& candidate) {
-    std::vector<ArtifactSample> samples;
-    KPT_ASSIGN_OR_RETURN(ModelRun run, ModelRun::load(candidate, device_));
-    const std::size_t given = run.loaded().outputs().size();
-    // A model with buffers starts anew at every self-check: only its first step can be asked again.
-    const std::size_t count = run.is_stateful() ? 1 : gate_->draws().size();
-    for (std::size_t draw = 0; draw < count && samples.size() < kMaxSamples; ++draw) {
-      KPT_RETURN_IF_ERROR(run.reset());
-      KPT_ASSIGN_OR_RETURN(std::vector<NamedTensor> outputs, run.run(gate_->draws()[draw].inputs));
-      ArtifactSample sample;
-      sample.inputs = gate_->draws()[draw].inputs;
-      std::size_t bytes = 0;
-      for (std::size_t index = 0; index < std::min(given, outputs.size()); ++index) {
-        const NamedTensor& held = gate_->reference()[draw][index];
-        NamedTensor reference = held;
-        // An output of the last position is checked at loading as the gate checked it.
-        KPT_ASSIGN_OR_RETURN(reference.tensor, take_last_like(held.tensor, outputs[index].tensor.dims()));
-        bytes += outputs[index].tensor.bytes() + reference.tensor.bytes();
-        sample.outputs.push_back(std::move(outputs[index]));
-        sample.reference.push_back(std::move(reference));
-      }
-      if (bytes > kSampleBytes) {
-        report_.notes.push_back(fmt::format("draw '{}' is not stored as a sample: its outputs take {} bytes",
-                                            gate_->draws()[draw].origin, bytes));
-        continue;
-      }
-      samples.push_back(std::move(sample));
-    }
-    return samples;
   }
 
   const ImportedModel& model_;

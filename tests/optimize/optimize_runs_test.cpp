@@ -17,6 +17,7 @@
 #include "hardware_fixture.h"
 #include "ir/text.h"
 #include "kpt/errors.h"
+#include "kpt/model.h"
 #include "optimize/cached.h"
 #include "passes/pass_testing.h"
 
@@ -219,6 +220,39 @@ output %linear "logits"
       EXPECT_EQ(sample.reference[0].tensor.dims(), (Dims{2, 1, 40}));
     }
   }
+}
+
+// 16 MiB of logits and twice as much in fp64.
+TEST_F(OptimizeRuns, LargeOutputsKeepTheirEndAsASample) {
+  constexpr const char* kLogits = R"(kpt_graph 1
+parameter w: float32[65536, 8]
+input x: float32[1, 64, 8]
+linear: float32[1, 64, 65536] = aten.linear.default(input=%x, weight=%w)
+output %linear "logits"
+)";
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "model.kpt";
+  OptimizeOptions options = make_options(Level::kConservative, {});
+  options.draws.sizes.clear();
+  options.draws.count = 1;
+  const auto written = optimize_to_file(make_model(kLogits), options, cpu_, cpu_, 1, path, nullptr);
+  ASSERT_TRUE(written.ok()) << written.status().message();
+  ASSERT_TRUE(written->written);
+  EXPECT_THAT(written->report.notes,
+              Contains(HasSubstr("keeps the end of 'logits', [1, 42, 65536] of [1, 64, 65536]")));
+  Artifact artifact = read_artifact(path).value();
+  ASSERT_EQ(artifact.samples.size(), 1U);
+  const Dims end = {1, 42, 65536};
+  EXPECT_EQ(artifact.samples[0].outputs[0].tensor.dims(), end);
+  EXPECT_EQ(artifact.samples[0].reference[0].tensor.dims(), end);
+  const auto loaded = load_model(path);
+  EXPECT_TRUE(loaded.ok()) << loaded.status().message();
+  // Another answer at one of these places.
+  const Tensor changed = artifact.samples[0].outputs[0].tensor.contiguous_copy().value();
+  changed.elements<float>()[0] += 1000;
+  artifact.samples[0].outputs[0].tensor = changed;
+  ASSERT_TRUE(write_artifact(folder.path() / "changed.kpt", artifact).ok());
+  EXPECT_EQ(load_model(folder.path() / "changed.kpt").status().code(), StatusCode::kValidation);
 }
 
 TEST_F(OptimizeRuns, LosersAreKeptBySizesNotBySeeds) {
