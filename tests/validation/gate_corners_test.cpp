@@ -1,5 +1,5 @@
 // The gate where an error alone says little: no number in fp64, numbers too large to square, a bf16 run that is as
-// wrong as the output is large and tables in another type.
+// wrong as the output is large, tables in another type, inputs that may not be changed.
 #include <cmath>
 #include <random>
 
@@ -128,6 +128,34 @@ output %result "result"
   EXPECT_FALSE(judge(exact, Level::kConservative, times(exact, 1.001)).passed());
   const ImportedModel rounded = make("rows: bfloat16[1, 64] = aten.mul.Tensor(self=%table, other=%table)\n");
   EXPECT_TRUE(judge(rounded, Level::kConservative, times(rounded, 1.001)).passed());
+}
+
+// Only zeros are rows of the table: other content in padding cannot be run, so nothing is proved.
+TEST_F(GateCorners, AModelThatRefusesOtherContentInPaddingIsJudgedWhole) {
+  const ImportedModel model = make_model(R"(parameter table: float32[1, 3]
+input x: float32[2, 4]
+input attention_mask: int64[2, 4]
+same: float32[2, 4] = aten.mul.Tensor(self=%x, other=1.0)
+ids: int64[2, 4] = aten.to.dtype(self=%same, dtype=dtype(int64))
+rows: float32[2, 4, 3] = aten.embedding.default(weight=%table, indices=%ids)
+flags: bool[2, 4] = aten.ne.Scalar(self=%attention_mask, other=0)
+kept: bool[2, 4, 1] = aten.unsqueeze.default(self=%flags, dim=-1)
+numbers: float32[2, 4, 1] = aten.to.dtype(self=%kept, dtype=dtype(float32))
+result: float32[2, 4, 3] = aten.mul.Tensor(self=%rows, other=%numbers)
+output %result "result"
+)");
+  ASSERT_EQ(find_attention_mask(model.graph), "attention_mask");
+  const Tensor x = Tensor::empty(DType::kFloat32, Dims{2, 4}).value();
+  const Tensor mask = Tensor::empty(DType::kInt64, Dims{2, 4}).value();
+  for (std::size_t at = 0; at < 8; ++at) {
+    x.elements<float>()[at] = 0;
+    mask.elements<std::int64_t>()[at] = at % 4 < 2 ? 1 : 0;
+  }
+  const auto gate = prepare(model, Level::kConservative, {{{{"x", x}, {"attention_mask", mask}}, "in.npz"}});
+  ASSERT_TRUE(gate.ok()) << gate.status().message();
+  const GateReport report = gate->judge(model).value();
+  EXPECT_TRUE(report.passed());
+  EXPECT_FALSE(report.outputs[0].positions.has_value());
 }
 
 }  // namespace
