@@ -55,6 +55,10 @@ a number; elements where fp64 alone has none are judged by themselves, against t
 place of relative and absolute; at `aggressive` it is a further bound on error / root mean square of fp64. What holds for
 padding, for outputs of fewer than 64 elements and for the last token alone is in
 [is_my_model_still_right.md](../how_to/is_my_model_still_right.md).
+
+Answers are judged on all draws of inputs. What is timed is timed on the first one alone: passes that are taken out since
+the model is faster without them, nodes that take aten's kernel or stay out of 8 bits, and the speed in the report. With
+sizes that vary, or inputs of several kinds, give the one that matters for speed first (`--inputs`, `--size`).
 )";
 
 }  // namespace
