@@ -35,7 +35,8 @@ struct ArtifactTarget {
   std::string program = {};
 };
 
-// Inputs with the outputs that the written model gave for them, and what fp64 gives.
+// Inputs with the outputs that the written model gave for them, and what fp64 gives; of a large output both may be the
+// end alone (sample_end.h).
 struct ArtifactSample {
   std::vector<NamedTensor> inputs;
   std::vector<NamedTensor> outputs;

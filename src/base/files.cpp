@@ -179,6 +179,12 @@ Status write_file_atomically(const std::filesystem::path& path, std::string_view
   return file.commit();
 }
 
+Status move_into_place(const std::filesystem::path& from, const std::filesystem::path& path) {
+  KPT_RETURN_IF_ERROR(check_replaceable(path));
+  if (::rename(from.c_str(), path.c_str()) != 0) return file_failure("rename to", path, errno);
+  return flush_folder(folder_of(path));
+}
+
 Status check_writable(const std::filesystem::path& path) {
   if (path.empty()) return file_failure("write", path, ENOENT);
   if (!path.has_filename()) return file_failure("write", path, EISDIR);

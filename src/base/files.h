@@ -49,6 +49,10 @@ class AtomicFile {
 // reader or a killed process sees the old content or the new, never a part. Creates missing parent folders.
 Status write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
+// Puts a whole file that was flushed in the place of `path`: both on one file system, as what lies in a folder of
+// ScratchFolder::make_beside() is. Fails as AtomicFile does; `from` then stays.
+Status move_into_place(const std::filesystem::path& from, const std::filesystem::path& path);
+
 // Whether a file could be put at `path`, as far as that is known without doing it: for long work that ends with one.
 // Creates nothing. Fails as AtomicFile::create() does.
 Status check_writable(const std::filesystem::path& path);

@@ -169,6 +169,17 @@ TEST_F(Files, WhatIsNoFileIsNotReplaced) {
   EXPECT_THAT(names(), ElementsAre("link to file", "link to pipe", "pipe"));
 }
 
+TEST_F(Files, AWholeFileIsMovedOverAnotherButNotOverWhatIsNone) {
+  std::ofstream(path("old")) << "old";
+  std::ofstream(path("new")) << "new";
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  EXPECT_EQ(move_into_place(path("new"), path("pipe")).code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(move_into_place(path("new"), path("old")).ok());
+  EXPECT_EQ(*read_text_file(path("old"), 10), "new");
+  EXPECT_EQ(move_into_place(path("new"), path("old")).code(), StatusCode::kNotFound) << "it is gone";
+  EXPECT_THAT(names(), ElementsAre("old", "pipe"));
+}
+
 TEST_F(Files, WhetherAFileCanBeWrittenIsToldWithoutWritingIt) {
   fs::create_directories(path("folder"));
   std::ofstream(path("file")) << "old";

@@ -58,6 +58,8 @@ struct Capabilities {
   std::int64_t weight_only_rows = 0;
   // What must divide both extents of a weight for its products of int8 to be fast; others are slow, not wrong.
   std::int64_t int8_multiple = 1;
+  // How many products of int8 one sum may have; with more it could leave 32 bits.
+  std::int64_t int8_depth = 131072;
   Fp8Inputs fp8_inputs = Fp8Inputs::kE4M3;  // what passes make of inputs of FP8 products; E4M3 where there is no other
   bool fp8_row_scales = true;               // each row of such an input has a scale of its own
 };

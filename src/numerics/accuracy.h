@@ -36,10 +36,15 @@ struct Comparison {
 // when all elements agree within the tolerance, or when the candidate's root mean square error against fp64 is at most
 // multiplier × the baseline's + tolerance / 10 × min(1, the reference's size) (the factor is 3 for tensors of fewer
 // than 1000 elements and for 16-bit types at least). NaN and infinity must be where the reference or the baseline has
-// them. Integers, bools and complex numbers must be equal. Fails with kInvalidArgument when types or shapes do not go
-// together.
+// them, and a number where one of them has a number; where candidate and baseline have a number and the reference has
+// none, they must agree within the tolerance. Integers, bools and complex numbers must be equal. Fails with
+// kInvalidArgument when types or shapes do not go together.
 Result<Comparison> compare(const Tensor& candidate, const Tensor& baseline, const Tensor& reference,
                            const Tolerance& tolerance);
+
+// `reference` with the baseline's numbers where it has none: all there is to hold a result against there. The same
+// tensor where it has all.
+Result<Tensor> complete_reference(const Tensor& reference, const Tensor& baseline);
 
 // For results that leave no room for rounding: every element equal, NaN where the other has NaN.
 Result<Comparison> compare_equal(const Tensor& candidate, const Tensor& baseline);

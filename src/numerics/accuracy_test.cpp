@@ -77,6 +77,32 @@ TEST(Accuracy, NotANumberMustBeWhereTheOthersHaveIt) {
   EXPECT_FALSE(judge({9, 1}, {NAN, 1}, {2, 1}).passed);
 }
 
+TEST(Accuracy, WhereFp64HasNoNumberPyTorchsIsHeldAgainst) {
+  for (const double none : {static_cast<double>(NAN), static_cast<double>(INFINITY)}) {
+    EXPECT_TRUE(judge({2, 1}, {2, 1}, {none, 1}).passed);
+    EXPECT_TRUE(judge({2.000001F, 1}, {2, 1}, {none, 1}).passed);
+    const Comparison wild = judge({9, 1}, {2, 1}, {none, 1});
+    EXPECT_FALSE(wild.passed);
+    EXPECT_EQ(wild.reason.substr(0, 43), "element 0 is 9 where PyTorch has 2 and fp64");
+    EXPECT_TRUE(judge({static_cast<float>(none), 1}, {2, 1}, {none, 1}).passed) << "it is as fp64 has it";
+  }
+  EXPECT_FALSE(judge({2, 1}, {NAN, 1}, {NAN, 1}).passed) << "a number where neither has one";
+  const Tensor whole = doubles({1, 2});
+  EXPECT_EQ(complete_reference(whole, floats({3, 4}))->buffer(), whole.buffer());
+  const Tensor completed = *complete_reference(doubles({NAN, 2, INFINITY}), floats({3, 4, NAN}));
+  EXPECT_EQ(completed.elements<double>()[0], 3);
+  EXPECT_EQ(completed.elements<double>()[1], 2);
+  EXPECT_EQ(completed.elements<double>()[2], INFINITY);
+}
+
+TEST(Accuracy, ErrorsWhoseSquaresLeaveFloat64AreNotWithinThemselves) {
+  const auto judge_wide = [](double candidate, double baseline) {
+    return compare(doubles({candidate}), doubles({baseline}), doubles({1e200}), default_tolerance(DType::kFloat64));
+  };
+  EXPECT_FALSE(judge_wide(-1e200, 0.5e200)->passed);
+  EXPECT_TRUE(judge_wide(1e200, 1e200)->passed);
+}
+
 TEST(Accuracy, IntegersAndBoolsMustBeEqual) {
   const std::vector<std::int64_t> one = {1, 2, 3};
   const std::vector<std::int64_t> other = {1, 2, 4};

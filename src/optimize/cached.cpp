@@ -11,6 +11,8 @@
 #include "base/build_info.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "base/scratch_folder.h"
+#include "base/temporary_names.h"
 #include "base/text.h"
 #include "base/timing.h"
 #include "device/hardware_json.h"
@@ -114,21 +116,48 @@ std::optional<std::vector<DroppedPass>> read_losers(const KeptPlace& place) {
   }
 }
 
-Result<OptimizeReport> read_report(const std::filesystem::path& path) {
+// A file beside `path` that nobody else knows: another process may write the same `path`.
+struct PrivateFile {
+  std::optional<ScratchFolder> folder;
+  std::filesystem::path path;
+
+  static Result<PrivateFile> make_beside(const std::filesystem::path& path) {
+    // A part of a file for several devices lies in such a folder already, which may hold files alone.
+    if (is_temporary(folder_of(path).filename().native())) {
+      return PrivateFile{std::nullopt, folder_of(path) / fmt::format("new {}", path.filename().string())};
+    }
+    KPT_ASSIGN_OR_RETURN(ScratchFolder folder, ScratchFolder::make_beside(path));
+    std::filesystem::path file = folder.path() / path.filename();
+    return PrivateFile{std::move(folder), std::move(file)};
+  }
+};
+
+// The report of a kept artifact, if it is of this model and level.
+Result<OptimizeReport> read_kept(const std::filesystem::path& path, const OptimizeOptions& options) {
   KPT_ASSIGN_OR_RETURN(const Artifact artifact, read_artifact(path, {.check_weights = false}));
-  return read_optimize_report(artifact.targets.at(0).report);
+  KPT_ASSIGN_OR_RETURN(OptimizeReport report, read_optimize_report(artifact.targets.at(0).report));
+  if (artifact.source_sha256 == options.source_sha256 && report.level == options.level) return report;
+  return Status(StatusCode::kCorruptData, "it is of another model or level");
 }
 
-// Copies a kept artifact to its place. Nothing when there is none.
-Result<std::optional<OptimizeReport>> take_kept(const KeptPlace& place, const std::filesystem::path& path) {
+// Copies a kept artifact to its place. Nothing when there is none that can be used.
+Result<std::optional<OptimizeReport>> take_kept(const KeptPlace& place, const OptimizeOptions& options,
+                                                const std::filesystem::path& path) {
   const auto bytes = place.cache.get(place.result);
   if (!bytes.ok() || !bytes->has_value()) return std::optional<OptimizeReport>();
-  KPT_RETURN_IF_ERROR(write_file_atomically(path, **bytes));
-  KPT_ASSIGN_OR_RETURN(OptimizeReport report, read_report(path));
-  return std::optional<OptimizeReport>(std::move(report));
+  KPT_ASSIGN_OR_RETURN(const PrivateFile file, PrivateFile::make_beside(path));
+  KPT_RETURN_IF_ERROR(write_file_atomically(file.path, **bytes));
+  auto report = read_kept(file.path, options);
+  if (!report.ok()) {
+    log::warn(fmt::format("what the compile cache holds for this optimization is not used: {}; it is made anew",
+                          report.status().message()));
+    return std::optional<OptimizeReport>();
+  }
+  KPT_RETURN_IF_ERROR(move_into_place(file.path, path));
+  return std::optional<OptimizeReport>(std::move(*report));
 }
 
-Status keep(const KeptPlace& place, const OptimizeReport& report, bool measured, const std::filesystem::path& path) {
+Status keep(const KeptPlace& place, const OptimizeReport& report, bool measured, const Result<std::string>& bytes) {
   if (measured) {
     Json losers = Json::array();
     for (const DroppedPass& dropped : report.dropped) {
@@ -136,8 +165,7 @@ Status keep(const KeptPlace& place, const OptimizeReport& report, bool measured,
     }
     KPT_RETURN_IF_ERROR(place.cache.put(place.tuning, dump_json(losers)));
   }
-  KPT_ASSIGN_OR_RETURN(const std::string bytes, read_text_file(path, kMaxKeptBytes));
-  return place.cache.put(place.result, bytes);
+  return bytes.ok() ? place.cache.put(place.result, *bytes) : bytes.status();
 }
 
 }  // namespace
@@ -157,7 +185,7 @@ Result<WrittenOptimization> optimize_to_file(const ImportedModel& model, Optimiz
   const bool shows = options.check_each || options.dump_after;
   WrittenOptimization written;
   if (place && !shows) {
-    KPT_ASSIGN_OR_RETURN(auto kept, take_kept(*place, path));
+    KPT_ASSIGN_OR_RETURN(auto kept, take_kept(*place, options, path));
     if (kept) {
       written.report = std::move(*kept);
       written.written = true;
@@ -178,12 +206,17 @@ Result<WrittenOptimization> optimize_to_file(const ImportedModel& model, Optimiz
                                 {"milliseconds", fmt::format("{:.1f}", milliseconds_since(start))}});
   written.report = std::move(outcome.report);
   if (!outcome.artifact) return written;
-  KPT_RETURN_IF_ERROR(write_artifact(path, *outcome.artifact));
   written.written = true;
-  if (place && !shows) {
-    const Status status = keep(*place, written.report, measured, path);
-    if (!status.ok()) written.cache_note = status.message();
+  if (!place || shows) {
+    KPT_RETURN_IF_ERROR(write_artifact(path, *outcome.artifact));
+    return written;
   }
+  KPT_ASSIGN_OR_RETURN(const PrivateFile file, PrivateFile::make_beside(path));
+  KPT_RETURN_IF_ERROR(write_artifact(file.path, *outcome.artifact));
+  const Result<std::string> bytes = read_text_file(file.path, kMaxKeptBytes);
+  KPT_RETURN_IF_ERROR(move_into_place(file.path, path));
+  const Status status = keep(*place, written.report, measured, bytes);
+  if (!status.ok()) written.cache_note = status.message();
   return written;
 }
 

@@ -11,18 +11,17 @@
 
 #include <fmt/format.h>
 
-#include "artifact/model_hash.h"
 #include "base/reword.h"
 #include "base/text.h"
 #include "device/hardware_json.h"
 #include "optimize/evaluator.h"
 #include "optimize/fp8_inputs.h"
+#include "optimize/make_samples.h"
 #include "optimize/optimize_json.h"
 #include "optimize/precision_search.h"
 #include "passes/last_token_logits.h"
 #include "passes/library_form.h"
 #include "passes/own_calls.h"
-#include "validation/last_position.h"
 
 #include <nlohmann/json.hpp>
 
@@ -34,8 +33,6 @@ using Clock = std::chrono::steady_clock;
 constexpr int kMaxRounds = 6;           // of keeping layers precise
 constexpr int kMaxGivenBack = 4;        // trials to raise fewer of them than the last round did
 constexpr double kMeasureSeconds = 90;  // for the question which passes lose
-constexpr std::size_t kSampleBytes = std::size_t{32} << 20U;
-constexpr std::size_t kMaxSamples = 2;
 constexpr std::string_view kLibraryKernels = "library_kernels";  // in the records, behind the passes
 
 // They only remove work, so nobody asks the clock about them.
@@ -69,6 +66,7 @@ class Optimizer {
     tell("running the passes", 0.25);
     if (options_.measure && options_.known_losers) report_.dropped = *options_.known_losers;
     KPT_ASSIGN_OR_RETURN(Candidate candidate, build_first());
+    KPT_RETURN_IF_ERROR(leave_what_cannot_run(candidate));
     KPT_RETURN_IF_ERROR(choose_fp8_inputs(candidate));
     if (options_.measure) KPT_RETURN_IF_ERROR(leave_slow_products(candidate));
     if (options_.measure && !options_.known_losers) KPT_RETURN_IF_ERROR(drop_losers(candidate));
@@ -78,7 +76,7 @@ class Optimizer {
     note_idle_passes(candidate.records);
     if (options_.measure && report_.gate.passed()) KPT_RETURN_IF_ERROR(measure_whole(candidate));
     if (!report_.gate.passed()) {  // also what measuring built anew
-      KPT_RETURN_IF_ERROR(find_culprit());
+      find_culprit();
       report_.passes = std::move(candidate.records);
       return OptimizeOutcome{std::move(report_), std::nullopt};
     }
@@ -145,14 +143,29 @@ class Optimizer {
     return wider;
   }
 
+  // Whether it can be loaded and run on all draws.
+  Status try_run(const ImportedModel& model) const {
+    KPT_ASSIGN_OR_RETURN(ModelRun run, ModelRun::load(model, device_));
+    return run_each(run, gate_->draws()).status();
+  }
+
+  // Where the candidate cannot run, it is built anew without the passes after which it cannot. What a device that only
+  // judges cannot run says nothing of the target.
+  Status leave_what_cannot_run(Candidate& candidate) {
+    if (options_.check_each || options_.target != nullptr || try_run(candidate.model).ok()) return {};
+    KPT_ASSIGN_OR_RETURN(candidate, build({}, nullptr, true));
+    return {};
+  }
+
   // Why the model with types that are only tried is not taken; empty: it is.
   Result<std::string> find_loss(const Candidate& tried, const Candidate& wider) {
     auto run = ModelRun::load(tried.model, device_);
     const Status status = run.ok() ? run->run(timed_draw().inputs).status() : run.status();
     if (!status.ok()) return "the device does not take the model with it: " + status.message();
-    KPT_ASSIGN_OR_RETURN(ModelRun without, ModelRun::load(wider.model, device_));
+    auto without = ModelRun::load(wider.model, device_);
+    if (!without.ok()) return std::string();
     KPT_ASSIGN_OR_RETURN(const PairedTimes times,
-                         measure_pair(*run, without, timed_draw().inputs, options_.seconds_per_pair));
+                         measure_pair(*run, *without, timed_draw().inputs, options_.seconds_per_pair));
     if (times.second_is_slower()) return std::string();
     return fmt::format("the model is no faster with it, as far as was measured ({:.3f} ms against {:.3f} ms without)",
                        times.first_ms, times.second_ms);
@@ -201,13 +214,21 @@ class Optimizer {
     return candidate;
   }
 
+  // By its answers where that is asked for, else only whether it runs.
   Status check_stage(const Pass& pass, const ImportedModel& stage) {
+    constexpr std::string_view kCannotRun = "taken back, the model cannot run after it: {}";
+    if (!options_.check_each) {
+      tell(fmt::format("running the model after {}", pass.name), 0.26);
+      const Status runs = try_run(stage);
+      if (runs.ok() || runs.code() == StatusCode::kInternal) return runs;
+      return {StatusCode::kValidation, fmt::format(kCannotRun, runs.message())};
+    }
     tell(fmt::format("checking the answers after {}", pass.name), 0.3);
     const auto report = gate_->judge(stage);
     if (report.ok() && report->passed()) return {};
     if (report.status().code() == StatusCode::kInternal) return report.status();
     std::string reason = "taken back, an output fails after it";
-    if (!report.ok()) reason = fmt::format("taken back, the model cannot run after it: {}", report.status().message());
+    if (!report.ok()) reason = fmt::format(kCannotRun, report.status().message());
     for (const OutputVerdict& verdict : report.ok() ? report->worst() : std::vector<OutputVerdict>()) {
       if (verdict.passed) continue;
       reason = fmt::format("taken back, output '{}' fails after it: {}", verdict.output, verdict.reason);
@@ -300,15 +321,20 @@ class Optimizer {
       tell(fmt::format("measuring without {}", asked[index]),
            0.3 + 0.4 * static_cast<double>(index) / static_cast<double>(asked.size()));
       KPT_ASSIGN_OR_RETURN(Candidate other, build({asked[index]}, nullptr, false));
-      KPT_ASSIGN_OR_RETURN(ModelRun without, ModelRun::load(other.model, device_));
-      KPT_ASSIGN_OR_RETURN(const PairedTimes times,
-                           measure_pair(current, without, timed_draw().inputs, options_.seconds_per_pair));
-      if (!times.second_is_faster()) continue;
+      auto without = ModelRun::load(other.model, device_);
+      const auto times = without.ok() ? measure_pair(current, *without, timed_draw().inputs, options_.seconds_per_pair)
+                                      : Result<PairedTimes>(without.status());
+      if (!times.ok()) {
+        report_.notes.push_back(fmt::format("{} could not be measured singly, the model cannot run without it: {}",
+                                            asked[index], times.status().message()));
+        continue;
+      }
+      if (!times->second_is_faster()) continue;
       report_.dropped.push_back(
           {asked[index], fmt::format("the model is {:.2f} times faster without it ({:.3f} ms against {:.3f} ms)",
-                                     times.ratio, times.second_ms, times.first_ms)});
+                                     times->ratio, times->second_ms, times->first_ms)});
       candidate = std::move(other);
-      current = std::move(without);
+      current = std::move(*without);
     }
     return {};
   }
@@ -426,12 +452,21 @@ class Optimizer {
     return {};
   }
 
-  Status find_culprit() {
+  // The refusal is told whether or not the one to blame is found.
+  void find_culprit() {
     tell("looking for the pass and the node", 0.9);
     std::vector<PassStage> stages;
-    KPT_ASSIGN_OR_RETURN([[maybe_unused]] const Candidate again, build({}, &stages, false));
-    KPT_ASSIGN_OR_RETURN(report_.culprit, locate_culprit(model_, *gate_, stages, cpu_));
-    return {};
+    const auto find = [&]() -> Result<std::optional<Culprit>> {
+      KPT_ASSIGN_OR_RETURN([[maybe_unused]] const Candidate again, build({}, &stages, false));
+      return locate_culprit(model_, *gate_, stages, cpu_);
+    };
+    auto found = find();
+    if (found.ok()) {
+      report_.culprit = std::move(*found);
+    } else {
+      report_.culprit.emplace().problem =
+          fmt::format("the pass and the node to blame could not be looked for: {}", found.status().message());
+    }
   }
 
   // Whether the whole is worth it. If not, the model is left as it was, and the report says so. Passes that had found
@@ -473,7 +508,7 @@ class Optimizer {
     artifact.source = options_.source;
     artifact.source_sha256 = options_.source_sha256;
     if (options_.target == nullptr) {  // else no run here shows what the target will give
-      KPT_ASSIGN_OR_RETURN(artifact.samples, make_samples(candidate));
+      KPT_ASSIGN_OR_RETURN(artifact.samples, make_samples(candidate, *gate_, device_, report_.notes));
     }
     ArtifactTarget part;
     part.name = target().name();
@@ -483,38 +518,6 @@ class Optimizer {
     part.weights = std::move(candidate.weights);
     artifact.targets.push_back(std::move(part));
     return artifact;
-  }
-
-  // Answers of the device and of fp64 that loading can ask for again.
-  Result<std::vector<ArtifactSample>> make_samples(const ImportedModel& candidate) {
-    std::vector<ArtifactSample> samples;
-    KPT_ASSIGN_OR_RETURN(ModelRun run, ModelRun::load(candidate, device_));
-    const std::size_t given = run.loaded().outputs().size();
-    // A model with buffers starts anew at every self-check: only its first step can be asked again.
-    const std::size_t count = run.is_stateful() ? 1 : gate_->draws().size();
-    for (std::size_t draw = 0; draw < count && samples.size() < kMaxSamples; ++draw) {
-      KPT_RETURN_IF_ERROR(run.reset());
-      KPT_ASSIGN_OR_RETURN(std::vector<NamedTensor> outputs, run.run(gate_->draws()[draw].inputs));
-      ArtifactSample sample;
-      sample.inputs = gate_->draws()[draw].inputs;
-      std::size_t bytes = 0;
-      for (std::size_t index = 0; index < std::min(given, outputs.size()); ++index) {
-        const NamedTensor& held = gate_->reference()[draw][index];
-        NamedTensor reference = held;
-        // An output of the last position is checked at loading as the gate checked it.
-        KPT_ASSIGN_OR_RETURN(reference.tensor, take_last_like(held.tensor, outputs[index].tensor.dims()));
-        bytes += outputs[index].tensor.bytes() + reference.tensor.bytes();
-        sample.outputs.push_back(std::move(outputs[index]));
-        sample.reference.push_back(std::move(reference));
-      }
-      if (bytes > kSampleBytes) {
-        report_.notes.push_back(fmt::format("draw '{}' is not stored as a sample: its outputs take {} bytes",
-                                            gate_->draws()[draw].origin, bytes));
-        continue;
-      }
-      samples.push_back(std::move(sample));
-    }
-    return samples;
   }
 
   const ImportedModel& model_;

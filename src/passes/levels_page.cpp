@@ -22,7 +22,12 @@ Accuracy coarsest(Level level) {
 std::string rule_of(Level level) {
   switch (level) {
     case Level::kConservative: return "the base rule holds";
-    case Level::kBalanced: return fmt::format("the base rule holds, or error ≤ {} × bf16 error", kBf16Factor);
+    case Level::kBalanced:
+      return fmt::format(
+          "the base rule holds, or error ≤ {} × bf16 error (where that is fp64's root mean square or more: and cosine "
+          "≥ "
+          "{})",
+          kBf16Factor, kWrongBf16Cosine);
     case Level::kAggressive: break;
   }
   return fmt::format("the base rule holds, or cosine ≥ {} and root mean square within {} % of fp64's", kLeastCosine,
@@ -34,8 +39,8 @@ constexpr const char* kRules = R"(
 *Error* is the root mean square difference from the model's fp64 run, *plain error* that of the model as exported, *bf16
 error* that of the model in plain bfloat16, *cosine* that with fp64. The **base rule**: every element agrees with the
 plain run within absolute + relative × its size, or error ≤ factor × plain error + relative / 10 × min(1, root mean
-square of fp64). Tolerances are the wider of those of the output's type and of the narrowest floating type among the
-model's weights:
+square of fp64). Tolerances are the wider of those of the output's type and of the narrowest floating type that the
+model has weights of and computes in:
 
 | type | relative | absolute | factor |
 |---|---|---|---|
@@ -45,10 +50,15 @@ model's weights:
 | bfloat16 | 0.016 | 1e-05 | 3 |
 
 The factor is at least 3 for outputs of fewer than 1000 elements. Integers, bools and complex numbers must be equal at
-every level, and NaN or infinity may stand only where the plain run or fp64 has it. `--tolerance X` takes the place of
-relative and absolute; at `aggressive` it is a further bound on error / root mean square of fp64. What holds for
+every level. NaN or infinity may stand only where the plain run or fp64 has it, and a number only where one of them has
+a number; elements where fp64 alone has none are judged by themselves, against the plain run's. `--tolerance X` takes the
+place of relative and absolute; at `aggressive` it is a further bound on error / root mean square of fp64. What holds for
 padding, for outputs of fewer than 64 elements and for the last token alone is in
 [is_my_model_still_right.md](../how_to/is_my_model_still_right.md).
+
+Answers are judged on all draws of inputs. What is timed is timed on the first one alone: passes that are taken out since
+the model is faster without them, nodes that take aten's kernel or stay out of 8 bits, and the speed in the report. With
+sizes that vary, or inputs of several kinds, give the one that matters for speed first (`--inputs`, `--size`).
 )";
 
 }  // namespace
@@ -91,9 +101,10 @@ std::string levels_page() {
   page +=
       "\nA pass without a yes runs only when it is asked for by name. `quantize_int8` and `quantize_convs_int8` leave "
       "to\n"
-      "`assign_bf16` what they do not take: convolutions in groups or of few channels, and, where the target has no "
-      "fast\n"
-      "int8 products, all.\n";
+      "`assign_bf16` what they do not take: convolutions in groups or of few channels, products so deep that their "
+      "sums "
+      "leave\n"
+      "32 bits, and, where the target has no fast int8 products, all.\n";
   return page;
 }
 

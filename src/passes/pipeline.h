@@ -27,9 +27,10 @@ std::string_view accuracy_name(Accuracy accuracy);
 
 // What the accuracy gate asks of outputs beside the rule of numerics/accuracy.h, which holds at every level
 // (validation/gate.h).
-inline constexpr double kBf16Factor = 3;      // balanced: or at most so many times the error of a plain bf16 run
-inline constexpr double kLeastCosine = 0.99;  // aggressive: or so near in direction to fp64,
-inline constexpr double kLengthSlack = 0.1;   // its root mean square off by at most this share
+inline constexpr double kBf16Factor = 3;         // balanced: or at most so many times the error of a plain bf16 run
+inline constexpr double kWrongBf16Cosine = 0.9;  // but at least so near in direction where zeros would be within that
+inline constexpr double kLeastCosine = 0.99;     // aggressive: or so near in direction to fp64,
+inline constexpr double kLengthSlack = 0.1;      // its root mean square off by at most this share
 
 // One line of the pipeline. A pass may stand in several: levels take the lines in order.
 struct PipelineRow {  // NOLINT(clang-analyzer-optin.performance.Padding): in the order in which the table is read

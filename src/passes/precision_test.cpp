@@ -291,6 +291,45 @@ output %second "y"
   EXPECT_THAT((*records)[0].details, Contains("second stays as it is: products of int8 are slow here with its sizes"));
 }
 
+// One product and one convolution of 64 products each, and one of 72.
+TEST(Precision, ProductsTooDeepForSumsOfInt8AreLeft) {
+  for (const bool conv : {false, true}) {
+    const std::string call = conv ? "kpt.conv2d.default" : "kpt.linear.default";
+    ir::Graph graph = ir::read_graph(conv ? R"(kpt_graph 1
+parameter a: float32[16, 16, 2, 2]
+parameter b: float32[16, 18, 2, 2]
+input x: float32[1, 16, 4, 4]
+input y: float32[1, 18, 4, 4]
+first: float32[1, 16, 3, 3] = kpt.conv2d.default(input=%x, weight=%a, bias=none, residual=none, stride=[1, 1], padding=[0, 0], dilation=[1, 1], groups=1, activation="none")
+second: float32[1, 16, 3, 3] = kpt.conv2d.default(input=%y, weight=%b, bias=none, residual=none, stride=[1, 1], padding=[0, 0], dilation=[1, 1], groups=1, activation="none")
+output %first "first"
+output %second "second"
+)"
+                                          : R"(kpt_graph 1
+parameter a: float32[8, 64]
+parameter b: float32[8, 72]
+input x: float32[4, 64]
+input y: float32[4, 72]
+first: float32[4, 8] = kpt.linear.default(input=%x, weight=%a, bias=none, residual=none, activation="none")
+second: float32[4, 8] = kpt.linear.default(input=%y, weight=%b, bias=none, residual=none, activation="none")
+output %first "first"
+output %second "second"
+)")
+                          .value();
+    Weights weights = pass_testing::draw_weights(graph, 1);
+    Capabilities capabilities = pass_testing::full_capabilities();
+    capabilities.int8_depth = 64;
+    PassContext context{weights, capabilities, {}, {}, {}, {}};
+    const Pass* const pass = find_pass(conv ? "quantize_convs_int8" : "quantize_int8");
+    const auto records = run_passes(std::vector{pass}, graph, context);
+    ASSERT_TRUE(records.ok()) << records.status().message();
+    EXPECT_EQ(graph.nodes[0].target, conv ? "kpt.conv2d_int8.default" : "kpt.linear_int8.default");
+    EXPECT_EQ(graph.nodes[1].target, call);
+    EXPECT_THAT((*records)[0].details,
+                Contains("second stays as it is: sums of so many int8 products do not fit into 32 bits"));
+  }
+}
+
 TEST(FoldBatchNorm, WeightsAreThoseOfTheFormula) {
   const Outcome run = run_pass(R"(kpt_graph 1
 parameter w: float32[2, 1, 1, 1]

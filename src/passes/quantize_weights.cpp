@@ -212,6 +212,12 @@ class Quantization {
     return rows <= context_.capabilities.weight_only_rows;
   }
 
+  // Of one element of the result.
+  static std::int64_t count_products(const Dims& weight) {
+    return count_elements(std::span<const std::int64_t>(weight).subspan(1))
+        .value_or(std::numeric_limits<std::int64_t>::max());
+  }
+
   // Why a weight cannot be stored in this form; null when it can.
   const char* find_obstacle(const ir::Node& node, const Dims& dims, std::int64_t group) const {
     const DType input = edit_.type(value_argument(node, "input")).dtype;
@@ -222,6 +228,9 @@ class Quantization {
     const std::int64_t multiple = context_.capabilities.int8_multiple;
     if (form_ == Form::kInt8 && (dims[0] % multiple != 0 || dims[1] % multiple != 0)) {
       return "products of int8 are slow here with its sizes";
+    }
+    if ((form_ == Form::kInt8 || form_ == Form::kConvInt8) && count_products(dims) > context_.capabilities.int8_depth) {
+      return "sums of so many int8 products do not fit into 32 bits";
     }
     if (form_ == Form::kFewRowsInt8 && !has_few_rows(node)) return "its rows are many, or not known";
     if (form_ != Form::kConvInt8) return nullptr;

@@ -5,8 +5,8 @@
 // level: quantize_weights_int8 gives kpt.linear_weight_int8, one scale per row, and quantize_int4
 // kpt.linear_int4, one scale per group of 64 (or 32) elements of a row. quantize_few_rows_int8 is the first of these
 // for products whose rows are known and at most Capabilities::weight_only_rows: reading the weight is what those take.
-// Nodes that stay precise are left alone, and so are those that were measured to be slower in fewer bits, and weights
-// with an element that is no finite number.
+// Nodes that stay precise are left alone, and so are those that were measured to be slower in fewer bits, weights
+// with an element that is no finite number, and products of int8 deeper than Capabilities::int8_depth.
 #pragma once
 
 #include "passes/pass.h"

@@ -1,11 +1,14 @@
 #include "validation/gate.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
+#include <string_view>
 
 #include <fmt/format.h>
 
+#include "ir/figures.h"
 #include "passes/promote_to_fp64.h"
 #include "validation/last_position.h"
 
@@ -40,13 +43,33 @@ Result<Sizes> measure(const Tensor& candidate, const Tensor& reference) {
   return Sizes{std::sqrt(sizes.candidate / divisor), std::sqrt(sizes.reference / divisor)};
 }
 
-// The narrowest type among the weights. Codes of FP8 are stored, not computed in: what multiplies them has sums and
-// results of another type.
+// Whether a node gives numbers that it was given, none of them rounded.
+bool only_moves(const ir::Graph& graph, const ir::Node& node) {
+  constexpr std::array<std::string_view, 5> kMoving = {"aten.clone.", "aten.embedding.", "aten.gather.", "aten.index.",
+                                                       "aten.index_select."};
+  const auto is_it = [&](std::string_view start) { return node.target.starts_with(start); };
+  return ir::count_node(graph, node, {}).kind == "view" || std::ranges::any_of(kMoving, is_it);
+}
+
+// The narrowest type among the weights that results are rounded to as well: a table that is widened when it is read
+// makes nothing coarser. Codes of FP8 are stored, not computed in: what multiplies them has sums and results of another
+// type.
 DType find_compute_type(const ImportedModel& model) {
+  std::set<DType> rounded;
+  for (const ir::Node& node : model.graph.nodes) {
+    if (only_moves(model.graph, node)) continue;
+    for (const ir::Output& output : node.outputs) {
+      for (const ir::ValueId id : output.values) {
+        const bool tensor = id != ir::kNoValue && model.graph.at(id).kind == ir::ValueKind::kTensor;
+        if (tensor) rounded.insert(model.graph.at(id).tensor.dtype);
+      }
+    }
+  }
   DType narrowest = DType::kFloat64;
   bool any = false;
   for (const auto& [name, weight] : model.weights) {
     if (!is_floating(weight.dtype()) || element_bytes(weight.dtype()) == 1) continue;
+    if (!rounded.contains(weight.dtype())) continue;
     any = true;
     if (element_bytes(weight.dtype()) < element_bytes(narrowest)) narrowest = weight.dtype();
   }
@@ -74,21 +97,71 @@ Result<Comparison> compare_kinds(const Tensor& candidate, const Tensor& plain, c
   return compare(candidate, plain, reference, {1e300, 1e300, 2});
 }
 
+// Elements where candidate and plain run have a number and fp64 has none; empty where there are none.
+Result<std::vector<bool>> find_without_reference(const Tensor& candidate, const Tensor& plain,
+                                                 const Tensor& reference) {
+  std::vector<bool> without;
+  const bool floating = is_floating(candidate.dtype()) && is_floating(plain.dtype());
+  if (!floating || !(candidate.dims() == plain.dims()) || !(reference.dims() == plain.dims())) return without;
+  KPT_ASSIGN_OR_RETURN(const Tensor completed, complete_reference(reference, plain));
+  if (completed.buffer() == reference.buffer()) return without;
+  KPT_ASSIGN_OR_RETURN(const Tensor wide, promote_to_fp64(candidate));
+  KPT_ASSIGN_OR_RETURN(const Tensor dense, wide.contiguous_copy());
+  KPT_ASSIGN_OR_RETURN(const Tensor exact, reference.contiguous_copy());
+  const auto x = dense.elements<double>();
+  const auto y = completed.elements<double>();
+  const auto r = exact.elements<double>();
+  for (std::size_t index = 0; index < x.size(); ++index) {
+    without.push_back(std::isfinite(x[index]) && std::isfinite(y[index]) && !std::isfinite(r[index]));
+  }
+  if (std::ranges::find(without, true) == without.end()) without.clear();
+  return without;
+}
+
+Result<Tensor> take_elements(const Tensor& tensor, const std::vector<bool>& of, bool wanted) {
+  KPT_ASSIGN_OR_RETURN(const Tensor dense, tensor.contiguous_copy());
+  const Dims flat = {1, dense.element_count()};
+  KPT_ASSIGN_OR_RETURN(const Tensor row, Tensor::from_buffer(dense.buffer(), dense.dtype(), flat,
+                                                             contiguous_strides(flat), dense.offset()));
+  return take_positions(row, of, wanted);
+}
+
+OutputVerdict judge_bf16(OutputVerdict verdict, const Sizes& sizes, double allowed) {
+  verdict.rule = "bf16";
+  verdict.passed = true;
+  verdict.reason.clear();
+  if (!(verdict.candidate_error <= allowed)) {
+    return refuse(verdict, "bf16",
+                  fmt::format("the error against fp64 is {:.3g}, {} times that of a bf16 run is {:.3g}",
+                              verdict.candidate_error, kBf16Factor, allowed));
+  }
+  // Zeros and whatever else has nothing to do with the output are within such a bound. An output of zeros has no
+  // direction.
+  if (sizes.reference == 0 || allowed < sizes.reference) return verdict;
+  const double cosine = sizes.candidate > 0 ? verdict.cosine : 0;
+  if (cosine >= kWrongBf16Cosine) return verdict;
+  verdict.allowed_error.reset();
+  return refuse(verdict, "bf16",
+                fmt::format("a bf16 run is as wrong as the output is large, and the cosine with fp64 is {:.4f}, at "
+                            "least {} is needed",
+                            cosine, kWrongBf16Cosine));
+}
+
 OutputVerdict judge_cosine(OutputVerdict verdict, const Sizes& sizes, std::optional<double> bound) {
   verdict.rule = "cosine";
   verdict.passed = true;
   if (bound) verdict.allowed_error = *bound * (sizes.reference > 0 ? sizes.reference : 1);
-  if (verdict.cosine < kLeastCosine) {
+  if (!(verdict.cosine >= kLeastCosine)) {
     return refuse(verdict, "cosine",
                   fmt::format("the cosine with fp64 is {:.4f}, at least {} is needed", verdict.cosine, kLeastCosine));
   }
-  if (std::fabs(sizes.candidate - sizes.reference) > kLengthSlack * sizes.reference) {
+  if (!(std::fabs(sizes.candidate - sizes.reference) <= kLengthSlack * sizes.reference)) {
     return refuse(
         verdict, "cosine",
         fmt::format("its root mean square is {:.4g} where fp64 has {:.4g}", sizes.candidate, sizes.reference));
   }
   const double relative = sizes.reference > 0 ? verdict.candidate_error / sizes.reference : verdict.candidate_error;
-  if (bound && relative > *bound) {
+  if (bound && !(relative <= *bound)) {
     return refuse(verdict, "cosine",
                   fmt::format("the relative error against fp64 is {:.3g}, the bound is {:.3g}", relative, *bound));
   }
@@ -193,6 +266,39 @@ std::vector<OutputVerdict> GateReport::worst() const {
 
 OutputVerdict Gate::judge_tensor(const Tensor& candidate, const Tensor& plain, const Tensor& reference,
                                  const Tensor* bf16) const {
+  const auto without = find_without_reference(candidate, plain, reference);
+  if (!without.ok()) return refuse({}, "form", without.status().message());
+  if (without->empty()) return judge_elements(candidate, plain, reference, bf16);
+  auto both = judge_without_reference(candidate, plain, reference, bf16, *without);
+  return both.ok() ? std::move(*both) : refuse({}, "form", both.status().message());
+}
+
+Result<OutputVerdict> Gate::judge_without_reference(const Tensor& candidate, const Tensor& plain,
+                                                    const Tensor& reference, const Tensor* bf16,
+                                                    const std::vector<bool>& without) const {
+  if (bf16 != nullptr && !(bf16->dims() == candidate.dims())) bf16 = nullptr;
+  const auto judge = [&](bool wanted) -> Result<OutputVerdict> {
+    KPT_ASSIGN_OR_RETURN(const Tensor some, take_elements(candidate, without, wanted));
+    KPT_ASSIGN_OR_RETURN(const Tensor some_plain, take_elements(plain, without, wanted));
+    KPT_ASSIGN_OR_RETURN(Tensor some_reference, take_elements(reference, without, wanted));
+    if (wanted) {
+      KPT_ASSIGN_OR_RETURN(some_reference, complete_reference(some_reference, some_plain));
+    }
+    if (bf16 == nullptr) return judge_elements(some, some_plain, some_reference, nullptr);
+    KPT_ASSIGN_OR_RETURN(const Tensor some_bf16, take_elements(*bf16, without, wanted));
+    return judge_elements(some, some_plain, some_reference, &some_bf16);
+  };
+  KPT_ASSIGN_OR_RETURN(OutputVerdict verdict, judge(false));
+  if (!verdict.passed) return verdict;
+  KPT_ASSIGN_OR_RETURN(OutputVerdict rest, judge(true));
+  verdict.max_difference = std::max(verdict.max_difference, rest.max_difference);
+  if (rest.passed) return verdict;
+  rest.reason = "where fp64 has no number, the model's own is held against: " + rest.reason;
+  return rest;
+}
+
+OutputVerdict Gate::judge_elements(const Tensor& candidate, const Tensor& plain, const Tensor& reference,
+                                   const Tensor* bf16) const {
   OutputVerdict verdict;
   verdict.dtype = to_string(candidate.dtype());
   if (candidate.dtype() != plain.dtype() || !(candidate.dims() == plain.dims())) {
@@ -228,12 +334,7 @@ OutputVerdict Gate::judge_tensor(const Tensor& candidate, const Tensor& plain, c
     if (!verdict.passed || verdict.candidate_error <= most) verdict.allowed_error = most;
   }
   if (options_.level == Level::kBalanced && !verdict.passed && verdict.bf16_error) {
-    verdict.rule = "bf16";
-    verdict.passed = verdict.candidate_error <= allowed;
-    verdict.reason = verdict.passed
-                         ? ""
-                         : fmt::format("the error against fp64 is {:.3g}, {} times that of a bf16 run is {:.3g}",
-                                       verdict.candidate_error, kBf16Factor, allowed);
+    return judge_bf16(verdict, *sizes, allowed);
   }
   if (options_.level == Level::kAggressive && (!verdict.passed || options_.tolerance)) {
     verdict.reason.clear();
@@ -410,10 +511,11 @@ Result<std::string> Gate::judge_together(const Outputs& given, const HeldRuns& f
     const Tensor& value = given[draw][index].tensor;
     if (!value.defined()) return std::string("the candidate does not give it on a further draw");
     KPT_ASSIGN_OR_RETURN(const Tensor own, in_form_of(value, runs.plain[place][index].tensor));
-    KPT_ASSIGN_OR_RETURN(const Tensor reference, in_form_of(value, runs.reference[place][index].tensor));
+    KPT_ASSIGN_OR_RETURN(const Tensor exact, in_form_of(value, runs.reference[place][index].tensor));
     if (!(value.dims() == own.dims())) return std::string("it has another form on a further draw");
-    KPT_ASSIGN_OR_RETURN(const Comparison kinds, compare_kinds(value, own, reference));
+    KPT_ASSIGN_OR_RETURN(const Comparison kinds, compare_kinds(value, own, exact));
     if (!kinds.passed) return kinds.reason;
+    KPT_ASSIGN_OR_RETURN(const Tensor reference, complete_reference(exact, own));
     KPT_RETURN_IF_ERROR(candidate.add(value, reference));
     KPT_RETURN_IF_ERROR(plain.add(own, reference));
     // A draw of small numbers must not be hidden by others.

@@ -3,11 +3,13 @@
 //
 // Rules by level (docs/how_to/is_my_model_still_right.md explains them):
 //   conservative  numerics/accuracy.h: close to the plain run, or at most twice its error against fp64
-//   balanced      that, or at most 3 × the error of a plain bf16 run of the same model (bf16_form.h)
+//   balanced      that, or at most 3 × the error of a plain bf16 run of the same model (bf16_form.h); where zeros would
+//                 be within that too, with a cosine with fp64 of at least 0.9
 //   aggressive    cosine with fp64 at least 0.99, the length of the output within a tenth of fp64's, and the user's
 //                 bound on the relative error where one is set
 // Integers, bools and complex numbers must be equal to the plain run's at every level. NaN and infinity may stand only
-// where the plain run or fp64 has them. Buffers and inputs that a model writes count as outputs.
+// where the plain run or fp64 has them; where fp64 alone has no number, the same rules hold with the plain run's in its
+// place, for these elements by themselves. Buffers and inputs that a model writes count as outputs.
 //
 // Where a mask leaves positions out (padding.h), these rules hold at the kept positions; of the others only this is
 // asked: no NaN or infinity where the plain run and fp64 have a number. The verdict says so and shows the error over
@@ -117,6 +119,12 @@ class Gate {
   using Outputs = std::vector<std::vector<NamedTensor>>;  // by draw
 
   Gate(GateOptions options, PlacedDevice device) : options_(std::move(options)), device_(std::move(device)) {}
+  // Where fp64 has a number wherever plain run and candidate have one.
+  OutputVerdict judge_elements(const Tensor& candidate, const Tensor& plain, const Tensor& reference,
+                               const Tensor* bf16) const;
+  // The elements `without` a reference are judged by themselves, the plain run's numbers being theirs.
+  Result<OutputVerdict> judge_without_reference(const Tensor& candidate, const Tensor& plain, const Tensor& reference,
+                                                const Tensor* bf16, const std::vector<bool>& without) const;
   Status run_bf16(const ImportedModel& model);
   Status look_for_padding(const ir::Graph& graph, ModelRun& reference);
   // What an output on one draw is held against, in the candidate's form.
@@ -140,7 +148,7 @@ class Gate {
 
   GateOptions options_;
   PlacedDevice device_;
-  DType compute_ = DType::kFloat32;  // the narrowest floating type of the model's weights but FP8
+  DType compute_ = DType::kFloat32;  // the narrowest floating type but FP8 that weights have and results are rounded to
   HeldRuns runs_;
   std::shared_ptr<FurtherRuns> further_;  // null where there are none
   std::optional<Padding> padding_;

@@ -171,11 +171,13 @@ Result<std::optional<Padding>> find_padding(ModelRun& model, const std::string& 
     any = true;
   }
   if (!any) return std::optional<Padding>();
-  KPT_ASSIGN_OR_RETURN(const std::vector<NamedTensor> after, model.run(others));
+  const auto after = model.run(others);
+  if (!after.ok()) return std::optional<Padding>();  // it cannot take such content there: nothing is proved
   Padding padding{mask, {}};
-  for (std::size_t index = 0; index < std::min(outputs.size(), after.size()); ++index) {
+  for (std::size_t index = 0; index < std::min(outputs.size(), after->size()); ++index) {
     if (!has_positions_of(outputs[index].tensor, *given)) continue;
-    KPT_ASSIGN_OR_RETURN(const bool proved, changed_in_padding_only(outputs[index].tensor, after[index].tensor, kept));
+    KPT_ASSIGN_OR_RETURN(const bool proved,
+                         changed_in_padding_only(outputs[index].tensor, (*after)[index].tensor, kept));
     if (proved) padding.outputs.push_back(outputs[index].name);
   }
   if (padding.outputs.empty()) return std::optional<Padding>();

@@ -39,8 +39,8 @@ Result<Tensor> take_positions(const Tensor& tensor, const std::vector<bool>& kep
 bool has_positions_of(const Tensor& tensor, const Tensor& mask);
 
 // Runs `model` once more, with other content at the padded positions of `inputs`; `outputs` is what it gave before.
-// Nothing where the inputs have no padding, hold nothing that can be changed there, or no output is proved padded.
-// Fails as ModelRun::run() does. Not for models that write buffers.
+// Nothing where the inputs have no padding, hold nothing that can be changed there, the model cannot run with it, or no
+// output is proved padded. Not for models that write buffers.
 Result<std::optional<Padding>> find_padding(ModelRun& model, const std::string& mask,
                                             const std::vector<NamedTensor>& inputs,
                                             const std::vector<NamedTensor>& outputs);

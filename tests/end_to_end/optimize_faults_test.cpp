@@ -171,6 +171,13 @@ TEST_F(OptimizeFaults, SeveralAtOnceOnOneFileAndOneCacheAllSucceed) {
     }
     expect_sound("m.kpt");
     EXPECT_EQ(run_kpt({"validate", golden("conv_norm"), path("m.kpt")}).exit_code, 0);
+    for (const char* level : {"conservative", "balanced"}) {
+      const ProgramRun again = run_kpt(optimize("again.kpt", {"--level", level, "--seed", std::to_string(round)}));
+      ASSERT_EQ(again.exit_code, 0) << again.err;
+      EXPECT_EQ(again.json().at("level").get<std::string>(), level);
+      EXPECT_TRUE(again.json().at("from_cache").get<bool>()) << level << ": each is kept under its own key";
+      expect_sound("again.kpt");
+    }
   }
   EXPECT_EQ(run_kpt({"cache", "verify", "--set", "cache.dir=" + path("cache")}).exit_code, 0);
   EXPECT_EQ(count_leftovers(), 0U);

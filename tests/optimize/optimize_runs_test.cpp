@@ -1,15 +1,23 @@
 // What options of an optimization do to a whole model.
 #include <algorithm>
+#include <atomic>
+#include <filesystem>
 #include <random>
+#include <system_error>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "api/backend_list.h"
 #include "api/model_loading.h"
+#include "artifact/model_hash.h"
+#include "base/files.h"
+#include "compile_cache/entry_format.h"
 #include "hardware_fixture.h"
 #include "ir/text.h"
 #include "kpt/errors.h"
+#include "kpt/model.h"
 #include "optimize/cached.h"
 #include "passes/pass_testing.h"
 
@@ -18,6 +26,7 @@ namespace {
 
 using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // One product beside its input, so that coarse weights leave the cosine that `aggressive` asks for.
 constexpr const char* kProduct = R"(kpt_graph 1
@@ -117,7 +126,7 @@ TEST_F(OptimizeRuns, WhatCannotBeOptimizedIsATypedErrorThatSaysWhy) {
 }
 
 // The sums of so many int8 products would leave 32 bits.
-TEST_F(OptimizeRuns, AFormOfFewBitsThatCannotBeMadeIsATypedError) {
+TEST_F(OptimizeRuns, AProductTooDeepForInt8StaysOutOfIt) {
   const char* const text = R"(kpt_graph 1
 parameter w: float32[2, 131104]
 input x: float32[1, 131104]
@@ -126,11 +135,70 @@ output %y "y"
 )";
   const auto& types = cpu_.device->target().capabilities().matrix_dtypes;
   if (std::ranges::find(types, DType::kInt8) == types.end()) GTEST_SKIP() << "this processor has no fast int8 products";
-  OptimizeOptions options = make_options(Level::kAggressive, {"quantize_int8"});
+  OptimizeOptions options = make_options(Level::kAggressive, {});
   options.draws.sizes.clear();
-  const Status status = optimize_model(make_model(text), options, cpu_, cpu_).status();
-  EXPECT_THROW(throw_status(status), PrecisionCompilationError) << status.to_string();
-  EXPECT_THAT(status.message(), HasSubstr("sums fit into 32 bits only up to 131072"));
+  const OptimizeOutcome outcome = optimize(text, options);
+  EXPECT_TRUE(outcome.artifact.has_value());
+  EXPECT_THAT(targets(outcome), Not(Contains("kpt.linear_int8.default")));
+  const auto record = std::ranges::find(outcome.report.passes, "quantize_int8", &PassRecord::pass);
+  ASSERT_NE(record, outcome.report.passes.end());
+  EXPECT_THAT(record->details, Contains(HasSubstr("stays as it is: sums of so many int8 products do not fit")));
+}
+
+constexpr const char* kNoOperator = "aten.nothing.default";
+// Gives the sum an operator that nobody has.
+const Pass kSpoils = {"spoils", "", false, [](const Capabilities&) { return Support{}; },
+                      [](ir::Graph& graph, PassContext&) -> Result<PassStats> {
+                        graph.nodes.back().target = kNoOperator;
+                        return PassStats{1, {}};
+                      }};
+
+TEST_F(OptimizeRuns, APassAfterWhichTheModelCannotRunIsTakenBackAndNamed) {
+  for (const bool measure : {false, true}) {
+    OptimizeOptions options = make_options(Level::kConservative, {});
+    options.added = {{&kSpoils, "fuse_linear"}};
+    options.measure = measure;
+    options.seconds_per_pair = 0.01;
+    const OptimizeOutcome outcome = optimize(kProduct, options);
+    EXPECT_TRUE(outcome.artifact.has_value());
+    const auto spoils = std::ranges::find(outcome.report.passes, "spoils", &PassRecord::pass);
+    ASSERT_NE(spoils, outcome.report.passes.end());
+    EXPECT_EQ(spoils->changes, 0U);
+    EXPECT_THAT(spoils->skipped, HasSubstr("taken back, the model cannot run after it: "));
+    EXPECT_THAT(spoils->skipped, HasSubstr("aten.nothing"));
+    EXPECT_THAT(targets(outcome), Not(Contains(kNoOperator)));
+  }
+}
+
+int spoiled = 0;
+// A sign that is wrong the first time, and nothing at all when the culprit is looked for.
+const Pass kFailsLater = {"fails_later", "", false, [](const Capabilities&) { return Support{}; },
+                          [](ir::Graph& graph, PassContext&) -> Result<PassStats> {
+                            if (spoiled++ > 0) return Status(StatusCode::kIo, "a second time is too often");
+                            for (ir::Node& node : graph.nodes) {
+                              if (node.target == "aten.add.Tensor") node.target = "aten.sub.Tensor";
+                            }
+                            return PassStats{1, {}};
+                          }};
+
+TEST_F(OptimizeRuns, ARefusalIsToldWhereTheCulpritCannotBeFound) {
+  constexpr const char* kSum = R"(kpt_graph 1
+input x: float32[4, 64]
+input y: float32[4, 64]
+add: float32[4, 64] = aten.add.Tensor(self=%x, other=%y)
+output %add "z"
+)";
+  spoiled = 0;
+  OptimizeOptions options = make_options(Level::kConservative, {});
+  options.draws.sizes.clear();
+  options.added = {{&kFailsLater, "fuse_linear"}};
+  const auto outcome = optimize_model(make_model(kSum), options, cpu_, cpu_);
+  ASSERT_TRUE(outcome.ok()) << outcome.status().message();
+  EXPECT_FALSE(outcome->report.passed());
+  EXPECT_FALSE(outcome->artifact.has_value());
+  EXPECT_FALSE(outcome->report.gate.outputs.empty()) << "the table is shown";
+  ASSERT_TRUE(outcome->report.culprit.has_value());
+  EXPECT_THAT(outcome->report.culprit->sentence(), HasSubstr("a second time is too often"));
 }
 
 TEST_F(OptimizeRuns, SamplesOfTheLastTokenHoldItsReference) {
@@ -154,6 +222,39 @@ output %linear "logits"
   }
 }
 
+// 16 MiB of logits and twice as much in fp64.
+TEST_F(OptimizeRuns, LargeOutputsKeepTheirEndAsASample) {
+  constexpr const char* kLogits = R"(kpt_graph 1
+parameter w: float32[65536, 8]
+input x: float32[1, 64, 8]
+linear: float32[1, 64, 65536] = aten.linear.default(input=%x, weight=%w)
+output %linear "logits"
+)";
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "model.kpt";
+  OptimizeOptions options = make_options(Level::kConservative, {});
+  options.draws.sizes.clear();
+  options.draws.count = 1;
+  const auto written = optimize_to_file(make_model(kLogits), options, cpu_, cpu_, 1, path, nullptr);
+  ASSERT_TRUE(written.ok()) << written.status().message();
+  ASSERT_TRUE(written->written);
+  EXPECT_THAT(written->report.notes,
+              Contains(HasSubstr("keeps the end of 'logits', [1, 42, 65536] of [1, 64, 65536]")));
+  Artifact artifact = read_artifact(path).value();
+  ASSERT_EQ(artifact.samples.size(), 1U);
+  const Dims end = {1, 42, 65536};
+  EXPECT_EQ(artifact.samples[0].outputs[0].tensor.dims(), end);
+  EXPECT_EQ(artifact.samples[0].reference[0].tensor.dims(), end);
+  const auto loaded = load_model(path);
+  EXPECT_TRUE(loaded.ok()) << loaded.status().message();
+  // Another answer at one of these places.
+  const Tensor changed = artifact.samples[0].outputs[0].tensor.contiguous_copy().value();
+  changed.elements<float>()[0] += 1000;
+  artifact.samples[0].outputs[0].tensor = changed;
+  ASSERT_TRUE(write_artifact(folder.path() / "changed.kpt", artifact).ok());
+  EXPECT_EQ(load_model(folder.path() / "changed.kpt").status().code(), StatusCode::kValidation);
+}
+
 TEST_F(OptimizeRuns, LosersAreKeptBySizesNotBySeeds) {
   const TemporaryFolder folder;
   CompileCache cache = CompileCache::open(folder.path() / "cache", 1 << 30).value();
@@ -172,6 +273,72 @@ TEST_F(OptimizeRuns, LosersAreKeptBySizesNotBySeeds) {
   EXPECT_EQ(tunings_after(1, seed_), 1);
   EXPECT_EQ(tunings_after(1, seed_ + 1), 1) << "another seed takes what was measured";
   EXPECT_EQ(tunings_after(32, seed_), 2) << "other sizes are measured anew";
+}
+
+// Another process with the same -o: what it wrote there is not ours to keep.
+TEST_F(OptimizeRuns, AFileThatAnotherReplacesMeanwhileIsNotKeptAsOurs) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "model.kpt";
+  CompileCache cache = CompileCache::open(folder.path() / "cache", 1 << 30).value();
+  const ImportedModel model = make_model(kProduct);
+  const OptimizeOptions other = make_options(Level::kConservative, {});
+  ASSERT_TRUE(optimize_to_file(model, other, cpu_, cpu_, 1, folder.path() / "other.kpt", nullptr).ok());
+  const auto spare = folder.path() / "spare.kpt";
+  std::atomic<bool> ends = false;
+  std::thread writer([&] {
+    while (!ends) {
+      std::error_code ignored;
+      std::filesystem::create_hard_link(folder.path() / "other.kpt", spare, ignored);
+      std::filesystem::rename(spare, path, ignored);
+    }
+  });
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    OptimizeOptions options = make_options(Level::kBalanced, {});
+    options.draws.seed = seed;
+    const auto made = optimize_to_file(model, options, cpu_, cpu_, 1, path, &cache);
+    EXPECT_TRUE(made.ok()) << made.status().message();
+    const auto again = optimize_to_file(model, options, cpu_, cpu_, 1, folder.path() / "again.kpt", &cache);
+    EXPECT_TRUE(again.ok()) << again.status().message();
+    if (!again.ok()) continue;
+    EXPECT_TRUE(again->from_cache);
+    EXPECT_EQ(again->report.level, Level::kBalanced);
+  }
+  ends = true;
+  writer.join();
+}
+
+TEST_F(OptimizeRuns, WhatTheCacheHoldsOfAnotherLevelOrModelIsNotTaken) {
+  const TemporaryFolder folder;
+  CompileCache cache = CompileCache::open(folder.path() / "cache", 1 << 30).value();
+  const ImportedModel model = make_model(kProduct);
+  ImportedModel other = model;
+  other.weights = pass_testing::draw_weights(other.graph, seed_ + 1);
+  const auto run = [&](const ImportedModel& each, Level level, const char* name) {
+    return optimize_to_file(each, make_options(level, {}), cpu_, cpu_, 1, folder.path() / name, &cache).value();
+  };
+  const auto list = [&] {
+    std::vector<std::string> digests;
+    for (const CacheEntry& entry : cache.list().value()) {
+      if (entry.kind == "optimize") digests.push_back(entry.digest);
+    }
+    return digests;
+  };
+  run(model, Level::kBalanced, "balanced.kpt");
+  const std::string digest = list().at(0);
+  run(model, Level::kConservative, "conservative.kpt");
+  run(other, Level::kBalanced, "other.kpt");
+  for (const char* name : {"conservative.kpt", "other.kpt"}) {
+    SCOPED_TRACE(name);
+    const std::string foreign = read_text_file(folder.path() / name, 1 << 24).value();
+    const std::string entry = compile_cache::print_header(digest, "optimize", foreign) + foreign;
+    ASSERT_TRUE(write_file_atomically(cache.folder() / (digest + ".entry"), entry).ok());
+    const WrittenOptimization made = run(model, Level::kBalanced, "again.kpt");
+    EXPECT_FALSE(made.from_cache);
+    EXPECT_EQ(made.report.level, Level::kBalanced);
+    const Artifact artifact = read_artifact(folder.path() / "again.kpt").value();
+    EXPECT_EQ(artifact.source_sha256, hash_model(model.graph, model.weights).value());
+    EXPECT_TRUE(run(model, Level::kBalanced, "again.kpt").from_cache) << "what was made has taken its place";
+  }
 }
 
 }  // namespace
