@@ -5,8 +5,11 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <random>
 #include <span>
 #include <string>
+#include <string_view>
+#include <tuple>
 #include <vector>
 
 #include <fmt/format.h>
@@ -16,6 +19,7 @@
 #include "graph_run.h"
 #include "ir/text.h"
 #include "module_runner.h"
+#include "numbers_check.h"
 
 namespace kpt {
 namespace {
@@ -71,6 +75,37 @@ TEST(LoweringFunctions, InfiniteElementsStayInTheirWindows) {
   EXPECT_THAT((*outputs)[3].tensor.elements<float>().last(6),
               ElementsAre(kInfinite, kInfinite, kInfinite, 1.5, 2.5, 3));
   EXPECT_THAT((*outputs)[3].tensor.elements<float>().subspan(3, 3), ElementsAre(1.5, 2.5, 3));
+}
+
+// PyTorch computes a factor into an extent, rounded, and forgets it for an axis that keeps its extent, and for the
+// nearest pixel for one that doubles.
+TEST(LoweringImages, AreResizedByFactorsAsPyTorchDoes) {
+  const auto opened = xla_test::ModuleRunner::open();
+  if (!opened.ok()) GTEST_SKIP() << opened.status().message();
+  const std::uint64_t seed = std::random_device()();
+  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  std::mt19937_64 random(seed);
+  std::string text = "kpt_graph 1\ninput x: float32[2, 3, 4, 5]\n";
+  std::string outputs;
+  // 4.4 and 5.5, 8.4 and 10.5, 4.4 and 10, 5.2 and 6.5 pixels.
+  for (const auto& [high, wide, factors] :
+       {std::tuple(4, 5, "1.1, 1.1"), {8, 10, "2.1, 2.1"}, {4, 10, "1.1, 2.0"}, {5, 6, "1.3, 1.3"}}) {
+    const std::size_t comma = std::string_view(factors).find(',');
+    for (const std::string_view kind : {"nearest2d", "bilinear2d"}) {
+      for (const std::string_view aligned : {"", ", align_corners=false", ", align_corners=true"}) {
+        if ((kind == "nearest2d") != aligned.empty()) continue;
+        const std::string name = fmt::format("v{}", text.size());
+        text += fmt::format(
+            "{0}: float32[2, 3, {1}, {2}] = aten.upsample_{3}.vec(input=%x, output_size=none{4}, scale_factors=[{5}])\n"
+            "{0}d: float32[2, 3, {1}, {2}] = aten.upsample_{3}.default(self=%x, output_size=[{1}, {2}]{4}, "
+            "scales_h={6}, scales_w={7})\n",
+            name, high, wide, kind, aligned, factors, std::string_view(factors).substr(0, comma),
+            std::string_view(factors).substr(comma + 2));
+        outputs += fmt::format("output %{0} \"{0}\"\noutput %{0}d \"{0}d\"\n", name);
+      }
+    }
+  }
+  xla_test::check_numbers(**opened, text + outputs, random);
 }
 
 // PyTorch raises for these; a compiled program shows NaN, the least integer or true instead of another element.
