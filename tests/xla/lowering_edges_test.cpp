@@ -109,7 +109,8 @@ TEST(LoweringImages, AreResizedByFactorsAsPyTorchDoes) {
 }
 
 // PyTorch raises for these; a compiled program shows NaN, the least integer or true instead of another element.
-constexpr std::int64_t kIds[] = {0, 3, -1, -4, 2};  // of three: -1 is the last, 3 and -4 are none
+constexpr std::int64_t kIds[] = {0, 3, -1, -4,
+                                 2};  // of three: 3 and -4 are none, -1 the last where they may be negative
 
 TEST(LoweringIndices, ReadsOutOfRangeShowInEveryType) {
   if (const auto opened = xla_test::ModuleRunner::open(); !opened.ok()) GTEST_SKIP() << opened.status().message();
@@ -128,14 +129,47 @@ TEST(LoweringIndices, ReadsOutOfRangeShowInEveryType) {
        {"ids", make_tensor(DType::kInt64, {5}, kIds)}});
   ASSERT_TRUE(outputs.ok()) << outputs.status().message();
   const auto rows = (*outputs)[0].tensor.elements<float>();
-  for (const std::size_t row : {1U, 3U}) EXPECT_TRUE(std::isnan(rows[2 * row]) && std::isnan(rows[2 * row + 1])) << row;
+  for (const std::size_t row : {1U, 2U, 3U}) {
+    EXPECT_TRUE(std::isnan(rows[2 * row]) && std::isnan(rows[2 * row + 1])) << row;
+  }
   EXPECT_EQ(rows[0], 1);
-  for (const std::size_t row : {2U, 4U}) EXPECT_EQ(rows[2 * row], 5) << row;
+  EXPECT_EQ(rows[8], 5);
   constexpr auto kLeast = std::numeric_limits<std::int64_t>::min();
   constexpr auto kLeastNarrow = std::numeric_limits<std::int32_t>::min();
-  EXPECT_THAT((*outputs)[1].tensor.elements<std::int64_t>(), ElementsAre(7, kLeast, 9, kLeast, 9));
+  EXPECT_THAT((*outputs)[1].tensor.elements<std::int64_t>(), ElementsAre(7, kLeast, kLeast, kLeast, 9));
   EXPECT_THAT((*outputs)[2].tensor.elements<std::int32_t>(), ElementsAre(7, kLeastNarrow, 9, kLeastNarrow, 9));
-  EXPECT_THAT((*outputs)[3].tensor.elements<bool>(), ElementsAre(false, true, false, true, false));
+  EXPECT_THAT((*outputs)[3].tensor.elements<bool>(), ElementsAre(false, true, true, true, false));
+}
+
+// index, index_put, take, index_fill and take_along_dim with an axis count -1 from the end, the others raise for it.
+TEST(LoweringIndices, NegativeOnesCountFromTheEndWhereTheyDoInPyTorch) {
+  if (const auto opened = xla_test::ModuleRunner::open(); !opened.ok()) GTEST_SKIP() << opened.status().message();
+  const auto outputs = run_graph(
+      "kpt_graph 1\ninput x: int64[3]\ninput back: int64[2]\n"
+      "read: int64[2] = aten.index.Tensor(self=%x, indices=[%back])\n"
+      "taken: int64[2] = aten.take.default(self=%x, index=%back)\n"
+      "along: int64[2] = aten.take_along_dim.default(self=%x, indices=%back, dim=0)\n"
+      "put: int64[3] = aten.index_put.default(self=%x, indices=[%back], values=%back)\n"
+      "filled: int64[3] = aten.index_fill.int_Scalar(self=%x, dim=0, index=%back, value=5)\n"
+      "flat: int64[2] = aten.take_along_dim.default(self=%x, indices=%back)\n"
+      "added: int64[3] = aten.index_add.default(self=%x, dim=0, index=%back, source=%back)\n"
+      "copied: int64[3] = aten.index_copy.default(self=%x, dim=0, index=%back, source=%back)\n"
+      "scattered: int64[3] = aten.scatter.src(self=%x, dim=0, index=%back, src=%back)\n"
+      "most: int64[3] = aten.scatter_reduce.two(self=%x, dim=0, index=%back, src=%back, reduce=\"amin\")\n"
+      "output %read \"read\"\noutput %taken \"taken\"\noutput %along \"along\"\noutput %put \"put\"\n"
+      "output %filled \"filled\"\noutput %flat \"flat\"\noutput %added \"added\"\noutput %copied \"copied\"\n"
+      "output %scattered \"scattered\"\noutput %most \"least\"\n",
+      {{"x", make_tensor(DType::kInt64, {3}, std::array<std::int64_t, 3>{7, 8, 9})},
+       {"back", make_tensor(DType::kInt64, {2}, std::array<std::int64_t, 2>{-1, -2})}});
+  ASSERT_TRUE(outputs.ok()) << outputs.status().message();
+  const auto elements = [&](std::size_t output) { return (*outputs)[output].tensor.elements<std::int64_t>(); };
+  constexpr auto kLeast = std::numeric_limits<std::int64_t>::min();
+  for (const std::size_t read : {0U, 1U, 2U}) EXPECT_THAT(elements(read), ElementsAre(9, 8)) << read;
+  EXPECT_THAT(elements(3), ElementsAre(7, -2, -1));
+  EXPECT_THAT(elements(4), ElementsAre(7, 5, 5));
+  EXPECT_THAT(elements(5), ElementsAre(kLeast, kLeast));
+  EXPECT_THAT(elements(6), ElementsAre(7, 8, 9));  // twice the least is 0 in 64 bits
+  for (const std::size_t written : {7U, 8U, 9U}) EXPECT_THAT(elements(written), ElementsAre(kLeast, 8, 9)) << written;
 }
 
 TEST(LoweringIndices, WritesOutOfRangeShowInTheNearestPlace) {
