@@ -14,6 +14,20 @@ Status check_weight(const ir::Value& value, const ir::GraphInput& input, const T
           fmt::format("weight '{}' is {}, which is not what the graph takes", input.name, weight.to_string())};
 }
 
+std::set<std::string, std::less<>> find_shown_symbols(const ir::Graph& graph) {
+  std::set<std::string, std::less<>> shown;
+  for (const ir::GraphInput& input : graph.inputs) {
+    if (input.kind != ir::InputKind::kUser || input.value == ir::kNoValue) continue;
+    const ir::Value& value = graph.at(input.value);
+    if (value.kind == ir::ValueKind::kInt && value.expression.is_symbol()) shown.emplace(value.expression.name());
+    if (value.kind != ir::ValueKind::kTensor) continue;
+    for (const ir::Expr& dim : value.tensor.dims) {
+      if (dim.is_symbol()) shown.emplace(dim.name());
+    }
+  }
+  return shown;
+}
+
 Status bind_symbols(const ir::Graph& graph, std::span<const Tensor> inputs, ir::Bindings& sizes) {
   std::size_t position = 0;
   for (const ir::GraphInput& input : graph.inputs) {

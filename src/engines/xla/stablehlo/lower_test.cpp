@@ -5,6 +5,7 @@
 #include <fstream>
 #include <sstream>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -189,6 +190,46 @@ TEST(CheckLowering, AnswersForEveryNode) {
   EXPECT_FALSE((*answers)[0].supported);
   EXPECT_THAT((*answers)[0].reason, Not(::testing::IsEmpty()));
   EXPECT_TRUE((*answers)[1].supported) << (*answers)[1].reason;
+}
+
+// Nobody knows it before the run, so both nodes are refused; the size of the input is assumed.
+TEST(CheckLowering, NumbersOutOfTensorsAreRefused) {
+  const auto answers = check_lowering(
+      graph_of("symbol s0 in 2..1024\nsymbol u0 in 0..1024\n"
+               "input x: float32[s0]\ninput n: int64[]\n"
+               "count: int(u0) = aten.item.default(self=%n)\n"
+               "a: float32[s0] = aten.mul.Scalar(self=%x, other=%count)\n"
+               "b: float32[u0] = aten.full.default(size=[%count], fill_value=1.0, dtype=dtype(float32))\n"
+               "c: float32[s0] = aten.neg.default(self=%x)\n"
+               "output %a \"a\"\noutput %b \"b\"\noutput %c \"c\"\n"));
+  ASSERT_TRUE(answers.ok());
+  ASSERT_EQ(answers->size(), 4U);
+  EXPECT_FALSE((*answers)[0].supported);
+  EXPECT_THAT((*answers)[0].reason, HasSubstr("reads a number out of a tensor"));
+  EXPECT_FALSE((*answers)[1].supported);
+  EXPECT_THAT((*answers)[1].reason, HasSubstr("%count is not known before the run"));
+  EXPECT_FALSE((*answers)[2].supported);
+  EXPECT_TRUE((*answers)[3].supported) << (*answers)[3].reason;
+}
+
+TEST(CheckLowering, GivenSizesDecideAndOthersAreTriedUntilTheModelFits) {
+  const std::string head =
+      "symbol s0 in 2..1024\ninput x: float32[s0]\nsize: int(s0) = aten.sym_size.int(self=%x, dim=0)\n";
+  for (const std::int64_t part : {2, 3, 7, 11, 13}) {
+    const ir::Graph graph =
+        graph_of(head + fmt::format("rows: int(s0 // {0}) = _operator.floordiv(a=%size, b={0})\n"
+                                    "v: float32[s0 // {0}, {0}] = aten.view.default(self=%x, size=[%rows, {0}])\n"
+                                    "output %v \"output\"\n",
+                                    part));
+    const auto free = check_lowering(graph);
+    ASSERT_TRUE(free.ok());
+    EXPECT_TRUE(free->back().supported) << part << ": " << free->back().reason;
+    SymbolValues sizes;
+    sizes.set("s0", 10 * part);
+    EXPECT_TRUE(check_lowering(graph, sizes)->back().supported) << part;
+    sizes.set("s0", 10 * part + 1);
+    EXPECT_FALSE(check_lowering(graph, sizes)->back().supported) << part;
+  }
 }
 
 TEST(CheckLowering, ContentsThatMakeNoSenseAreAnswersNotCrashes) {
