@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <string_view>
+#include <tuple>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -151,6 +153,29 @@ TEST(Lower, BrokenAssertionsAreRefusedAndTrueOnesVanish) {
   const auto module = lower(graph_of(text), sizes);
   ASSERT_FALSE(module.ok());
   EXPECT_THAT(module.status().message(), HasSubstr("too long"));
+}
+
+// Conditions of exported graphs are joined so.
+TEST(Lower, SizesAreComputedWithBits) {
+  for (const auto& [operation, of_three, of_six] :
+       {std::tuple("and_", true, false), {"or_", true, true}, {"xor", false, true}}) {
+    SCOPED_TRACE(operation);
+    const std::string text = fmt::format(
+        "symbol s0 in 1..8\ninput x: float32[s0]\n"
+        "size: int(s0) = aten.sym_size.int(self=%x, dim=0)\n"
+        "low: bool() = _operator.lt(a=%size, b=4)\n"
+        "bit: int(s0 % 2) = _operator.mod(a=%size, b=2)\n"
+        "odd: bool() = _operator.eq(a=%bit, b=1)\n"
+        "even: bool() = _operator.eq(a=%bit, b=0)\n"
+        "both: bool() = _operator.{}(a=%low, b={})\n"
+        "() = aten._assert_scalar.default(self=%both, assert_msg=\"no\") name=\"assert\"\noutput %x \"output\"\n",
+        operation, std::string_view(operation) == "or_" ? "%even" : "%odd");
+    SymbolValues sizes;
+    sizes.set("s0", 3);
+    EXPECT_EQ(lower(graph_of(text), sizes).ok(), of_three);
+    sizes.set("s0", std::string_view(operation) == "xor" ? 5 : 6);
+    EXPECT_EQ(lower(graph_of(text), sizes).ok(), of_six);
+  }
 }
 
 std::string scaled_product(const std::string& scale_b, const std::string& scale_result) {
