@@ -24,8 +24,19 @@ constexpr std::string_view kIgnored[] = {
     "aten.sym_constrain_range_for_size.default",
 };
 
-// In-place forms whose functional form has another overload name.
+// In-place forms whose functional form has another name.
 constexpr std::pair<std::string_view, std::string_view> kRenamed[] = {
+    {"aten.__iand__.Scalar", "aten.__and__.Scalar"},
+    {"aten.__iand__.Tensor", "aten.__and__.Tensor"},
+    {"aten.__ilshift__.Scalar", "aten.__lshift__.Scalar"},
+    {"aten.__ilshift__.Tensor", "aten.__lshift__.Tensor"},
+    {"aten.__ior__.Scalar", "aten.__or__.Scalar"},
+    {"aten.__ior__.Tensor", "aten.__or__.Tensor"},
+    {"aten.__irshift__.Scalar", "aten.__rshift__.Scalar"},
+    {"aten.__irshift__.Tensor", "aten.__rshift__.Tensor"},
+    {"aten.__ixor__.Scalar", "aten.__xor__.Scalar"},
+    {"aten.__ixor__.Tensor", "aten.__xor__.Tensor"},
+    {"aten.floor_divide_.Tensor", "aten.floor_divide.default"},
     {"aten.pow_.Scalar", "aten.pow.Tensor_Scalar"},
     {"aten.pow_.Tensor", "aten.pow.Tensor_Tensor"},
 };
@@ -136,7 +147,8 @@ void Walk::lower_node(const ir::Node& node) {
   if (node.target == "aten._assert_scalar.default") return check_assertion(node);
   if (numbers_.run_node(node)) return;
   const Rule* rule = find_rule(node.target);
-  const bool writes = rule == nullptr && is_in_place(node);
+  const bool renamed = std::ranges::any_of(kRenamed, [&](const auto& row) { return row.first == node.target; });
+  const bool writes = rule == nullptr && (renamed || is_in_place(node));
   const std::string functional = writes ? functional_target(node.target) : std::string();
   if (writes) rule = find_rule(functional);
   if (rule == nullptr) {
