@@ -103,6 +103,30 @@ TEST_F(XlaBackendTest, ThePluginIsADeviceWithATarget) {
   EXPECT_EQ(backend_->targets().size(), 3U);
 }
 
+TEST_F(XlaBackendTest, OutputsThatStayOnTheDeviceAreInputsOfTheNextRun) {
+  KPT_NEEDS_CPU_PLUGIN();
+  for (const std::size_t devices : {1U, 2U}) {  // several make each output by way of the host
+    SCOPED_TRACE(devices);
+    context_.pjrt_devices = devices;
+    backend_ = make_xla_backend(context_);
+    auto executable = load(kAnySize, {});
+    ASSERT_TRUE(executable.ok()) << executable.status().message();
+    RunContext context;
+    context.outputs_on_device = true;
+    std::vector<Tensor> first;
+    ASSERT_TRUE((*executable)->run(context, std::vector<Tensor>{make({2, 3}, {1, 2, 3, 4, 5, 6})}, first).ok());
+    ASSERT_EQ(first.size(), 1U);
+    EXPECT_EQ(first[0].data(), nullptr);
+    EXPECT_EQ(first[0].device(), "xla:cpu");
+    std::vector<Tensor> second;
+    ASSERT_TRUE((*executable)->run(context, first, second).ok());
+    EXPECT_THAT(values_of(device().download(second[0]).value()), ElementsAre(4, 8, 12, 16, 20, 24));
+    context.outputs_on_device = false;
+    ASSERT_TRUE((*executable)->run(context, first, second).ok());
+    EXPECT_THAT(values_of(second[0]), ElementsAre(4, 8, 12, 16, 20, 24));
+  }
+}
+
 TEST_F(XlaBackendTest, RunsAGraphWithResidentWeights) {
   KPT_NEEDS_CPU_PLUGIN();
   const auto seed = std::random_device()();
