@@ -2,7 +2,10 @@
 #include "backends/xla/xla_backend.h"
 
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <random>
+#include <string>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -101,6 +104,30 @@ TEST_F(XlaBackendTest, ThePluginIsADeviceWithATarget) {
   EXPECT_TRUE(devices[0]->target().capabilities().whole_graph_only);
   EXPECT_FALSE(devices[0]->target().capabilities().raw_pointers);
   EXPECT_EQ(backend_->targets().size(), 3U);
+}
+
+// Those of XLA's pool for the work of one operator.
+std::size_t count_computing_threads() {
+  std::size_t count = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::getline(std::ifstream(task.path() / "comm"), name);
+    if (name.find("XLAEigen") != std::string::npos) ++count;
+  }
+  return count;
+}
+
+TEST_F(XlaBackendTest, ComputesWithAsManyThreadsAsTheOptionSays) {
+  KPT_NEEDS_CPU_PLUGIN();
+  const auto count_new = [this](int threads) {
+    context_.threads = threads;
+    backend_ = make_xla_backend(context_);
+    const std::size_t before = count_computing_threads();
+    EXPECT_TRUE(device().upload(make({1}, {1})).ok());
+    return count_computing_threads() - before;
+  };
+  const std::size_t three = count_new(3);
+  EXPECT_EQ(count_new(7), three + 4);
 }
 
 TEST_F(XlaBackendTest, OutputsThatStayOnTheDeviceAreInputsOfTheNextRun) {
