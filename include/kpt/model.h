@@ -55,8 +55,8 @@ struct RunReport {
 struct RunOptions {
   std::optional<std::chrono::steady_clock::time_point> deadline;  // kDeadlineExceeded when it passes
   const std::atomic<bool>* cancelled = nullptr;                   // kCancelled soon after it becomes true
-  // On nvidia:N, outputs stay in the device's memory, where the next model may take them as inputs. Otherwise, and on
-  // all other devices, they come to the host.
+  // Outputs stay in the memory of nvidia:N, amd:N, tpu:N or xla:NAME, as inputs of a next run, unless the model is
+  // split; sequences are not padded then, nor on tpu:N and xla:NAME batches. Otherwise they come to the host.
   bool outputs_on_device = false;
   RunReport* report = nullptr;  // is told how the run was done
 };

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "device/graph_arguments.h"
 #include "device/unsupported_nodes.h"
 #include "passes/memory_facts.h"
 #include "passes/remove_in_place.h"
@@ -259,22 +260,9 @@ Result<SplitPlan> plan_split(const ir::Graph& graph, const Target& device, const
   return plan;
 }
 
-ToldSymbols::ToldSymbols(const ir::Graph& graph) {
-  for (const ir::GraphInput& input : graph.inputs) {
-    if (input.kind != ir::InputKind::kUser || input.value == ir::kNoValue) continue;
-    const ir::Value& value = graph.at(input.value);
-    if (value.kind == ir::ValueKind::kInt && value.expression.is_symbol()) {
-      symbols_.emplace_back(value.expression.name());
-    }
-    if (value.kind != ir::ValueKind::kTensor) continue;
-    for (const ir::Expr& dim : value.tensor.dims) {
-      if (dim.is_symbol()) symbols_.emplace_back(dim.name());
-    }
-  }
-  std::ranges::sort(symbols_);
-}
+ToldSymbols::ToldSymbols(const ir::Graph& graph) : symbols_(find_shown_symbols(graph)) {}
 
-bool ToldSymbols::contains(const std::string& symbol) const { return std::ranges::binary_search(symbols_, symbol); }
+bool ToldSymbols::contains(const std::string& symbol) const { return symbols_.contains(symbol); }
 
 bool ToldSymbols::tell(const ir::Expr& expression) const {
   if (expression.constant()) return true;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,7 @@ struct SplitPlan {
 Result<SplitPlan> plan_split(const ir::Graph& graph, const Target& device, const Target& host,
                              const std::vector<std::size_t>& kept = {});
 
-// Symbols that inputs of the caller's show, as bind_symbols() finds them.
+// find_shown_symbols() of the graph.
 class ToldSymbols {
  public:
   explicit ToldSymbols(const ir::Graph& graph);
@@ -40,7 +41,7 @@ class ToldSymbols {
   bool is_size(const ir::Value& value) const { return value.kind == ir::ValueKind::kInt && tell(value.expression); }
 
  private:
-  std::vector<std::string> symbols_;  // sorted
+  std::set<std::string, std::less<>> symbols_;
 };
 
 // "3 parts: 17 nodes on xla:cuda, 1 on cpu"

@@ -258,7 +258,7 @@ def shapes(g, i):
     g.run("aten.to.device", self=i.n, device=torch.device("cpu"), dtype=torch.int32)
     g.run("aten.to.other", self=i.n, other=i.x)
     g.run("aten.type_as.default", self=i.b, other=i.x)
-    for name in ["alias", "detach", "lift_fresh", "lift_fresh_copy", "ravel", "t", "mT", "matrix_H"]:
+    for name in ["alias", "detach", "lift_fresh", "lift_fresh_copy", "ravel", "t", "mT", "matrix_H", "numpy_T"]:
         g.run(f"aten.{name}.default", self=i.x)
 
 

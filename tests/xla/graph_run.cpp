@@ -49,10 +49,8 @@ std::set<std::string> cut_unsupported(ir::Graph& graph) {
   const auto answers = xla::check_lowering(graph).value();
   Cut cut(graph);
   for (std::size_t index = 0; index < answers.size(); ++index) {
-    // check_lowering() may let a number out of a tensor pass where lower() refuses it.
-    const bool is_item = graph.nodes[index].target == "aten.item.default";
-    if (answers[index].supported && !is_item) continue;
-    reasons.insert(graph.nodes[index].target + ": " + (is_item ? "a number of a tensor" : answers[index].reason));
+    if (answers[index].supported) continue;
+    reasons.insert(graph.nodes[index].target + ": " + answers[index].reason);
     cut.remove(graph.nodes[index], index);
   }
   for (bool changed = true; changed;) {

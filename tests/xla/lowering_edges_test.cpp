@@ -5,8 +5,11 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <random>
 #include <span>
 #include <string>
+#include <string_view>
+#include <tuple>
 #include <vector>
 
 #include <fmt/format.h>
@@ -16,11 +19,13 @@
 #include "graph_run.h"
 #include "ir/text.h"
 #include "module_runner.h"
+#include "numbers_check.h"
 
 namespace kpt {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 
 Tensor make_tensor(DType dtype, const std::vector<std::int64_t>& dims, const auto& elements) {
@@ -73,8 +78,176 @@ TEST(LoweringFunctions, InfiniteElementsStayInTheirWindows) {
   EXPECT_THAT((*outputs)[3].tensor.elements<float>().subspan(3, 3), ElementsAre(1.5, 2.5, 3));
 }
 
+TEST(LoweringFunctions, InfinityAndZerosAreThoseOfPyTorch) {
+  if (const auto opened = xla_test::ModuleRunner::open(); !opened.ok()) GTEST_SKIP() << opened.status().message();
+  constexpr float kInfinite = std::numeric_limits<float>::infinity();
+  const auto outputs = run_graph(
+      "kpt_graph 1\ninput x: float32[4]\ninput y: float32[4]\ninput a: float32[4]\ninput b: float32[4]\n"
+      "h: float32[4] = aten.hypot.default(self=%x, other=%y)\n"
+      "q: float32[4] = aten.floor_divide.default(self=%a, other=%b)\n"
+      "output %h \"hypot\"\noutput %q \"quotient\"\n",
+      {{"x", make_tensor(DType::kFloat32, {4}, std::array<float, 4>{kInfinite, -kInfinite, NAN, 3})},
+       {"y", make_tensor(DType::kFloat32, {4}, std::array<float, 4>{kInfinite, 1, -kInfinite, 4})},
+       {"a", make_tensor(DType::kFloat32, {4}, std::array<float, 4>{0, -0.0F, -0.0F, 1})},
+       {"b", make_tensor(DType::kFloat32, {4}, std::array<float, 4>{-1, 1, -1, 4})}});
+  ASSERT_TRUE(outputs.ok()) << outputs.status().message();
+  EXPECT_THAT((*outputs)[0].tensor.elements<float>(), ElementsAre(kInfinite, kInfinite, kInfinite, 5));
+  const auto quotients = (*outputs)[1].tensor.elements<float>();
+  EXPECT_THAT(quotients, ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(std::vector<bool>({std::signbit(quotients[0]), std::signbit(quotients[1]), std::signbit(quotients[2]),
+                                 std::signbit(quotients[3])}),
+              ElementsAre(true, true, false, false));
+}
+
+TEST(LoweringFunctions, LogarithmsOfPowersAreIntegers) {
+  if (const auto opened = xla_test::ModuleRunner::open(); !opened.ok()) GTEST_SKIP() << opened.status().message();
+  std::array<float, 254> twos = {};
+  for (int power = -126; power < 128; ++power) twos[static_cast<std::size_t>(power + 126)] = std::ldexp(1.0F, power);
+  std::array<float, 76> tens = {};
+  for (int power = -37; power < 39; ++power) {
+    tens[static_cast<std::size_t>(power + 37)] = static_cast<float>(std::pow(10.0, power));
+  }
+  const std::array<float, 5> ends = {0, -1, std::numeric_limits<float>::infinity(), 1.0000001F, 0.99999994F};
+  const auto outputs = run_graph(
+      "kpt_graph 1\ninput twos: float32[254]\ninput tens: float32[76]\ninput ends: float32[5]\n"
+      "a: float32[254] = aten.log2.default(self=%twos)\nb: float32[76] = aten.log10.default(self=%tens)\n"
+      "c: float32[5] = aten.log2.default(self=%ends)\nd: float32[5] = aten.log10.default(self=%ends)\n"
+      "output %a \"twos\"\noutput %b \"tens\"\noutput %c \"ends\"\noutput %d \"ends10\"\n",
+      {{"twos", make_tensor(DType::kFloat32, {254}, twos)},
+       {"tens", make_tensor(DType::kFloat32, {76}, tens)},
+       {"ends", make_tensor(DType::kFloat32, {5}, ends)}});
+  ASSERT_TRUE(outputs.ok()) << outputs.status().message();
+  for (int power = -126; power < 128; ++power) {
+    EXPECT_EQ((*outputs)[0].tensor.elements<float>()[static_cast<std::size_t>(power + 126)], static_cast<float>(power));
+  }
+  for (int power = -37; power < 39; ++power) {
+    EXPECT_EQ((*outputs)[1].tensor.elements<float>()[static_cast<std::size_t>(power + 37)], static_cast<float>(power));
+  }
+  for (const std::size_t output : {2U, 3U}) {
+    const auto given = (*outputs)[output].tensor.elements<float>();
+    EXPECT_EQ(given[0], -std::numeric_limits<float>::infinity());
+    EXPECT_TRUE(std::isnan(given[1]));
+    EXPECT_EQ(given[2], std::numeric_limits<float>::infinity());
+    EXPECT_NEAR(given[3], output == 2 ? 1.7198e-7 : 5.1772e-8, 1e-11);
+    EXPECT_NEAR(given[4], output == 2 ? -8.5991e-8 : -2.5886e-8, 1e-11);
+  }
+}
+
+// PyTorch's are computed in float64: what comes between is never too large.
+TEST(LoweringFunctions, ProductsOfManyComeBackFromLargeNumbers) {
+  if (const auto opened = xla_test::ModuleRunner::open(); !opened.ok()) GTEST_SKIP() << opened.status().message();
+  constexpr float kInfinite = std::numeric_limits<float>::infinity();
+  const auto outputs = run_graph(
+      "kpt_graph 1\ninput x: float32[5]\ninput y: float32[5]\n"
+      "a: float32[5] = aten.cumprod.default(self=%x, dim=0)\nb: float32[5] = aten.cumprod.default(self=%y, dim=0)\n"
+      "output %a \"a\"\noutput %b \"b\"\n",
+      {{"x", make_tensor(DType::kFloat32, {5}, std::array<float, 5>{1e-30F, 1e30F, 1e30F, -1e-30F, 1e-30F})},
+       {"y", make_tensor(DType::kFloat32, {5}, std::array<float, 5>{-3, 1e30F, 1e30F, 0, kInfinite})}});
+  ASSERT_TRUE(outputs.ok()) << outputs.status().message();
+  const auto back = (*outputs)[0].tensor.elements<float>();
+  EXPECT_FLOAT_EQ(back[0], 1e-30F);
+  EXPECT_FLOAT_EQ(back[1], 1);
+  EXPECT_FLOAT_EQ(back[2], 1e30F);
+  EXPECT_FLOAT_EQ(back[3], -1);
+  EXPECT_FLOAT_EQ(back[4], -1e-30F);
+  const auto ends = (*outputs)[1].tensor.elements<float>();
+  EXPECT_FLOAT_EQ(ends[0], -3);
+  EXPECT_FLOAT_EQ(ends[1], -3e30F);
+  EXPECT_EQ(ends[2], -kInfinite);
+  EXPECT_EQ(ends[3], 0);
+  EXPECT_TRUE(std::isnan(ends[4]));
+}
+
+TEST(LoweringTypes, AreThoseOfTheResultWherePyTorchConvertsFirst) {
+  const auto opened = xla_test::ModuleRunner::open();
+  if (!opened.ok()) GTEST_SKIP() << opened.status().message();
+  const std::uint64_t seed = std::random_device()();
+  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  std::mt19937_64 random(seed);
+  xla_test::check_numbers(
+      **opened,
+      "kpt_graph 1\ninput n: int64[3, 4]\ninput x: float32[3, 1]\ninput u: uint8[3]\ninput ones: bfloat16[2, 4096]\n"
+      "before: float32[3, 4] = aten.diff.default(self=%n, prepend=%x)\n"
+      "after: float32[3, 4] = aten.diff.default(self=%n, append=%x)\n"
+      "soft: float32[3, 4] = aten.softmax.int(self=%n, dim=1, dtype=dtype(float32))\n"
+      "logs: float32[3, 4] = aten.log_softmax.int(self=%n, dim=1, dtype=dtype(float32))\n"
+      "least: int8[] = aten.full.default(size=[], fill_value=-2, dtype=dtype(int8))\n"
+      "one: uint8[3] = aten.bitwise_and.Scalar(self=%u, other=1)\n"
+      "moved: uint8[3] = aten.bitwise_right_shift.Tensor(self=%least, other=%one)\n"
+      "squares: bfloat16[2, 4096] = aten.mul.Tensor(self=%ones, other=%ones)\n"
+      "sums: bfloat16[2] = aten.einsum.default(equation=\"ij->i\", tensors=[%squares])\n"
+      "output %before \"before\"\noutput %after \"after\"\noutput %soft \"soft\"\noutput %logs \"logs\"\n"
+      "output %moved \"moved\"\noutput %sums \"sums\"\n",
+      random);
+}
+
+TEST(LoweringWrites, InPlaceFormsWithNamesOfTheirOwnAreLowered) {
+  if (const auto opened = xla_test::ModuleRunner::open(); !opened.ok()) GTEST_SKIP() << opened.status().message();
+  struct Case {
+    const char* call;
+    std::array<std::int64_t, 3> wanted;
+  };
+  const Case cases[] = {
+      {"aten.__iand__.Tensor(self=%c, other=%m)", {1, 6, 0}},
+      {"aten.__ior__.Tensor(self=%c, other=%m)", {7, 6, -5}},
+      {"aten.__ixor__.Tensor(self=%c, other=%m)", {6, 0, -5}},
+      {"aten.__iand__.Scalar(self=%c, other=3)", {1, 2, 1}},
+      {"aten.__ior__.Scalar(self=%c, other=3)", {7, 7, -5}},
+      {"aten.__ixor__.Scalar(self=%c, other=3)", {6, 5, -6}},
+      {"aten.__ilshift__.Scalar(self=%c, other=2)", {20, 24, -28}},
+      {"aten.__irshift__.Tensor(self=%c, other=%m)", {0, 0, -2}},
+      {"aten.floor_divide_.Tensor(self=%c, other=%m)", {1, 1, -4}},
+      {"aten.floor_divide_.Tensor(self=%c, other=2)", {2, 3, -4}},
+  };
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.call);
+    // What is written is seen through a view.
+    const std::string text = fmt::format(
+        "kpt_graph 1\ninput n: int64[1, 3]\ninput m: int64[1, 3]\nc: int64[1, 3] = aten.clone.default(self=%n)\n"
+        "v: int64[3] = aten.view.default(self=%c, size=[3])\nr: int64[1, 3] = {}\noutput %v \"v\"\n",
+        one.call);
+    const auto outputs =
+        run_graph(text.c_str(), {{"n", make_tensor(DType::kInt64, {1, 3}, std::array<std::int64_t, 3>{5, 6, -7})},
+                                 {"m", make_tensor(DType::kInt64, {1, 3}, std::array<std::int64_t, 3>{3, 6, 2})}});
+    ASSERT_TRUE(outputs.ok()) << outputs.status().message();
+    EXPECT_THAT((*outputs)[0].tensor.elements<std::int64_t>(), ElementsAreArray(one.wanted));
+  }
+}
+
+// PyTorch computes a factor into an extent, rounded, and forgets it for an axis that keeps its extent, and for the
+// nearest pixel for one that doubles.
+TEST(LoweringImages, AreResizedByFactorsAsPyTorchDoes) {
+  const auto opened = xla_test::ModuleRunner::open();
+  if (!opened.ok()) GTEST_SKIP() << opened.status().message();
+  const std::uint64_t seed = std::random_device()();
+  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  std::mt19937_64 random(seed);
+  std::string text = "kpt_graph 1\ninput x: float32[2, 3, 4, 5]\n";
+  std::string outputs;
+  // 4.4 and 5.5, 8.4 and 10.5, 4.4 and 10, 5.2 and 6.5 pixels.
+  for (const auto& [high, wide, factors] :
+       {std::tuple(4, 5, "1.1, 1.1"), {8, 10, "2.1, 2.1"}, {4, 10, "1.1, 2.0"}, {5, 6, "1.3, 1.3"}}) {
+    const std::size_t comma = std::string_view(factors).find(',');
+    for (const std::string_view kind : {"nearest2d", "bilinear2d"}) {
+      for (const std::string_view aligned : {"", ", align_corners=false", ", align_corners=true"}) {
+        if ((kind == "nearest2d") != aligned.empty()) continue;
+        const std::string name = fmt::format("v{}", text.size());
+        text += fmt::format(
+            "{0}: float32[2, 3, {1}, {2}] = aten.upsample_{3}.vec(input=%x, output_size=none{4}, scale_factors=[{5}])\n"
+            "{0}d: float32[2, 3, {1}, {2}] = aten.upsample_{3}.default(self=%x, output_size=[{1}, {2}]{4}, "
+            "scales_h={6}, scales_w={7})\n",
+            name, high, wide, kind, aligned, factors, std::string_view(factors).substr(0, comma),
+            std::string_view(factors).substr(comma + 2));
+        outputs += fmt::format("output %{0} \"{0}\"\noutput %{0}d \"{0}d\"\n", name);
+      }
+    }
+  }
+  xla_test::check_numbers(**opened, text + outputs, random);
+}
+
 // PyTorch raises for these; a compiled program shows NaN, the least integer or true instead of another element.
-constexpr std::int64_t kIds[] = {0, 3, -1, -4, 2};  // of three: -1 is the last, 3 and -4 are none
+constexpr std::int64_t kIds[] = {0, 3, -1, -4,
+                                 2};  // of three: 3 and -4 are none, -1 the last where they may be negative
 
 TEST(LoweringIndices, ReadsOutOfRangeShowInEveryType) {
   if (const auto opened = xla_test::ModuleRunner::open(); !opened.ok()) GTEST_SKIP() << opened.status().message();
@@ -93,14 +266,47 @@ TEST(LoweringIndices, ReadsOutOfRangeShowInEveryType) {
        {"ids", make_tensor(DType::kInt64, {5}, kIds)}});
   ASSERT_TRUE(outputs.ok()) << outputs.status().message();
   const auto rows = (*outputs)[0].tensor.elements<float>();
-  for (const std::size_t row : {1U, 3U}) EXPECT_TRUE(std::isnan(rows[2 * row]) && std::isnan(rows[2 * row + 1])) << row;
+  for (const std::size_t row : {1U, 2U, 3U}) {
+    EXPECT_TRUE(std::isnan(rows[2 * row]) && std::isnan(rows[2 * row + 1])) << row;
+  }
   EXPECT_EQ(rows[0], 1);
-  for (const std::size_t row : {2U, 4U}) EXPECT_EQ(rows[2 * row], 5) << row;
+  EXPECT_EQ(rows[8], 5);
   constexpr auto kLeast = std::numeric_limits<std::int64_t>::min();
   constexpr auto kLeastNarrow = std::numeric_limits<std::int32_t>::min();
-  EXPECT_THAT((*outputs)[1].tensor.elements<std::int64_t>(), ElementsAre(7, kLeast, 9, kLeast, 9));
+  EXPECT_THAT((*outputs)[1].tensor.elements<std::int64_t>(), ElementsAre(7, kLeast, kLeast, kLeast, 9));
   EXPECT_THAT((*outputs)[2].tensor.elements<std::int32_t>(), ElementsAre(7, kLeastNarrow, 9, kLeastNarrow, 9));
-  EXPECT_THAT((*outputs)[3].tensor.elements<bool>(), ElementsAre(false, true, false, true, false));
+  EXPECT_THAT((*outputs)[3].tensor.elements<bool>(), ElementsAre(false, true, true, true, false));
+}
+
+// index, index_put, take, index_fill and take_along_dim with an axis count -1 from the end, the others raise for it.
+TEST(LoweringIndices, NegativeOnesCountFromTheEndWhereTheyDoInPyTorch) {
+  if (const auto opened = xla_test::ModuleRunner::open(); !opened.ok()) GTEST_SKIP() << opened.status().message();
+  const auto outputs = run_graph(
+      "kpt_graph 1\ninput x: int64[3]\ninput back: int64[2]\n"
+      "read: int64[2] = aten.index.Tensor(self=%x, indices=[%back])\n"
+      "taken: int64[2] = aten.take.default(self=%x, index=%back)\n"
+      "along: int64[2] = aten.take_along_dim.default(self=%x, indices=%back, dim=0)\n"
+      "put: int64[3] = aten.index_put.default(self=%x, indices=[%back], values=%back)\n"
+      "filled: int64[3] = aten.index_fill.int_Scalar(self=%x, dim=0, index=%back, value=5)\n"
+      "flat: int64[2] = aten.take_along_dim.default(self=%x, indices=%back)\n"
+      "added: int64[3] = aten.index_add.default(self=%x, dim=0, index=%back, source=%back)\n"
+      "copied: int64[3] = aten.index_copy.default(self=%x, dim=0, index=%back, source=%back)\n"
+      "scattered: int64[3] = aten.scatter.src(self=%x, dim=0, index=%back, src=%back)\n"
+      "most: int64[3] = aten.scatter_reduce.two(self=%x, dim=0, index=%back, src=%back, reduce=\"amin\")\n"
+      "output %read \"read\"\noutput %taken \"taken\"\noutput %along \"along\"\noutput %put \"put\"\n"
+      "output %filled \"filled\"\noutput %flat \"flat\"\noutput %added \"added\"\noutput %copied \"copied\"\n"
+      "output %scattered \"scattered\"\noutput %most \"least\"\n",
+      {{"x", make_tensor(DType::kInt64, {3}, std::array<std::int64_t, 3>{7, 8, 9})},
+       {"back", make_tensor(DType::kInt64, {2}, std::array<std::int64_t, 2>{-1, -2})}});
+  ASSERT_TRUE(outputs.ok()) << outputs.status().message();
+  const auto elements = [&](std::size_t output) { return (*outputs)[output].tensor.elements<std::int64_t>(); };
+  constexpr auto kLeast = std::numeric_limits<std::int64_t>::min();
+  for (const std::size_t read : {0U, 1U, 2U}) EXPECT_THAT(elements(read), ElementsAre(9, 8)) << read;
+  EXPECT_THAT(elements(3), ElementsAre(7, -2, -1));
+  EXPECT_THAT(elements(4), ElementsAre(7, 5, 5));
+  EXPECT_THAT(elements(5), ElementsAre(kLeast, kLeast));
+  EXPECT_THAT(elements(6), ElementsAre(7, 8, 9));  // twice the least is 0 in 64 bits
+  for (const std::size_t written : {7U, 8U, 9U}) EXPECT_THAT(elements(written), ElementsAre(kLeast, 8, 9)) << written;
 }
 
 TEST(LoweringIndices, WritesOutOfRangeShowInTheNearestPlace) {

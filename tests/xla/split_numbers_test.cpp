@@ -69,6 +69,38 @@ TEST(SplitNumbers, AreThoseOfLibtorchAlone) {
   }
 }
 
+// A number that a run reads out of a tensor goes to the CPU with what uses it.
+TEST(SplitNumbers, NumbersOutOfTensorsAreReadOnTheCpu) {
+  KPT_NEEDS_CPU_PLUGIN();
+  const auto device = find_xla_cpu(true);
+  ASSERT_TRUE(device.ok()) << device.status().message();
+  const auto graph = ir::read_graph(R"(kpt_graph 1
+symbol u0 in -1000..1000
+input x: float32[6, 5]
+input n: int64[]
+squashed: float32[6, 5] = aten.tanh.default(self=%x)
+count: int(u0) = aten.item.default(self=%n)
+scaled: float32[6, 5] = aten.mul.Scalar(self=%squashed, other=%count)
+sines: float32[6, 5] = aten.sin.default(self=%scaled)
+output %sines "sines"
+)");
+  ASSERT_TRUE(graph.ok()) << graph.status().message();
+  const std::uint64_t seed = std::random_device()();
+  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  std::mt19937_64 random(seed);
+  const auto run = conformance::OperatorRun::make(*graph, random);
+  ASSERT_TRUE(run.ok()) << run.status().message();
+  auto loaded = detail::LoadedModel::load(run->model(), *device->backend, *device->device);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+  ASSERT_NE((*loaded)->program().placement(), nullptr);
+  EXPECT_EQ(describe_parts(*(*loaded)->program().placement()), "3 parts: 2 nodes on xla:cpu, 2 on cpu");
+  auto session = detail::start_session(*loaded);
+  ASSERT_TRUE(session.ok()) << session.status().message();
+  const auto outputs = session->run(run->inputs());
+  ASSERT_TRUE(outputs.ok()) << outputs.status().message();
+  run->judge(*outputs);
+}
+
 TEST(SplitNumbers, NeedTheOption) {
   KPT_NEEDS_CPU_PLUGIN();
   const auto device = find_xla_cpu(false);

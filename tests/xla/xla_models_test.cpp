@@ -48,8 +48,8 @@ class XlaModelTest : public testing::Test {
     if (entry_.contains("graphs")) {
       for (const std::string& reason : xla_test::cut_unsupported(model->graph)) std::printf("  %s\n", reason.c_str());
       std::printf("  %zu of %zu outputs\n", model->graph.outputs.size(), all);
-      // A rule that refuses what it used to lower must not go unseen.
-      EXPECT_GE(model->graph.outputs.size() * 10, all * 8) << "too many outputs without lowering";
+      // A rule that refuses what it used to lower must not go unseen; few graphs hold one of the operators without any.
+      EXPECT_GE(model->graph.outputs.size() * 10, all * 9) << "too many outputs without lowering";
     } else {
       const auto loaded = load_model(folder_ + "/" + entry_["file"].get<std::string>(), LoadOptions{});
       ASSERT_TRUE(loaded.ok()) << loaded.status().message();

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "device/graph_arguments.h"
 #include "engines/xla/pjrt/client.h"
 #include "engines/xla/stablehlo/lower.h"
 #include "ir/figures.h"
@@ -19,11 +20,16 @@ namespace {
 constexpr double kEnough = 0.75;
 
 void find_sizes(const ir::Graph& graph, const ir::Bindings& sizes, std::vector<ModelFinding>& findings) {
+  const auto shown = find_shown_symbols(graph);
   for (const ir::SymbolRange& symbol : graph.symbols) {
     const std::string range = fmt::format("{} to {}", symbol.min.value_or(0),
                                           symbol.max ? fmt::to_string(*symbol.max) : std::string("any number"));
     const auto value = sizes.find(symbol.name);
-    if (!value) {
+    if (!shown.contains(symbol.name)) {
+      if (!value) continue;  // find_operators() names the node that reads it out of a tensor
+      findings.push_back({FindingKind::kSize, true, symbol.name,
+                          fmt::format("{} is no size of the model's inputs, and cannot be given", symbol.name)});
+    } else if (!value) {
       findings.push_back({FindingKind::kSize, true, symbol.name,
                           fmt::format("the model leaves {} free ({}), and a program for a TPU has fixed sizes: give it "
                                       "a value",
@@ -35,8 +41,8 @@ void find_sizes(const ir::Graph& graph, const ir::Bindings& sizes, std::vector<M
   }
 }
 
-void find_operators(const ir::Graph& graph, std::vector<ModelFinding>& findings) {
-  const auto answers = xla::check_lowering(graph);
+void find_operators(const ir::Graph& graph, const ir::Bindings& sizes, std::vector<ModelFinding>& findings) {
+  const auto answers = xla::check_lowering(graph, sizes);
   if (!answers.ok()) return;  // compiling says the same, and why
   for (std::size_t i = 0; i < answers->size(); ++i) {
     if ((*answers)[i].supported) continue;
@@ -167,7 +173,7 @@ std::vector<ModelFinding> examine_model(const ir::Graph& graph, const ir::Bindin
                                         const TpuGeneration& generation, std::uint64_t memory_bytes) {
   std::vector<ModelFinding> findings;
   find_sizes(graph, sizes, findings);
-  find_operators(graph, findings);
+  find_operators(graph, sizes, findings);
   find_memory(graph, sizes, memory_bytes, findings);
   find_element_types(graph, findings);
   find_waste(graph, sizes, generation, findings);

@@ -59,6 +59,26 @@ output %y "y"
   EXPECT_THAT(findings[0].text, HasSubstr("25 % of the 256 x 256"));
 }
 
+TEST(ExamineModel, ANumberOutOfATensorIsNoSizeToGive) {
+  const std::string text = R"(symbol u0 in 0..8
+input x: float32[4]
+input n: int64[]
+count: int(u0) = aten.item.default(self=%n)
+y: float32[4] = aten.mul.Scalar(self=%x, other=%count)
+output %y "y"
+)";
+  const auto findings = examine(text);
+  ASSERT_GE(findings.size(), 2U);
+  EXPECT_EQ(findings[0].kind, FindingKind::kOperator);
+  EXPECT_THAT(findings[0].text, HasSubstr("reads a number out of a tensor"));
+  ir::Bindings sizes;
+  sizes.set("u0", 3);
+  const auto given = examine(text, sizes);
+  ASSERT_FALSE(given.empty());
+  EXPECT_EQ(given[0].kind, FindingKind::kSize);
+  EXPECT_THAT(given[0].text, HasSubstr("u0 is no size of the model's inputs"));
+}
+
 TEST(ExamineModel, AttentionIsTwoProducts) {
   const auto findings = examine(R"(input q: bfloat16[1, 8, 128, 64]
 input k: bfloat16[1, 8, 128, 64]

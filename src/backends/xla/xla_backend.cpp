@@ -77,7 +77,7 @@ std::vector<pjrt::ClientOption> client_options(std::string_view device, std::siz
   return {};
 }
 
-XlaDeviceSetup make_setup(const std::string& name, const PjrtPlugin& plugin, std::size_t devices) {
+XlaDeviceSetup make_setup(const std::string& name, const PjrtPlugin& plugin, std::size_t devices, int threads) {
   XlaDeviceSetup setup;
   setup.info = {
       name, "PJRT plugin " + plugin.path, fmt::format("PJRT {}.{}", plugin.api_major, plugin.api_minor), 0, true, ""};
@@ -85,6 +85,7 @@ XlaDeviceSetup make_setup(const std::string& name, const PjrtPlugin& plugin, std
   setup.client_options = client_options(name, devices);
   setup.devices = {0, devices};
   setup.is_host = name == "xla:cpu";
+  setup.host_threads = threads;
   setup.limits_runs = !setup.is_host;  // it may be slow, and another thread costs small models a tenth
   if (setup.is_host) setup.compile_limit = std::chrono::milliseconds(0);
   return setup;
@@ -190,8 +191,8 @@ class XlaBackend final : public Backend {
       }
       if (std::ranges::find(targets_, names_[i], &XlaTarget::name) == targets_.end()) add_target(names_[i]);
       const auto target = std::ranges::find(targets_, names_[i], &XlaTarget::name);
-      devices_.emplace_back(*target, make_setup(names_[i], plugins_[i], context_.pjrt_devices));
-      compilers_.emplace_back(*target, make_setup(names_[i], plugins_[i], 1));
+      devices_.emplace_back(*target, make_setup(names_[i], plugins_[i], context_.pjrt_devices, context_.threads));
+      compilers_.emplace_back(*target, make_setup(names_[i], plugins_[i], 1, context_.threads));
     }
   }
 

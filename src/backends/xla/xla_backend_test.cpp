@@ -2,7 +2,10 @@
 #include "backends/xla/xla_backend.h"
 
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <random>
+#include <string>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -101,6 +104,54 @@ TEST_F(XlaBackendTest, ThePluginIsADeviceWithATarget) {
   EXPECT_TRUE(devices[0]->target().capabilities().whole_graph_only);
   EXPECT_FALSE(devices[0]->target().capabilities().raw_pointers);
   EXPECT_EQ(backend_->targets().size(), 3U);
+}
+
+// Those of XLA's pool for the work of one operator.
+std::size_t count_computing_threads() {
+  std::size_t count = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::getline(std::ifstream(task.path() / "comm"), name);
+    if (name.find("XLAEigen") != std::string::npos) ++count;
+  }
+  return count;
+}
+
+TEST_F(XlaBackendTest, ComputesWithAsManyThreadsAsTheOptionSays) {
+  KPT_NEEDS_CPU_PLUGIN();
+  const auto count_new = [this](int threads) {
+    context_.threads = threads;
+    backend_ = make_xla_backend(context_);
+    const std::size_t before = count_computing_threads();
+    EXPECT_TRUE(device().upload(make({1}, {1})).ok());
+    return count_computing_threads() - before;
+  };
+  const std::size_t three = count_new(3);
+  EXPECT_EQ(count_new(7), three + 4);
+}
+
+TEST_F(XlaBackendTest, OutputsThatStayOnTheDeviceAreInputsOfTheNextRun) {
+  KPT_NEEDS_CPU_PLUGIN();
+  for (const std::size_t devices : {1U, 2U}) {  // several make each output by way of the host
+    SCOPED_TRACE(devices);
+    context_.pjrt_devices = devices;
+    backend_ = make_xla_backend(context_);
+    auto executable = load(kAnySize, {});
+    ASSERT_TRUE(executable.ok()) << executable.status().message();
+    RunContext context;
+    context.outputs_on_device = true;
+    std::vector<Tensor> first;
+    ASSERT_TRUE((*executable)->run(context, std::vector<Tensor>{make({2, 3}, {1, 2, 3, 4, 5, 6})}, first).ok());
+    ASSERT_EQ(first.size(), 1U);
+    EXPECT_EQ(first[0].data(), nullptr);
+    EXPECT_EQ(first[0].device(), "xla:cpu");
+    std::vector<Tensor> second;
+    ASSERT_TRUE((*executable)->run(context, first, second).ok());
+    EXPECT_THAT(values_of(device().download(second[0]).value()), ElementsAre(4, 8, 12, 16, 20, 24));
+    context.outputs_on_device = false;
+    ASSERT_TRUE((*executable)->run(context, first, second).ok());
+    EXPECT_THAT(values_of(second[0]), ElementsAre(4, 8, 12, 16, 20, 24));
+  }
 }
 
 TEST_F(XlaBackendTest, RunsAGraphWithResidentWeights) {

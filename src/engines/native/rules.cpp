@@ -1,10 +1,10 @@
 #include "engines/native/rules.h"
 
 #include <algorithm>
-#include <set>
 
 #include <fmt/format.h>
 
+#include "device/graph_arguments.h"
 #include "device/unsupported_nodes.h"
 
 namespace kpt::native {
@@ -23,24 +23,9 @@ const std::vector<RuleRow>& all_rules() {
   return kRows;
 }
 
-// What runs learn from their inputs, as bind_symbols() does.
-std::set<std::string_view> told_symbols(const ir::Graph& graph) {
-  std::set<std::string_view> told;
-  for (const ir::GraphInput& input : graph.inputs) {
-    if (input.kind != ir::InputKind::kUser || input.value == ir::kNoValue) continue;
-    const ir::Value& value = graph.at(input.value);
-    if (value.kind == ir::ValueKind::kInt && value.expression.is_symbol()) told.insert(value.expression.name());
-    if (value.kind != ir::ValueKind::kTensor) continue;
-    for (const ir::Expr& dim : value.tensor.dims) {
-      if (dim.is_symbol()) told.insert(dim.name());
-    }
-  }
-  return told;
-}
-
 Status check_symbols(const ir::Graph& graph) {
   if (graph.symbols.empty()) return {};
-  const std::set<std::string_view> told = told_symbols(graph);
+  const auto told = find_shown_symbols(graph);
   const auto check = [&](const ir::Value& value, const ir::Expr& size) -> Status {
     for (const std::string& symbol : size.symbols()) {
       if (told.contains(symbol)) continue;

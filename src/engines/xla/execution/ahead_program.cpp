@@ -8,6 +8,7 @@
 #include "base/sha256.h"
 #include "base/text.h"
 #include "device/compile_figures_json.h"
+#include "device/graph_arguments.h"
 #include "ir/text.h"
 #include "ir/verifier.h"
 
@@ -56,9 +57,15 @@ bool is_ahead_program(const AheadForm& form, std::string_view bytes) {
 }
 
 Status check_sizes(const ir::Graph& graph, const ir::Bindings& sizes, std::string_view what) {
+  const auto shown = find_shown_symbols(graph);
   std::string open;
   for (const ir::SymbolRange& symbol : graph.symbols) {
     const auto value = sizes.find(symbol.name);
+    if (!shown.contains(symbol.name)) {
+      if (!value) continue;  // the node that reads it is refused by its name
+      return {StatusCode::kInvalidArgument,
+              fmt::format("{} is no size of the model's inputs, and cannot be given", symbol.name)};
+    }
     if (!value) {
       open += fmt::format("{}{}", open.empty() ? "" : ", ", symbol.name);
       continue;
@@ -80,8 +87,10 @@ std::string write_sizes(const ir::Bindings& sizes) {
 }
 
 Result<ir::Bindings> read_sizes(const ir::Graph& graph, std::string_view sizes) {
+  const auto shown = find_shown_symbols(graph);
   ir::Bindings bindings;
   for (const ir::SymbolRange& symbol : graph.symbols) {
+    if (!shown.contains(symbol.name)) continue;
     std::optional<std::int64_t> value;
     for (const std::string_view entry : split(sizes, ',')) {
       const auto equal = entry.find('=');

@@ -76,6 +76,21 @@ TEST_F(AheadProgramTest, EveryTruncationOfTheHeadIsAnError) {
   }
 }
 
+TEST(AheadSizes, AreThoseOfTheInputsAlone) {
+  const auto graph = ir::read_graph(
+      "kpt_graph 1\nsymbol s0 in 2..8\nsymbol u0 in 0..8\ninput x: float32[s0]\ninput n: int64[]\n"
+      "count: int(u0) = aten.item.default(self=%n)\ny: float32[s0] = aten.mul.Scalar(self=%x, other=%count)\n"
+      "output %y \"y\"\n");
+  ASSERT_TRUE(graph.ok()) << graph.status().message();
+  ir::Bindings sizes;
+  EXPECT_THAT(check_sizes(*graph, sizes, "xla:cpu").message(), HasSubstr("leaves s0 free"));
+  sizes.set("s0", 4);
+  EXPECT_TRUE(check_sizes(*graph, sizes, "xla:cpu").ok());
+  EXPECT_EQ(read_sizes(*graph, "s0=4")->find("s0"), 4);
+  sizes.set("u0", 3);
+  EXPECT_THAT(check_sizes(*graph, sizes, "xla:cpu").message(), HasSubstr("u0 is no size of the model's inputs"));
+}
+
 TEST_F(AheadProgramTest, NonsenseIsCorrupt) {
   for (const char* bytes : {"", "hello", "kpt-xla-program 1 cpu\n", "kpt-tpu-program 2\ntpu:v5e:2x2\n\n\n\n-1\n",
                             "kpt-tpu-program 2\ntpu:v5e:2x2\n\n\n\n99999999999999999999\nx",

@@ -42,6 +42,8 @@ Result<std::shared_ptr<const pjrt::Client>> shared_client(const XlaDeviceSetup& 
   static auto* const kPlaces = new std::map<std::string, Place>();
   std::string key = setup.plugin.path;
   for (const pjrt::ClientOption& option : setup.client_options) key += describe_option(option);
+  const bool counts_threads = setup.is_host && setup.host_threads > 0;
+  if (counts_threads) key += fmt::format(" threads={}", setup.host_threads);
   Place* place = nullptr;
   {
     const std::lock_guard lock(mutex);
@@ -50,6 +52,12 @@ Result<std::shared_ptr<const pjrt::Client>> shared_client(const XlaDeviceSetup& 
   const std::lock_guard making(place->mutex);
   if (auto client = place->client.lock()) return client;
   KPT_ASSIGN_OR_RETURN(auto opened, pjrt::Plugin::open(setup.plugin.path, setup.plugin.name));
+  static std::mutex counting;  // the number is the process's until the client is made
+  std::unique_lock<std::mutex> counted;
+  if (counts_threads) {
+    counted = std::unique_lock(counting);
+    pjrt::set_host_threads(setup.host_threads);
+  }
   KPT_ASSIGN_OR_RETURN(auto client, pjrt::Client::create(std::move(opened), setup.client_options));
   place->client = client;
   return client;

@@ -30,6 +30,7 @@ struct XlaDeviceSetup {
   std::vector<pjrt::ClientOption> client_options;  // that the plugin's client is made with
   DeviceRange devices;   // of the client: where it begins, and how many models are spread over
   bool is_host = false;  // the plugin compiles for this machine's processor
+  int host_threads = 0;  // that it computes with there; 0: as many as it likes
   // For one answer of the plugin: to open its devices, to move a tensor, to do a run that has no deadline.
   std::chrono::milliseconds call_limit = kLongestCall;
   bool limits_runs = true;  // false: a run that has no deadline has no limit

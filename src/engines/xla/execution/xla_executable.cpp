@@ -280,8 +280,11 @@ Status XlaExecutable::run(RunContext& context, std::span<const Tensor> inputs, s
   KPT_RETURN_IF_ERROR(check_limits(context));
   std::vector<Tensor> given = std::exchange(outputs, std::vector<Tensor>());
   if (may_be_left(context)) given.clear();  // the run may come back when its caller has freed them
+  XlaRunOptions options;
+  options.may_be_left = may_be_left(context);
+  if (context.outputs_on_device) options.on_device = XlaRelease{threads_, call_limit_};
   KPT_ASSIGN_OR_RETURN(const std::shared_ptr<XlaRun> started,
-                       XlaRun::make(model_, std::move(program), inputs, state, std::move(given), may_be_left(context)));
+                       XlaRun::make(model_, std::move(program), inputs, state, std::move(given), std::move(options)));
   if (event != nullptr) *event = Event();  // a run is over when it returns
   if (!may_be_left(context)) {
     started->execute();

@@ -40,8 +40,9 @@ void scatter(const Tensor& target, const Tensor& source) {
 
 Result<std::shared_ptr<XlaRun>> XlaRun::make(std::shared_ptr<const XlaModel> model, ShapePrograms::Program program,
                                              std::span<const Tensor> inputs, XlaState* state,
-                                             std::vector<Tensor> outputs, bool may_be_left) {
-  const std::shared_ptr<XlaRun> made(new XlaRun(std::move(model), std::move(program), std::move(outputs), may_be_left));
+                                             std::vector<Tensor> outputs, XlaRunOptions options) {
+  const std::shared_ptr<XlaRun> made(
+      new XlaRun(std::move(model), std::move(program), std::move(outputs), std::move(options)));
   KPT_RETURN_IF_ERROR(made->take_inputs(inputs));
   if (state != nullptr) made->take_buffers(*state);
   return made;
@@ -63,7 +64,7 @@ Status XlaRun::take_inputs(std::span<const Tensor> inputs) {
                                                         given.ours->device(), model_->device)};
     }
     given.source = given.tensor;
-    if (may_be_left_) {
+    if (options_.may_be_left) {
       KPT_ASSIGN_OR_RETURN(given.source, own_memory(given.tensor));
     }
     return {};
@@ -95,7 +96,8 @@ Result<DeviceParts> XlaRun::give_input(const Given& given, Cut cut) const {
   }
   const bool is_copy = given.source.buffer() != given.tensor.buffer();  // which nobody else can write
   const bool on_host = client.platform_name() == "cpu";
-  const pjrt::HostMemory shared = may_be_left_ && !is_copy ? pjrt::HostMemory::kCopied : pjrt::HostMemory::kShared;
+  const pjrt::HostMemory shared =
+      options_.may_be_left && !is_copy ? pjrt::HostMemory::kCopied : pjrt::HostMemory::kShared;
   return upload_parts(client, given.source, on_host ? shared : pjrt::HostMemory::kBorrowed, cut, model_->devices);
 }
 
@@ -159,12 +161,27 @@ Status XlaRun::start_outputs(const pjrt::Execution& execution, std::vector<pjrt:
   outputs_.resize(module.output_count);
   for (std::size_t i = 0; i < module.output_count; ++i) {
     const xla::ModulePlace& place = module.results[i];
+    if (options_.on_device && model_->devices.count == 1) {
+      outputs_[i] = make_xla_tensor(model_->device, execution.outputs.front()[i], *options_.on_device);
+      continue;
+    }
     if (!can_reuse(outputs_[i], place.dtype, place.dims)) {
       KPT_ASSIGN_OR_RETURN(outputs_[i], Tensor::empty(place.dtype, place.dims));
     }
     DeviceParts parts;
     for (const auto& results : execution.outputs) parts.push_back(results[i]);
     KPT_RETURN_IF_ERROR(start_download(parts, program_->cuts.results[i], outputs_[i], pending));
+  }
+  return {};
+}
+
+// What several devices made lies in the host's memory by now.
+Status XlaRun::upload_outputs() {
+  if (!options_.on_device || model_->devices.count == 1) return {};
+  for (Tensor& output : outputs_) {
+    KPT_ASSIGN_OR_RETURN(auto content,
+                         model_->client->upload(output, pjrt::HostMemory::kCopied, model_->devices.first));
+    output = make_xla_tensor(model_->device, std::move(content), *options_.on_device);
   }
   return {};
 }
@@ -187,7 +204,7 @@ Status XlaRun::run_program() {
     Status copied = done.wait();
     if (status.ok()) status = std::move(copied);
   }
-  return status;
+  return status.ok() ? upload_outputs() : status;
 }
 
 void XlaRun::execute() {
@@ -224,7 +241,7 @@ Status XlaRun::finish(XlaState* state, std::vector<Tensor>& outputs) {
   if (status_.ok()) outputs = std::move(outputs_);
   if (has_written_) hand_back_written(state);
   if (!has_written_ && queued_ && takes_buffers()) state->mark_lost();
-  if (state != nullptr && !may_be_left_) state->take_replaced();
+  if (state != nullptr && !options_.may_be_left) state->take_replaced();
   return status_;
 }
 

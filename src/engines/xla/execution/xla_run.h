@@ -34,17 +34,24 @@ struct XlaModel {
   std::vector<bool> is_written;                           // by graph input, weights only
 };
 
+struct XlaRunOptions {
+  // The caller may leave before the run is over, so that inputs whose memory would not wait for it are copied here, and
+  // memory of the others is not read once they are uploaded.
+  bool may_be_left = false;
+  std::optional<XlaRelease> on_device;  // outputs stay on the first device, and are let go in this way
+};
+
 class XlaRun {
  public:
-  // Memory of `outputs` is used again where it can be. `state`: null for a model that writes no buffers. `may_be_left`:
-  // the caller may leave before the run is over, so that inputs whose memory would not wait for it are copied here, and
-  // memory of the others is not read once they are uploaded. Fails with kInvalidArgument for a tensor in the plugin's
-  // memory that is a view, of another client or on another device, and with kOutOfMemory.
+  // Memory of `outputs` is used again where it can be. `state`: null for a model that writes no buffers. Fails with
+  // kInvalidArgument for a tensor in the plugin's memory that is a view, of another client or on another device, and
+  // with kOutOfMemory.
   static Result<std::shared_ptr<XlaRun>> make(std::shared_ptr<const XlaModel> model, ShapePrograms::Program program,
                                               std::span<const Tensor> inputs, XlaState* state,
-                                              std::vector<Tensor> outputs, bool may_be_left);
+                                              std::vector<Tensor> outputs, XlaRunOptions options);
 
-  // Uploads the inputs, runs the program and brings to the host what belongs there. Once, on any thread.
+  // Uploads the inputs, runs the program and brings to the host what belongs there (outputs that stay on one of several
+  // devices come by way of it). Once, on any thread.
   void execute();
   // From any thread: a program that is not queued yet need not be.
   void give_up() { unwanted_ = true; }
@@ -76,10 +83,10 @@ class XlaRun {
   };
 
   XlaRun(std::shared_ptr<const XlaModel> model, ShapePrograms::Program program, std::vector<Tensor> outputs,
-         bool may_be_left)
+         XlaRunOptions options)
       : model_(std::move(model)),
         program_(std::move(program)),
-        may_be_left_(may_be_left),
+        options_(std::move(options)),
         outputs_(std::move(outputs)) {}
   const ir::Graph& graph() const { return model_->program->graph(); }
   Status take_inputs(std::span<const Tensor> inputs);
@@ -88,14 +95,16 @@ class XlaRun {
   Result<DeviceParts> give_input(const Given& given, Cut cut) const;
   Result<Arguments> gather() const;
   Status fetch_written(const pjrt::Execution& execution);
-  // Copies of all outputs to the host, which must be waited for whatever this gives.
+  // Copies of all outputs to the host, where they do not stay on a single device. They must be waited for whatever this
+  // gives.
   Status start_outputs(const pjrt::Execution& execution, std::vector<pjrt::Completion>& pending);
+  Status upload_outputs();
   void hand_back_written(XlaState* state);
 
   std::shared_ptr<const XlaModel> model_;
   ShapePrograms::Program program_;
   std::vector<Given> given_;  // by position; empty where the program neither reads nor writes it
-  bool may_be_left_;
+  XlaRunOptions options_;
   std::map<std::uint32_t, DeviceParts> state_;  // by graph input
   std::vector<std::size_t> given_away_;         // arguments of the state that the run may overwrite
   std::vector<DeviceParts> replaced_;           // what the run before took out of the state

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <string>
 #include <vector>
 
 #include <fmt/format.h>
@@ -58,6 +59,10 @@ void set_xla_environment(bool computes_on_cpu) {
   const std::string flags = add_host_flags(given, SystemFiles().read("/proc/cpuinfo").value_or(""));
   if (flags != given) ::setenv("XLA_FLAGS", flags.c_str(), 1);
   // NOLINTEND(concurrency-mt-unsafe)
+}
+
+void set_host_threads(int count) {
+  ::setenv("PJRT_NPROC", std::to_string(count).c_str(), 1);  // NOLINT(concurrency-mt-unsafe): as above
 }
 
 }  // namespace kpt::pjrt

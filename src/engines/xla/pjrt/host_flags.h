@@ -32,4 +32,7 @@ bool lacks_byte_permutes(std::string_view cpuinfo);
 // plugins print warnings and errors only. Both are read by a plugin once.
 void set_xla_environment(bool computes_on_cpu);
 
+// Sets how many threads a client for this machine's processor computes with, which is read when one is made.
+void set_host_threads(int count);
+
 }  // namespace kpt::pjrt

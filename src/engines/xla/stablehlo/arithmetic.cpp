@@ -1,5 +1,6 @@
 // Sums, products, quotients and powers of tensors and numbers.
 #include <cmath>
+#include <limits>
 
 #include "engines/xla/stablehlo/call.h"
 
@@ -74,8 +75,13 @@ Value floor_divide_reals(Builder& b, const Value& x, const Value& y) {
   const Value floor = b.unary("floor", quotient);
   const Value high = b.compare("GT", {b.binary("subtract", quotient, floor), b.splat(0.5, x.dtype, x.dims)});
   Value result = b.binary("add", floor, b.convert(high, x.dtype));
-  result = b.select(b.compare("EQ", quotient, zero), zero, result);
-  return b.select({b.compare("EQ", y, zero), b.binary("divide", x, y), result});
+  // A zero has the sign of the quotient.
+  const Value rounded = b.binary("divide", x, y);
+  const Value negative = b.compare("LT", {b.binary("divide", b.splat(1.0, x.dtype, x.dims), rounded), zero});
+  const Value below = b.binary("or", negative, b.compare("LT", rounded, zero));
+  const Value signed_zero = b.select({below, b.splat(-0.0, x.dtype, x.dims), zero});
+  result = b.select(b.compare("EQ", quotient, zero), signed_zero, result);
+  return b.select(b.compare("EQ", y, zero), rounded, result);
 }
 
 Value floor_divide(Builder& b, const Value& x, const Value& y) {
@@ -169,7 +175,12 @@ void lower_hypot(Call& call) {
   const Value one = b.splat(1.0, pair.dtype, high.dims);
   const Value divisor = b.select(b.compare("EQ", high, zero), one, high);
   const Value ratio = b.binary("divide", b.binary("minimum", x, y), divisor);
-  call.set(b.binary("multiply", high, b.unary("sqrt", b.binary("add", one, b.binary("multiply", ratio, ratio)))));
+  const Value root = b.unary("sqrt", b.binary("add", one, b.binary("multiply", ratio, ratio)));
+  const Value length = b.binary("multiply", high, root);
+  // An infinite one decides, whatever the other is.
+  const Value infinity = b.splat(std::numeric_limits<double>::infinity(), pair.dtype, high.dims);
+  const Value endless = b.binary("or", {b.compare("EQ", x, infinity), b.compare("EQ", y, infinity)});
+  call.set(b.select(endless, infinity, length));
 }
 
 void lower_lerp(Call& call) {

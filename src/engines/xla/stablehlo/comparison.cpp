@@ -43,7 +43,8 @@ void lower_or(Call& call) { bitwise(call, "or"); }
 void lower_xor(Call& call) { bitwise(call, "xor"); }
 void lower_shift_left(Call& call) { bitwise(call, "shift_left"); }
 void lower_shift_right(Call& call) {
-  const bool byte = call.tensor("self").dtype == DType::kUInt8;
+  const Operand operands[] = {call.operand("self"), call.operand("other")};
+  const bool byte = promote_operands(operands) == DType::kUInt8;
   bitwise(call, byte ? "shift_right_logical" : "shift_right_arithmetic");
 }
 

@@ -62,8 +62,9 @@ Labelled sum_out(Builder& b, Labelled operand, std::string_view needed) {
     }
   }
   if (axes.empty()) return operand;
-  const Value zero = b.scalar(std::int64_t{0}, operand.value.dtype);
-  return {b.reduce("add", operand.value, zero, axes), left};
+  const Value wide = b.convert(operand.value, math_dtype(operand.value.dtype));
+  const Value sum = b.reduce("add", wide, b.scalar(std::int64_t{0}, wide.dtype), axes);
+  return {b.convert(sum, operand.value.dtype), left};
 }
 
 Labelled join(Builder& b, const Labelled& first, const Labelled& second, std::string_view needed) {

@@ -1,7 +1,8 @@
 // Reading and writing by indices that are tensors.
 //
-// Negative indices count from the end. One out of range, for which PyTorch raises, reads NaN (the least integer, true),
-// and writes that into the nearest place in range: XLA would take the nearest element, or drop the write, in silence.
+// One out of range, for which PyTorch raises, reads NaN (the least integer, true), and writes that into the nearest
+// place in range: XLA would take the nearest element, or drop the write, in silence. Negative indices are such, too,
+// but for the operators for which they count from the end.
 #include <algorithm>
 #include <limits>
 
@@ -21,12 +22,17 @@ struct Checked {
   Value in_range;  // bool, of the same dims
 };
 
-Checked check_index(Builder& b, const Value& given, std::int64_t extent) {
+enum class Negative : std::uint8_t { kFromEnd, kOutOfRange };
+
+Checked check_index(Builder& b, const Value& given, std::int64_t extent, Negative negative) {
   if (!is_integral(given.dtype)) refuse("an index is no integer");
   const Value index = b.convert(given, DType::kInt64);
   const Value zero = b.splat(std::int64_t{0}, DType::kInt64, index.dims);
   const Value size = b.splat(extent, DType::kInt64, index.dims);
-  const Value wrapped = b.select({b.compare("LT", index, zero), b.binary("add", index, size), index});
+  Value wrapped = index;
+  if (negative == Negative::kFromEnd) {
+    wrapped = b.select({b.compare("LT", index, zero), b.binary("add", index, size), index});
+  }
   const Value in_range = b.binary("and", {b.compare("GE", wrapped, zero), b.compare("LT", wrapped, size)});
   const Value last = b.splat(std::max<std::int64_t>(extent - 1, 0), DType::kInt64, index.dims);
   const Value nearest = b.binary("minimum", b.binary("maximum", wrapped, zero), last);
@@ -70,7 +76,8 @@ Extents broadcast_shapes(const Extents& a, const Extents& b) {
   return result;
 }
 
-Selection make_selection(Builder& b, const Extents& dims, const std::vector<std::optional<Value>>& indices) {
+Selection make_selection(Builder& b, const Extents& dims, const std::vector<std::optional<Value>>& indices,
+                         Negative negative) {
   Selection selection;
   if (indices.size() > dims.size()) refuse("it has more indices than dimensions");
   for (std::size_t axis = 0; axis < indices.size(); ++axis) {
@@ -85,7 +92,7 @@ Selection make_selection(Builder& b, const Extents& dims, const std::vector<std:
   DType widest = DType::kInt32;
   for (const std::int64_t axis : selection.axes) {
     const auto place = static_cast<std::size_t>(axis);
-    const Checked checked = check_index(b, *indices[place], dims[place]);
+    const Checked checked = check_index(b, *indices[place], dims[place], negative);
     const Value spread = b.broadcast_to(checked.in_range, selection.shape);
     selection.in_range = columns.empty() ? spread : b.binary("and", selection.in_range, spread);
     columns.push_back(b.reshape(b.broadcast_to(checked.index, selection.shape), column));
@@ -135,10 +142,11 @@ Value write_selected(Builder& b, std::string_view operation, const Value& x, con
                    {selection.window, selection.axes, selection.axes, vector_dim});
 }
 
-Selection select_axis(Builder& b, const Extents& dims, std::size_t axis, const Value& index) {
+Selection select_axis(Builder& b, const Extents& dims, std::size_t axis, const Value& index,
+                      Negative negative = Negative::kOutOfRange) {
   std::vector<std::optional<Value>> indices(axis + 1);
   indices[axis] = index;
-  return make_selection(b, dims, indices);
+  return make_selection(b, dims, indices, negative);
 }
 
 void lower_embedding(Call& call) {
@@ -156,7 +164,8 @@ void lower_index(Call& call) {
   const Value self = call.tensor("self");
   const auto indices = call.optional_tensors("indices");
   if (std::ranges::any_of(indices, is_mask)) refuse("the number of its results depends on the contents of a mask");
-  call.set(read_selected(call.builder(), self, make_selection(call.builder(), self.dims, indices)));
+  Builder& b = call.builder();
+  call.set(read_selected(b, self, make_selection(b, self.dims, indices, Negative::kFromEnd)));
 }
 
 void lower_index_select(Call& call) {
@@ -190,14 +199,14 @@ void lower_index_put(Call& call) {
   const auto indices = call.optional_tensors("indices");
   if (put_by_mask(call, self, indices)) return;
   if (std::ranges::any_of(indices, is_mask)) refuse("how many elements its mask writes depends on the contents");
-  const Selection selection = make_selection(b, self.dims, indices);
+  const Selection selection = make_selection(b, self.dims, indices, Negative::kFromEnd);
   const bool adds = call.flag("accumulate", false);
   call.set(write_selected(b, adds ? "add" : "", self, selection, call.tensor("values")));
 }
 
 // One row or token: a plain slice that accelerators update in place.
 Value put_one(Builder& b, const Value& x, std::size_t axis, const Value& index, const Value& source) {
-  const Checked checked = check_index(b, b.reshape(index, {}), x.dims[axis]);
+  const Checked checked = check_index(b, b.reshape(index, {}), x.dims[axis], Negative::kOutOfRange);
   const Value update = poison_where_wrong(b, source, checked.in_range, {});
   std::vector<Value> starts(x.rank(), b.scalar(std::int64_t{0}, checked.index.dtype));
   starts[axis] = checked.index;
@@ -244,23 +253,26 @@ void lower_index_fill(Call& call) {
   if (self.rank() == 0) refuse("it fills a tensor without dimensions");
   Value index = call.tensor("index");
   if (index.rank() == 0) index = b.reshape(index, {1});
-  const Selection selection = select_axis(b, self.dims, call.axis("dim", self.rank()), index);
+  const std::size_t axis = call.axis("dim", self.rank());
+  const Selection selection = select_axis(b, self.dims, axis, index, Negative::kFromEnd);
   const Value filler = call.expand(call.operand("value"), self.dtype, {});
   call.set(write_selected(b, "", self, selection, filler));
 }
 
 // gather and scatter: every element has an index along one axis and its own place along the others.
-Selection select_elements(Builder& b, const Extents& dims, std::size_t axis, const Value& index) {
+Selection select_elements(Builder& b, const Extents& dims, std::size_t axis, const Value& index,
+                          Negative negative = Negative::kOutOfRange) {
   std::vector<std::optional<Value>> indices(dims.size());
   for (std::size_t other = 0; other < dims.size(); ++other) {
     indices[other] = other == axis ? index : b.iota(DType::kInt64, index.dims, other);
   }
-  return make_selection(b, dims, indices);
+  return make_selection(b, dims, indices, negative);
 }
 
-Value gather_elements(Builder& b, const Value& self, std::size_t axis, const Value& index) {
+Value gather_elements(Builder& b, const Value& self, std::size_t axis, const Value& index,
+                      Negative negative = Negative::kOutOfRange) {
   if (self.rank() == 0 || index.rank() != self.rank()) refuse("its index has another number of dimensions");
-  return read_selected(b, self, select_elements(b, self.dims, axis, index));
+  return read_selected(b, self, select_elements(b, self.dims, axis, index, negative));
 }
 
 void lower_gather(Call& call) {
@@ -274,9 +286,10 @@ void lower_take(Call& call) {
   Builder& b = call.builder();
   const Value self = call.tensor("self");
   const Value flat = b.reshape(self, {element_count(self.dims)});
-  call.set(read_selected(b, flat, select_axis(b, flat.dims, 0, call.tensor("index"))));
+  call.set(read_selected(b, flat, select_axis(b, flat.dims, 0, call.tensor("index"), Negative::kFromEnd)));
 }
 
+// Negative indices count from the end only where there is an axis: that is PyTorch's way.
 void lower_take_along_dim(Call& call) {
   Builder& b = call.builder();
   Value self = call.tensor("self");
@@ -298,7 +311,7 @@ void lower_take_along_dim(Call& call) {
     index_dims[other] = extent;
   }
   const Value wide = b.broadcast_to(self, self_dims);
-  call.set(gather_elements(b, wide, axis, b.broadcast_to(index, index_dims)));
+  call.set(gather_elements(b, wide, axis, b.broadcast_to(index, index_dims), Negative::kFromEnd));
 }
 
 void scatter_elements(Call& call, std::string_view operation, const Operand& source) {

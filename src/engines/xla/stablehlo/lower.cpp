@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "device/graph_arguments.h"
 #include "engines/xla/stablehlo/call.h"
 #include "engines/xla/stablehlo/numbers.h"
 #include "passes/memory_facts.h"
@@ -23,8 +24,19 @@ constexpr std::string_view kIgnored[] = {
     "aten.sym_constrain_range_for_size.default",
 };
 
-// In-place forms whose functional form has another overload name.
+// In-place forms whose functional form has another name.
 constexpr std::pair<std::string_view, std::string_view> kRenamed[] = {
+    {"aten.__iand__.Scalar", "aten.__and__.Scalar"},
+    {"aten.__iand__.Tensor", "aten.__and__.Tensor"},
+    {"aten.__ilshift__.Scalar", "aten.__lshift__.Scalar"},
+    {"aten.__ilshift__.Tensor", "aten.__lshift__.Tensor"},
+    {"aten.__ior__.Scalar", "aten.__or__.Scalar"},
+    {"aten.__ior__.Tensor", "aten.__or__.Tensor"},
+    {"aten.__irshift__.Scalar", "aten.__rshift__.Scalar"},
+    {"aten.__irshift__.Tensor", "aten.__rshift__.Tensor"},
+    {"aten.__ixor__.Scalar", "aten.__xor__.Scalar"},
+    {"aten.__ixor__.Tensor", "aten.__xor__.Tensor"},
+    {"aten.floor_divide_.Tensor", "aten.floor_divide.default"},
     {"aten.pow_.Scalar", "aten.pow.Tensor_Scalar"},
     {"aten.pow_.Tensor", "aten.pow.Tensor_Tensor"},
 };
@@ -78,6 +90,7 @@ class Walk {
  private:
   void define_inputs();
   void lower_node(const ir::Node& node);
+  bool gives_number(const ir::Node& node) const;
   void check_assertion(const ir::Node& node);
   void define_missing(const ir::Node& node);
   void collect_results();
@@ -121,15 +134,28 @@ void Walk::check_assertion(const ir::Node& node) {
   }
 }
 
+bool Walk::gives_number(const ir::Node& node) const {
+  return std::ranges::any_of(node.outputs, [&](const ir::Output& output) {
+    return std::ranges::any_of(output.values, [&](ir::ValueId id) {
+      return id != ir::kNoValue && graph_.at(id).kind != ir::ValueKind::kTensor;
+    });
+  });
+}
+
 void Walk::lower_node(const ir::Node& node) {
   if (std::find(std::begin(kIgnored), std::end(kIgnored), node.target) != std::end(kIgnored)) return;
   if (node.target == "aten._assert_scalar.default") return check_assertion(node);
   if (numbers_.run_node(node)) return;
   const Rule* rule = find_rule(node.target);
-  const bool writes = rule == nullptr && is_in_place(node);
+  const bool renamed = std::ranges::any_of(kRenamed, [&](const auto& row) { return row.first == node.target; });
+  const bool writes = rule == nullptr && (renamed || is_in_place(node));
   const std::string functional = writes ? functional_target(node.target) : std::string();
   if (writes) rule = find_rule(functional);
-  if (rule == nullptr) refuse("there is no lowering for this operator");
+  if (rule == nullptr) {
+    refuse(node.target.starts_with("aten.") && gives_number(node)
+               ? "it reads a number out of a tensor, which is not known before the run"
+               : "there is no lowering for this operator");
+  }
   Call call(graph_, node, environment_, numbers_, builder_, writes);
   rule->lower(call);
   call.check_complete();
@@ -216,11 +242,22 @@ void Walk::write_module() {
       arguments, joined, builder_.text(), fmt::join(names, ", "), joined);
 }
 
-// Within the ranges; apart from each other, so that no two extents are equal by chance, and not 0 or 1.
-std::int64_t assume_size(const ir::SymbolRange& symbol, std::size_t position) {
+// Assumed sizes are multiples of one of these after the other: a model may be right for such alone, as one that sees s0
+// elements as [s0 // 3, 3] is.
+constexpr std::int64_t kUnits[] = {32, 60, 63, 1001, 1};
+
+// Within the range; apart from each other, so that no two extents are equal by chance, and not 0 or 1.
+std::int64_t assume_size(const ir::SymbolRange& symbol, std::size_t position, std::int64_t unit) {
   const std::int64_t low = std::max<std::int64_t>(symbol.min.value_or(2), 2);
-  const std::int64_t wanted = std::max(low, static_cast<std::int64_t>(64 + 32 * (position % 8)));
-  return symbol.max ? std::min(wanted, std::max(*symbol.max, symbol.min.value_or(0))) : wanted;
+  const auto wanted = static_cast<std::int64_t>(2 + position % 8) * unit;
+  if (wanted < low) {
+    const std::int64_t over = low % unit;
+    const std::int64_t whole = over == 0 || low > kMaxNumber ? low : low - over + unit;
+    return symbol.max && whole > *symbol.max ? low : whole;
+  }
+  if (!symbol.max || wanted <= *symbol.max) return wanted;
+  const std::int64_t whole = *symbol.max - *symbol.max % unit;
+  return whole >= low ? whole : std::max(*symbol.max, symbol.min.value_or(0));
 }
 
 }  // namespace
@@ -252,12 +289,27 @@ Result<LoweredModule> lower(const ir::Graph& graph, const SymbolValues& sizes) {
   return walk.finish();
 }
 
-Result<std::vector<Support>> check_lowering(const ir::Graph& graph) {
-  SymbolValues sizes;
-  for (std::size_t index = 0; index < graph.symbols.size(); ++index) {
-    sizes.set(graph.symbols[index].name, assume_size(graph.symbols[index], index));
+Result<std::vector<Support>> check_lowering(const ir::Graph& graph, const SymbolValues& sizes) {
+  const auto shown = find_shown_symbols(graph);
+  std::vector<Support> answers;
+  for (const std::int64_t unit : kUnits) {
+    SymbolValues tried;
+    bool assumed = false;
+    for (std::size_t index = 0; index < graph.symbols.size(); ++index) {
+      const ir::SymbolRange& symbol = graph.symbols[index];
+      if (!shown.contains(symbol.name)) continue;
+      const auto given = sizes.find(symbol.name);
+      assumed = assumed || !given;
+      tried.set(symbol.name, given ? *given : assume_size(symbol, index, unit));
+    }
+    const std::vector<Support> found = Walk(graph, tried, assumed).run();
+    if (answers.empty()) answers = found;
+    for (std::size_t index = 0; index < found.size(); ++index) {
+      if (found[index].supported) answers[index] = found[index];
+    }
+    if (!assumed || std::ranges::all_of(answers, &Support::supported)) break;
   }
-  return Walk(graph, sizes, true).run();
+  return answers;
 }
 
 }  // namespace kpt::xla

@@ -54,8 +54,9 @@ struct LoweredModule {
 // symbol has no value or the sizes do not fit the graph.
 Result<LoweredModule> lower(const ir::Graph& graph, const SymbolValues& sizes);
 
-// One answer per node, in the order of graph.nodes. Sizes are assumed within the ranges of the graph's symbols; whether
-// a node can be lowered hardly ever depends on them.
-Result<std::vector<Support>> check_lowering(const ir::Graph& graph);
+// One answer per node, in the order of graph.nodes. Sizes that the inputs show and `sizes` does not have are assumed
+// within the ranges of the graph's symbols; a node is supported when it is with some of several such sizes. Numbers
+// that come out of a tensor have none, and what needs them is refused.
+Result<std::vector<Support>> check_lowering(const ir::Graph& graph, const SymbolValues& sizes = {});
 
 }  // namespace kpt::xla

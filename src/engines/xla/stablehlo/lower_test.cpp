@@ -4,7 +4,10 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <string_view>
+#include <tuple>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -152,6 +155,29 @@ TEST(Lower, BrokenAssertionsAreRefusedAndTrueOnesVanish) {
   EXPECT_THAT(module.status().message(), HasSubstr("too long"));
 }
 
+// Conditions of exported graphs are joined so.
+TEST(Lower, SizesAreComputedWithBits) {
+  for (const auto& [operation, of_three, of_six] :
+       {std::tuple("and_", true, false), {"or_", true, true}, {"xor", false, true}}) {
+    SCOPED_TRACE(operation);
+    const std::string text = fmt::format(
+        "symbol s0 in 1..8\ninput x: float32[s0]\n"
+        "size: int(s0) = aten.sym_size.int(self=%x, dim=0)\n"
+        "low: bool() = _operator.lt(a=%size, b=4)\n"
+        "bit: int(s0 % 2) = _operator.mod(a=%size, b=2)\n"
+        "odd: bool() = _operator.eq(a=%bit, b=1)\n"
+        "even: bool() = _operator.eq(a=%bit, b=0)\n"
+        "both: bool() = _operator.{}(a=%low, b={})\n"
+        "() = aten._assert_scalar.default(self=%both, assert_msg=\"no\") name=\"assert\"\noutput %x \"output\"\n",
+        operation, std::string_view(operation) == "or_" ? "%even" : "%odd");
+    SymbolValues sizes;
+    sizes.set("s0", 3);
+    EXPECT_EQ(lower(graph_of(text), sizes).ok(), of_three);
+    sizes.set("s0", std::string_view(operation) == "xor" ? 5 : 6);
+    EXPECT_EQ(lower(graph_of(text), sizes).ok(), of_six);
+  }
+}
+
 std::string scaled_product(const std::string& scale_b, const std::string& scale_result) {
   return "input x: float8_e4m3fn[5, 8]\ninput w: float8_e5m2[8, 3]\ninput a: float32[5, 1]\ninput s: float32" +
          scale_b +
@@ -189,6 +215,46 @@ TEST(CheckLowering, AnswersForEveryNode) {
   EXPECT_FALSE((*answers)[0].supported);
   EXPECT_THAT((*answers)[0].reason, Not(::testing::IsEmpty()));
   EXPECT_TRUE((*answers)[1].supported) << (*answers)[1].reason;
+}
+
+// Nobody knows it before the run, so both nodes are refused; the size of the input is assumed.
+TEST(CheckLowering, NumbersOutOfTensorsAreRefused) {
+  const auto answers = check_lowering(
+      graph_of("symbol s0 in 2..1024\nsymbol u0 in 0..1024\n"
+               "input x: float32[s0]\ninput n: int64[]\n"
+               "count: int(u0) = aten.item.default(self=%n)\n"
+               "a: float32[s0] = aten.mul.Scalar(self=%x, other=%count)\n"
+               "b: float32[u0] = aten.full.default(size=[%count], fill_value=1.0, dtype=dtype(float32))\n"
+               "c: float32[s0] = aten.neg.default(self=%x)\n"
+               "output %a \"a\"\noutput %b \"b\"\noutput %c \"c\"\n"));
+  ASSERT_TRUE(answers.ok());
+  ASSERT_EQ(answers->size(), 4U);
+  EXPECT_FALSE((*answers)[0].supported);
+  EXPECT_THAT((*answers)[0].reason, HasSubstr("reads a number out of a tensor"));
+  EXPECT_FALSE((*answers)[1].supported);
+  EXPECT_THAT((*answers)[1].reason, HasSubstr("%count is not known before the run"));
+  EXPECT_FALSE((*answers)[2].supported);
+  EXPECT_TRUE((*answers)[3].supported) << (*answers)[3].reason;
+}
+
+TEST(CheckLowering, GivenSizesDecideAndOthersAreTriedUntilTheModelFits) {
+  const std::string head =
+      "symbol s0 in 2..1024\ninput x: float32[s0]\nsize: int(s0) = aten.sym_size.int(self=%x, dim=0)\n";
+  for (const std::int64_t part : {2, 3, 7, 11, 13}) {
+    const ir::Graph graph =
+        graph_of(head + fmt::format("rows: int(s0 // {0}) = _operator.floordiv(a=%size, b={0})\n"
+                                    "v: float32[s0 // {0}, {0}] = aten.view.default(self=%x, size=[%rows, {0}])\n"
+                                    "output %v \"output\"\n",
+                                    part));
+    const auto free = check_lowering(graph);
+    ASSERT_TRUE(free.ok());
+    EXPECT_TRUE(free->back().supported) << part << ": " << free->back().reason;
+    SymbolValues sizes;
+    sizes.set("s0", 10 * part);
+    EXPECT_TRUE(check_lowering(graph, sizes)->back().supported) << part;
+    sizes.set("s0", 10 * part + 1);
+    EXPECT_FALSE(check_lowering(graph, sizes)->back().supported) << part;
+  }
 }
 
 TEST(CheckLowering, ContentsThatMakeNoSenseAreAnswersNotCrashes) {

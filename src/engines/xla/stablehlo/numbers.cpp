@@ -46,6 +46,19 @@ Number evaluate(ExprOp op, std::vector<ir::Expr> operands) {
   return *result;
 }
 
+// Python's &, | and ^; of two truth values a truth value.
+std::optional<Number> run_bits(std::string_view target, const Number& x, const Number& y) {
+  const bool conjunction = target == "_operator.and_";
+  const bool either = target == "_operator.or_";
+  if (!conjunction && !either && target != "_operator.xor") return std::nullopt;
+  if (is_real(x) || is_real(y)) throw Refusal{"its numbers are of a kind that it does not take"};
+  const std::int64_t a = as_int(x);
+  const std::int64_t b = as_int(y);
+  const std::int64_t bits = conjunction ? a & b : either ? a | b : a ^ b;
+  if (std::holds_alternative<bool>(x) && std::holds_alternative<bool>(y)) return bits != 0;
+  return bits;
+}
+
 // Those that Expr does not have, or has for integers only.
 std::optional<Number> run_other(std::string_view target, std::span<const Number> x) {
   const bool two = x.size() == 2;
@@ -57,6 +70,7 @@ std::optional<Number> run_other(std::string_view target, std::span<const Number>
     if (is_real(x[0]) || is_real(x[1]) || as_int(x[1]) < 0) return std::pow(as_double(x[0]), as_double(x[1]));
     return evaluate(ExprOp::kPow, {as_int(x[0]), as_int(x[1])});
   }
+  if (two) return run_bits(target, x[0], x[1]);
   if (x.size() != 1) return std::nullopt;
   if (target == "_operator.neg") {
     if (is_real(x[0])) return -as_double(x[0]);

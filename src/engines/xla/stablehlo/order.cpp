@@ -1,8 +1,18 @@
 // Sorting, and results that depend on the elements before.
 #include "engines/xla/stablehlo/call.h"
+#include "engines/xla/stablehlo/exponent.h"
 
 namespace kpt::xla {
 namespace {
+
+// What stands `distance` places before each element of an axis, `filler` where nothing does.
+Value before(Builder& b, const Value& x, std::size_t axis, std::int64_t distance, const Value& filler) {
+  Extents low(x.rank(), 0);
+  Extents high(x.rank(), 0);
+  low[axis] = distance;
+  high[axis] = -distance;
+  return b.pad(x, filler, low, high);
+}
 
 // Doubling steps: after each, an element holds the result of twice as many. log2(n) passes, and a sum of few terms
 // per element, which rounds less than one term after the other.
@@ -14,17 +24,39 @@ void cumulative(Call& call, std::string_view operation, std::int64_t neutral) {
   const std::size_t axis = call.axis("dim", x.rank());
   const Value filler = b.scalar(neutral, x.dtype);
   for (std::int64_t distance = 1; distance < x.dims[axis]; distance *= 2) {
-    Extents low(x.rank(), 0);
-    Extents high(x.rank(), 0);
-    low[axis] = distance;
-    high[axis] = -distance;
-    x = b.binary(operation, x, b.pad(x, filler, low, high));
+    x = b.binary(operation, x, before(b, x, axis, distance, filler));
   }
   call.set(x);
 }
 
+// Doubling multiplies neighbours that no sequence of products brings together first: their product may be too large
+// although none from the first element on is. PyTorch computes in float64; here the powers of two are counted apart,
+// which accelerators without float64 do as well.
+void cumulative_product(Call& call) {
+  Builder& b = call.builder();
+  const Value self = b.convert(call.tensor("self"), DType::kFloat32);
+  if (self.rank() == 0) return call.set(self);
+  const std::size_t axis = call.axis("dim", self.rank());
+  Exponent x = split_exponent(b, self);
+  const Value one = b.scalar(1.0, DType::kFloat32);
+  const Value none = b.scalar(std::int64_t{0}, DType::kInt32);
+  const Value two = b.splat(2.0, DType::kFloat32, self.dims);
+  const Value half = b.splat(0.5, DType::kFloat32, self.dims);
+  for (std::int64_t distance = 1; distance < self.dims[axis]; distance *= 2) {
+    const Value product = b.binary("multiply", x.factor, before(b, x.factor, axis, distance, one));
+    const Value power = b.binary("add", x.power, before(b, x.power, axis, distance, none));
+    const Value carries = b.compare("GE", b.unary("abs", product), two);
+    x.factor = b.select(carries, b.binary("multiply", product, half), product);
+    x.power = b.binary("add", power, b.convert(carries, DType::kInt32));
+  }
+  call.set(join_exponent(b, x));
+}
+
 void lower_cumsum(Call& call) { cumulative(call, "add", 0); }
-void lower_cumprod(Call& call) { cumulative(call, "multiply", 1); }
+void lower_cumprod(Call& call) {
+  if (math_dtype(call.type().dtype) == DType::kFloat32) return cumulative_product(call);
+  cumulative(call, "multiply", 1);
+}
 
 std::pair<Value, Value> sort_along(Call& call, Value x, bool descending) {
   Builder& b = call.builder();
@@ -56,7 +88,7 @@ void lower_topk(Call& call) {
 
 void lower_diff(Call& call) {
   Builder& b = call.builder();
-  Value x = call.tensor("self");
+  Value x = b.convert(call.tensor("self"), call.type().dtype);  // what all parts are promoted to
   if (x.rank() == 0) refuse("differences need a dimension");
   const std::size_t axis = call.axis("dim", x.rank(), -1);
   std::vector<Value> parts;

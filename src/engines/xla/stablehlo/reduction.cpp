@@ -168,10 +168,7 @@ template <typename Function>
 void along_axis(Call& call, const Function& function) {
   Builder& b = call.builder();
   const Value self = call.tensor("self");
-  // A wider result (dtype=) is computed in that type.
-  const DType wide =
-      math_dtype(element_bytes(call.type().dtype) > element_bytes(self.dtype) ? call.type().dtype : self.dtype);
-  Value x = b.convert(self, wide);
+  Value x = b.convert(self, math_dtype(call.type().dtype));  // dtype= converts first
   if (x.rank() == 0) x = b.reshape(x, {1});
   call.set(b.reshape(function(b, x, call.axis("dim", x.rank())), self.dims));
 }

@@ -45,20 +45,25 @@ Real step_of(std::int64_t extent, std::int64_t wanted, double factor) {
   return factor > 0 ? static_cast<Real>(1 / factor) : static_cast<Real>(extent) / static_cast<Real>(wanted);
 }
 
-// Whatever the image's type, PyTorch computes these places in float32.
+// Whatever the image's type, PyTorch computes these places in float32. A factor that the caller gave does not count
+// where the axis keeps its extent or has exactly twice as many pixels.
+std::vector<std::int64_t> find_nearest(std::int64_t extent, std::int64_t wanted, double factor) {
+  const auto step = step_of<float>(extent, wanted, factor);
+  std::vector<std::int64_t> places;
+  for (std::int64_t place = 0; place < wanted; ++place) {
+    auto source = static_cast<std::int64_t>(std::floor(static_cast<float>(place) * step));
+    if (wanted == extent) source = place;
+    if (wanted == 2 * extent) source = place / 2;
+    places.push_back(std::clamp<std::int64_t>(source, 0, extent - 1));
+  }
+  return places;
+}
+
 void lower_nearest(Call& call) {
   Builder& b = call.builder();
   Value x = read_image(call);
   for (std::size_t axis = 2; axis < 4; ++axis) {
-    const std::int64_t extent = x.dims[axis];
-    const std::int64_t wanted = call.type().dims[axis];
-    const auto step = step_of<float>(extent, wanted, read_factor(call, axis - 2));
-    std::vector<std::int64_t> places;
-    for (std::int64_t place = 0; place < wanted; ++place) {
-      const auto source = static_cast<std::int64_t>(std::floor(static_cast<float>(place) * step));
-      places.push_back(std::clamp<std::int64_t>(source, 0, extent - 1));
-    }
-    x = b.take(x, axis, places);
+    x = b.take(x, axis, find_nearest(x.dims[axis], call.type().dims[axis], read_factor(call, axis - 2)));
   }
   call.set(x);
 }
@@ -71,7 +76,8 @@ struct Neighbours {
   std::vector<double> parts_above;
 };
 
-// In `Real`, in which PyTorch computes: float64 for images of float64, float32 for all others.
+// In `Real`, in which PyTorch computes: float64 for images of float64, float32 for all others. An axis that keeps its
+// extent is copied, whatever factor the caller gave: all of each pixel, and nothing of itself (an infinite one is NaN).
 template <typename Real>
 Neighbours find_neighbours(std::int64_t extent, std::int64_t wanted, double factor, bool aligned) {
   auto step = step_of<Real>(extent, wanted, factor);
@@ -80,10 +86,12 @@ Neighbours find_neighbours(std::int64_t extent, std::int64_t wanted, double fact
   Neighbours found;
   for (std::int64_t place = 0; place < wanted; ++place) {
     const auto at = static_cast<Real>(place);
-    const Real source = aligned ? at * step : std::max<Real>(0, (at + kHalf) * step - kHalf);
+    const bool copied = wanted == extent;
+    const Real between = aligned ? at * step : std::max<Real>(0, (at + kHalf) * step - kHalf);
+    const Real source = copied ? at : between;
     const auto first = std::min<std::int64_t>(static_cast<std::int64_t>(source), extent - 1);
     found.below.push_back(first);
-    found.above.push_back(std::min<std::int64_t>(first + 1, extent - 1));
+    found.above.push_back(copied ? first : std::min<std::int64_t>(first + 1, extent - 1));
     found.parts_above.push_back(std::clamp<double>(static_cast<double>(source) - static_cast<double>(first), 0, 1));
     found.parts_below.push_back(1 - found.parts_above.back());
   }

@@ -1,8 +1,10 @@
 // Functions of one tensor, element by element.
 #include <limits>
+#include <utility>
 
 #include "engines/xla/stablehlo/activations.h"
 #include "engines/xla/stablehlo/call.h"
+#include "engines/xla/stablehlo/exponent.h"
 
 namespace kpt::xla {
 namespace {
@@ -56,15 +58,31 @@ void lower_exp2(Call& call) {
   float_unary(call, [](Builder& b, const Value& x) { return b.binary("power", splat_like(b, 2, x), x); });
 }
 
+// In float32 the power of two is counted apart, so that powers of the base give integers, as they do in PyTorch: log(x)
+// times a constant is beside them. `per_two`: the logarithm of 2, in a part that times a power of two is exact, and the
+// rest.
+Value logarithm(Builder& b, const Value& x, double per_e, std::pair<double, double> per_two) {
+  if (x.dtype != DType::kFloat32) return b.binary("multiply", {b.unary("log", x), splat_like(b, per_e, x)});
+  const Exponent split = split_exponent(b, x);
+  // Around 1, where the logarithm is small.
+  const Value high = b.compare("GT", split.factor, splat_like(b, 1.4142135623730951, x));
+  const Value halved = b.binary("multiply", split.factor, splat_like(b, 0.5, x));
+  const Value factor = b.select(high, halved, split.factor);
+  const Value power = b.convert(b.binary("add", split.power, b.convert(high, DType::kInt32)), DType::kFloat32);
+  Value rest = b.binary("multiply", {b.unary("log", factor), splat_like(b, per_e, x)});
+  if (per_two.second != 0) {
+    rest = b.binary("add", b.binary("multiply", power, splat_like(b, per_two.second, x)), rest);
+  }
+  return b.binary("add", b.binary("multiply", power, splat_like(b, per_two.first, x)), rest);
+}
+
 void lower_log2(Call& call) {
-  float_unary(call, [](Builder& b, const Value& x) {
-    return b.binary("multiply", {b.unary("log", x), splat_like(b, 1.4426950408889634, x)});
-  });
+  float_unary(call, [](Builder& b, const Value& x) { return logarithm(b, x, 1.4426950408889634, {1, 0}); });
 }
 
 void lower_log10(Call& call) {
   float_unary(call, [](Builder& b, const Value& x) {
-    return b.binary("multiply", {b.unary("log", x), splat_like(b, 0.43429448190325183, x)});
+    return logarithm(b, x, 0.43429448190325183, {0.301025390625, 4.6050389811980175e-06});
   });
 }
 

@@ -74,6 +74,13 @@ void lower_t(Call& call) {
   swap_axes(call, 0, 1);
 }
 
+void lower_reversed_axes(Call& call) {
+  Extents permutation = identity_permutation(call.tensor("self").rank());
+  std::reverse(permutation.begin(), permutation.end());
+  const ViewStep step = permute_to(permutation);
+  call.set_view("self", {&step, 1});
+}
+
 void lower_movedim(Call& call) {
   const std::size_t rank = call.tensor("self").rank();
   const Extents from = call.ints("source", {});
@@ -248,6 +255,7 @@ constexpr Rule kViewsRules[] = {
     {"aten.movedim.int", lower_movedim},
     {"aten.movedim.intlist", lower_movedim},
     {"aten.narrow.default", lower_narrow},
+    {"aten.numpy_T.default", lower_reversed_axes},
     {"aten.permute.default", lower_permute},
     {"aten.select.int", lower_select},
     {"aten.select_scatter.default", lower_select_scatter},
