@@ -17,14 +17,14 @@ constexpr double kFewElements = 64;
 constexpr double kFewFactor = 3;
 constexpr double kMostOff = 0.1;  // of the output's size, in any case
 
+}  // namespace
+
 double root_mean_square(const Tensor& reference) {
   const Tensor dense = reference.contiguous_copy().value();
   double squares = 0;
   for (const double value : dense.elements<double>()) squares += std::isfinite(value) ? value * value : 0;
   return std::sqrt(squares / static_cast<double>(std::max<std::int64_t>(1, dense.element_count())));
 }
-
-}  // namespace
 
 Json read_index(const std::string& folder) {
   std::ifstream stream(folder + "/index.json");

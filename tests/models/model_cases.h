@@ -27,6 +27,9 @@ std::size_t count_cases(const std::vector<NamedTensor>& tensors);
 // Random graphs also take views: the file holds the storage and index.json how to look at it.
 void add_views(const Json& entry, std::size_t index, const Tensors& bases, Tensors& inputs);
 
+// The size of an output: of its finite elements, in float64.
+double root_mean_square(const Tensor& reference);
+
 // Which row of the accuracy rule holds for an output: "fp32", "fp16", "bf16", or "exact".
 std::string tolerance_of(const Json& entry, const std::string& output);
 
