@@ -1,6 +1,4 @@
 // Hundreds of broken archives made from a golden file: each must give a typed error that names the file, within bounds.
-#include <sys/resource.h>
-
 #include <chrono>
 #include <filesystem>
 #include <functional>
@@ -489,12 +487,6 @@ void BadFiles::add_bad_weights() {
   }
 }
 
-long peak_memory_kib() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_maxrss;
-}
-
 TEST(MalformedArchives, TheOriginalIsFine) {
   const Result<ImportedModel> model = import_bytes(ForgedZip(golden_entries()).build());
   EXPECT_TRUE(model.ok()) << model.status().message();
@@ -503,7 +495,7 @@ TEST(MalformedArchives, TheOriginalIsFine) {
 TEST(MalformedArchives, EachGivesATypedErrorThatNamesTheFile) {
   const BadFiles files;
   EXPECT_GE(files.all().size(), 300U);
-  const long before = peak_memory_kib();
+  const long before = testing::peak_memory_kib();
   for (const BadFile& file : files.all()) {
     SCOPED_TRACE(file.what);
     const auto start = std::chrono::steady_clock::now();
@@ -516,7 +508,7 @@ TEST(MalformedArchives, EachGivesATypedErrorThatNamesTheFile) {
     EXPECT_THAT(model.status().message(), HasSubstr(file.place));
     EXPECT_LT(model.status().message().size(), 2000U);
   }
-  EXPECT_LT(peak_memory_kib() - before, 256 * 1024);
+  EXPECT_LT(testing::peak_memory_kib() - before, 256 * 1024);
   RecordProperty("files", static_cast<int>(files.all().size()));
 }
 

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "importer/check_progress.h"
 #include "importer/import_archive.h"
@@ -197,18 +199,144 @@ TEST_F(ModelFile, WhoeverWaitsForTheChecksumsSeesThemProceed) {
   EXPECT_EQ(told.back(), 1);
 }
 
+// linear_state with buffers that are views of linear.weight's entry, [3, 4] with the elements 0 to 11.
+struct View {
+  std::string name;
+  std::vector<std::int64_t> dims;
+  std::vector<std::int64_t> strides;
+  std::int64_t offset = 0;
+};
+
+nlohmann::json as_ints(const std::vector<std::int64_t>& values) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const std::int64_t value : values) list.push_back({{"as_int", value}});
+  return list;
+}
+
+ForgedZip forge_views(const std::vector<View>& views, bool stripped = false) {
+  ForgedZip zip = forge("linear_state");
+  ForgedEntry& config_entry = testing::find_entry(zip, "weights_config.json");
+  ForgedEntry& model_entry = testing::find_entry(zip, "models/model.json");
+  nlohmann::json config = nlohmann::json::parse(config_entry.content);
+  nlohmann::json model = nlohmann::json::parse(model_entry.content);
+  const nlohmann::json weight = config["config"]["linear.weight"];
+  nlohmann::json& graph = model["graph_module"]["graph"];
+  nlohmann::json& specs = model["graph_module"]["signature"]["input_specs"];
+  for (const View& view : views) {
+    nlohmann::json payload = weight;
+    nlohmann::json& meta = payload["tensor_meta"];
+    meta["sizes"] = as_ints(view.dims);
+    meta["strides"] = as_ints(view.strides);
+    meta["storage_offset"] = {{"as_int", view.offset}};
+    meta["requires_grad"] = false;
+    config["config"][view.name] = payload;
+    const nlohmann::json argument = {{"name", "b_" + view.name}};
+    const nlohmann::json input = {{"as_tensor", argument}};
+    const nlohmann::json spec = {{"buffer", {{"arg", argument}, {"buffer_name", view.name}, {"persistent", true}}}};
+    graph["inputs"].insert(graph["inputs"].begin(), input);
+    graph["tensor_values"]["b_" + view.name] = meta;
+    specs.insert(specs.begin(), spec);
+  }
+  config_entry.content = config.dump();
+  model_entry.content = model.dump();
+  std::vector<float> elements(12);
+  std::iota(elements.begin(), elements.end(), 0.0F);
+  std::string& data = testing::find_entry(zip, "weights/" + weight["path_name"].get<std::string>()).content;
+  data.assign(reinterpret_cast<const char*>(elements.data()), elements.size() * sizeof(float));
+  if (stripped) data.clear();
+  return zip;
+}
+
+std::vector<float> elements_of(const ImportedModel& model, const std::string& name) {
+  const Tensor tensor = model.weights.at(name).contiguous_copy().value();
+  const auto elements = tensor.elements<const float>();
+  return {elements.begin(), elements.end()};
+}
+
+const View kSame = {"same", {3, 4}, {4, 1}, 0};
+const View kTurned = {"turned", {4, 3}, {1, 4}, 0};
+const View kLastRow = {"last_row", {4}, {1}, 8};
+
 TEST_F(ModelFile, TiedNamesFollowAReplacement) {
-  const Result<ImportedModel> before = import_model(golden("tied"));
-  ASSERT_TRUE(before.ok());
-  ASSERT_TRUE(write_safetensors(folder_ / "w.safetensors", {{{"embed.weight", filled({7, 4}, 5)}}}).ok());
-  const Result<ImportedModel> model = import_model(
-      golden("tied"), {.model_name = "", .weights = folder_ / "w.safetensors", .read_sample_inputs = false});
+  ASSERT_TRUE(write_safetensors(folder_ / "w.safetensors", {{{"linear.weight", filled({3, 4}, 5)}}}).ok());
+  const Result<ImportedModel> model =
+      import_model(write("m.pt2", forge_views({kSame}).build()),
+                   {.model_name = "", .weights = folder_ / "w.safetensors", .read_sample_inputs = false});
   ASSERT_TRUE(model.ok()) << model.status().message();
-  for (const auto& [name, tensor] : model->weights) {
-    if (tensor.dims() == Dims({7, 4})) {
-      EXPECT_EQ(static_cast<const float*>(tensor.data())[0], 5) << name;
+  EXPECT_EQ(elements_of(*model, "same"), std::vector<float>(12, 5));
+  // Nothing is copied where the views are the same.
+  EXPECT_EQ(model->weights.at("same").data(), model->weights.at("linear.weight").data());
+  EXPECT_FALSE(model->weights.at("same").buffer()->writable());
+}
+
+TEST_F(ModelFile, OtherViewsOfReplacedMemoryFollowToo) {
+  const auto import_with = [&](const ForgedZip& zip, const std::vector<NamedTensor>& tensors) {
+    EXPECT_TRUE(write_safetensors(folder_ / "w.safetensors", tensors).ok());
+    return import_model(write("m.pt2", zip.build()),
+                        {.model_name = "", .weights = folder_ / "w.safetensors", .read_sample_inputs = false});
+  };
+  Tensor counted = filled({3, 4}, 0);
+  for (std::size_t i = 0; i < 12; ++i) counted.elements<float>()[i] = 100 + static_cast<float>(i);
+  const std::vector<float> turned = {100, 104, 108, 101, 105, 109, 102, 106, 110, 103, 107, 111};
+  for (const bool stripped : {false, true}) {
+    const auto model = import_with(forge_views({kSame, kTurned, kLastRow}, stripped),
+                                   {{"linear.weight", counted}, {"linear.bias", filled({3}, 0)}});
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    EXPECT_EQ(elements_of(*model, "turned"), turned);
+    EXPECT_THAT(elements_of(*model, "last_row"), ElementsAre(108, 109, 110, 111));
+    EXPECT_EQ(elements_of(*model, "same").back(), 111);
+    for (const char* name : {"same", "turned", "last_row"}) {
+      EXPECT_EQ(model->weights.at(name).buffer(), model->weights.at("linear.weight").buffer()) << name;
     }
   }
+  // A part: what it does not cover stays.
+  const auto part = import_with(forge_views({kTurned, kLastRow}), {{"last_row", filled({4}, 7)}});
+  ASSERT_TRUE(part.ok()) << part.status().message();
+  EXPECT_THAT(elements_of(*part, "linear.weight"), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 7, 7, 7, 7));
+  EXPECT_THAT(elements_of(*part, "turned"), ElementsAre(0, 4, 7, 1, 5, 7, 2, 6, 7, 3, 7, 7));
+  const auto stripped = import_with(forge_views({kLastRow}, true), {{"last_row", filled({4}, 7)}});
+  EXPECT_THAT(stripped.status().message(), HasSubstr("no data for linear.weight"));
+}
+
+TEST_F(ModelFile, WeightsBesideAReplacedOneInTheSameEntryStayAsTheyAre) {
+  ASSERT_TRUE(write_safetensors(folder_ / "w.safetensors", {{{"last_row", filled({4}, 7)}}}).ok());
+  ForgedZip zip = forge_views({{"first_row", {4}, {1}, 0}, kLastRow});
+  ForgedEntry& config = testing::find_entry(zip, "weights_config.json");
+  nlohmann::json tree = nlohmann::json::parse(config.content);
+  tree["config"]["linear.weight"]["path_name"] = "weight_own";
+  config.content = tree.dump();
+  ForgedEntry own = zip.entries[0];
+  own.name.replace(own.name.rfind('/'), std::string::npos, "/weight_own");
+  own.content.assign(48, '\0');
+  zip.entries.push_back(own);
+  const Result<ImportedModel> model =
+      import_model(write("m.pt2", zip.build()),
+                   {.model_name = "", .weights = folder_ / "w.safetensors", .read_sample_inputs = false});
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  EXPECT_THAT(elements_of(*model, "first_row"), ElementsAre(0, 1, 2, 3));
+  EXPECT_FALSE(model->weights.at("first_row").buffer()->writable());
+  EXPECT_THAT(elements_of(*model, "last_row"), ElementsAre(7, 7, 7, 7));
+}
+
+TEST_F(ModelFile, ReplacementsOfOneMemoryThatDifferAreRefused) {
+  const auto message = [&](const std::vector<View>& views, const std::vector<NamedTensor>& tensors) {
+    EXPECT_TRUE(write_safetensors(folder_ / "w.safetensors", tensors).ok());
+    const auto model =
+        import_model(write("m.pt2", forge_views(views).build()),
+                     {.model_name = "", .weights = folder_ / "w.safetensors", .read_sample_inputs = false});
+    EXPECT_TRUE(model.ok() || model.status().code() == StatusCode::kInvalidArgument);
+    return model.ok() ? "" : model.status().message();
+  };
+  const std::vector<View> views = {kTurned, kLastRow};
+  EXPECT_THAT(message(views, {{"linear.weight", filled({3, 4}, 5)}, {"last_row", filled({4}, 6)}}),
+              HasSubstr("shares memory with '"));
+  EXPECT_EQ(message(views, {{"linear.weight", filled({3, 4}, 5)}, {"last_row", filled({4}, 5)}}), "");
+  Tensor counted = filled({2, 4}, 0);
+  counted.elements<float>()[0] = 1;
+  const View twice = {"twice", {2, 4}, {0, 1}, 0};
+  EXPECT_THAT(message({twice}, {{"twice", counted}}),
+              HasSubstr("'twice': elements that are one in the model's memory"));
+  EXPECT_EQ(message({twice}, {{"twice", filled({2, 4}, 3)}}), "");
 }
 
 TEST_F(ModelFile, SampleInputsAreGivenByName) {

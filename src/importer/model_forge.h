@@ -1,6 +1,8 @@
 // Model files changed entry by entry, also into wrong ones: for tests only.
 #pragma once
 
+#include <sys/resource.h>
+
 #include <filesystem>
 #include <functional>
 #include <stdexcept>
@@ -14,6 +16,13 @@
 #include "archive/zip_forge.h"
 
 namespace kpt::testing {
+
+// The most that this process has held so far.
+inline long peak_memory_kib() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss;
+}
 
 // An archive with the entries of a file, ready to be changed.
 inline ForgedZip forge_model(const std::filesystem::path& path) {

@@ -165,7 +165,7 @@ class Normalizer {
     ir::Value result = graph_->at(*id);
     if (result.tensor.dtype == dtype) return;
     result.tensor.dtype = dtype;
-    result.name += "_as_" + std::string(to_string(dtype));
+    result.name = std::string(shortened(result.name)) + "_as_" + std::string(to_string(dtype));
     result = renamed(std::move(result), node.name);
     ir::Node conversion;
     conversion.target = "aten.to.dtype";
@@ -258,14 +258,21 @@ class Normalizer {
     }
   }
 
-  ir::Value renamed(ir::Value value, const std::string& prefix) {
-    if (!names_.insert(value.name).second) {
-      const std::string wanted = prefix + "." + value.name;
-      value.name = wanted;
-      for (int suffix = 2; !names_.insert(value.name).second; ++suffix) {
-        value.name = wanted + "_" + std::to_string(suffix);
-      }
-    }
+  // A short text can ask for many new values, each of which would get the whole of a long name.
+  static std::string_view shortened(std::string_view name) {
+    constexpr std::size_t kMost = 256;
+    if (name.size() <= kMost) return name;
+    std::size_t length = kMost;
+    while (length > 0 && (static_cast<unsigned char>(name[length]) & 0xC0U) == 0x80U) --length;  // inside of UTF-8
+    return name.substr(0, length);
+  }
+
+  ir::Value renamed(ir::Value value, std::string_view prefix) {
+    if (names_.insert(value.name).second) return value;
+    const std::string wanted = std::string(shortened(prefix)) + "." + std::string(shortened(value.name));
+    value.name = wanted;
+    int& suffix = suffixes_.try_emplace(wanted, 1).first->second;
+    while (!names_.insert(value.name).second) value.name = wanted + "_" + std::to_string(++suffix);
     return value;
   }
 
@@ -340,6 +347,7 @@ class Normalizer {
   ir::Graph* graph_;
   bool keep_aliases_;
   std::unordered_set<std::string> names_;
+  std::unordered_map<std::string, int> suffixes_;                // by name: that tried last, all below are taken
   std::unordered_map<std::uint32_t, ir::Argument> substitutes_;  // always resolved themselves
 };
 

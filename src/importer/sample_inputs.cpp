@@ -1,39 +1,51 @@
 #include "importer/sample_inputs.h"
 
-#include <algorithm>
+#include <functional>
 #include <span>
+#include <string_view>
+#include <unordered_set>
 #include <utility>
 
+#include "importer/tree_spec.h"
 #include "tensor_files/torch_pickle.h"
 
 namespace kpt::pt2 {
 namespace {
 
-struct Leaf {
-  std::string path;  // below the argument: "0", "past.0.key"
-  const PickleValue* value = nullptr;
-};
+// Shows the leaves of a value in order, with their paths below the argument: "0", "past.0.key". One path grows and
+// shrinks along the way; nobody keeps it. The reader bounds the depth and the number of values.
+class Leaves {
+ public:
+  using Visit = std::function<void(std::string_view path, const PickleValue& leaf)>;
+  explicit Leaves(Visit visit) : visit_(std::move(visit)) {}
 
-std::string join_path(const std::string& prefix, const std::string& name) {
-  return prefix.empty() ? name : prefix + "." + name;
-}
-
-// The reader bounds the depth.
-void flatten(const PickleValue& value, const std::string& path, std::vector<Leaf>* leaves) {
-  if (const auto* dict = value.get<PickleValue::Dict>()) {
-    for (std::size_t i = 0; i < dict->keys.size(); ++i) {
+  void show(const PickleValue& value) {
+    const auto* dict = value.get<PickleValue::Dict>();
+    const std::span<const PickleValue> items = value.items();
+    if (dict == nullptr && value.get<PickleValue::List>() == nullptr && value.get<PickleValue::Tuple>() == nullptr) {
+      visit_(path_, value);
+    }
+    for (std::size_t i = 0; i < items.size(); ++i) show(std::to_string(i), items[i]);
+    for (std::size_t i = 0; dict != nullptr && i < dict->keys.size(); ++i) {
       const auto* text = dict->keys[i].get<std::string>();
       const auto* number = dict->keys[i].get<std::int64_t>();
-      const std::string key = text != nullptr ? *text : number != nullptr ? std::to_string(*number) : std::to_string(i);
-      flatten(dict->values[i], join_path(path, key), leaves);
+      const std::string place = std::to_string(number != nullptr ? *number : static_cast<std::int64_t>(i));
+      show(text != nullptr ? std::string_view(*text) : place, dict->values[i]);
     }
-  } else if (value.get<PickleValue::List>() != nullptr || value.get<PickleValue::Tuple>() != nullptr) {
-    const std::span<const PickleValue> items = value.items();
-    for (std::size_t i = 0; i < items.size(); ++i) flatten(items[i], join_path(path, std::to_string(i)), leaves);
-  } else {
-    leaves->push_back({path, &value});
   }
-}
+
+ private:
+  void show(std::string_view name, const PickleValue& value) {
+    const std::size_t length = path_.size();
+    if (!path_.empty()) path_ += '.';
+    path_ += name;
+    show(value);
+    path_.resize(length);
+  }
+
+  Visit visit_;
+  std::string path_;
+};
 
 Result<PickleValue> read(const ArchiveLayout& layout, const ZipEntry& entry, const std::string& place) {
   if (entry.deflated) return Status(StatusCode::kUnsupported, place + ": compressed");
@@ -60,23 +72,33 @@ std::vector<NamedTensor> read_sample_inputs(const ArchiveLayout& layout, const i
   for (const ir::GraphInput& input : graph.inputs) {
     if (input.kind == ir::InputKind::kUser || input.kind == ir::InputKind::kFixed) names.push_back(input.name);
   }
-  // Positional arguments come first and in order; the order of keyword arguments is the caller's, so they go by name.
-  std::vector<Leaf> positional;
-  std::vector<Leaf> keyword;
-  flatten(value->items()[0], "", &positional);
-  flatten(value->items()[1], "", &keyword);
-  if (positional.size() + keyword.size() != names.size()) {
+  std::size_t leaves = 0;
+  std::size_t path_bytes = 0;
+  const auto count = [&](std::string_view leaf_path, const PickleValue&) {
+    ++leaves;
+    path_bytes += leaf_path.size();
+  };
+  Leaves(count).show(*value);
+  if (leaves != names.size()) {
     notes->emplace_back("the sample inputs are ignored: they are not as many as the model's inputs");
     return {};
   }
-  std::vector<NamedTensor> tensors;
-  const auto add = [&](const std::string& name, const PickleValue& leaf) {
-    if (const Tensor* tensor = leaf.get<Tensor>()) tensors.push_back({name, *tensor});
-  };
-  for (std::size_t i = 0; i < positional.size(); ++i) add(names[i], *positional[i].value);
-  for (const Leaf& leaf : keyword) {
-    if (std::find(names.begin(), names.end(), leaf.path) != names.end()) add(leaf.path, *leaf.value);
+  if (path_bytes > kMaxNameBytes) {
+    notes->emplace_back("the sample inputs are ignored: their names are too long");
+    return {};
   }
+  // Positional arguments come first and in order; the order of keyword arguments is the caller's, so they go by name.
+  std::vector<NamedTensor> tensors;
+  const auto add = [&](std::string_view name, const PickleValue& leaf) {
+    if (const Tensor* tensor = leaf.get<Tensor>()) tensors.push_back({std::string(name), *tensor});
+  };
+  std::size_t position = 0;
+  Leaves([&](std::string_view, const PickleValue& leaf) { add(names[position++], leaf); }).show(value->items()[0]);
+  const std::unordered_set<std::string_view> known(names.begin(), names.end());
+  const auto add_named = [&](std::string_view name, const PickleValue& leaf) {
+    if (known.contains(name)) add(name, leaf);
+  };
+  Leaves(add_named).show(value->items()[1]);
   return tensors;
 }
 

@@ -1,7 +1,8 @@
 #include "importer/signature.h"
 
-#include <algorithm>
 #include <map>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "base/text.h"
@@ -135,21 +136,17 @@ class SignatureReader {
   }
 
   // A mutation names a weight, or the value of an input: the latter becomes the input's own name here, which
-  // name_arguments() keeps in step.
+  // name_arguments() keeps in step. One of each input at most: an input's own name may be long.
   Status check_mutations() {
+    std::set<std::pair<ir::InputKind, std::string_view>> unchanged;
+    for (const ir::GraphInput& input : graph_->inputs) unchanged.emplace(input.kind, input.name);
     for (const ir::GraphOutput& output : graph_->outputs) {
       if (output.kind == ir::OutputKind::kUser) continue;
-      const auto receives = [&](const ir::GraphInput& input) {
-        switch (output.kind) {
-          case ir::OutputKind::kBufferMutation:
-            return input.kind == ir::InputKind::kBuffer && input.name == output.name;
-          case ir::OutputKind::kParameterMutation:
-            return input.kind == ir::InputKind::kParameter && input.name == output.name;
-          default: return input.kind == ir::InputKind::kUser && input.name == output.name;
-        }
-      };
-      if (std::none_of(graph_->inputs.begin(), graph_->inputs.end(), receives)) {
-        return reader_->error("a mutation of '" + output.name + "', which is no input of that kind");
+      const ir::InputKind kind = output.kind == ir::OutputKind::kBufferMutation      ? ir::InputKind::kBuffer
+                                 : output.kind == ir::OutputKind::kParameterMutation ? ir::InputKind::kParameter
+                                                                                     : ir::InputKind::kUser;
+      if (unchanged.erase({kind, output.name}) == 0) {
+        return reader_->error("a mutation of '" + output.name + "', which is no input of that kind, or a second one");
       }
     }
     return {};
@@ -167,14 +164,17 @@ class SignatureReader {
 };
 
 // Tree specifications that say nothing usable are a note; broken ones an error.
-Status read_names(Result<TreeNode> tree, const CallSignature* inputs, std::vector<std::string>* names,
+Status read_names(const Result<TreeNode>& tree, const CallSignature* inputs, std::vector<std::string>* names,
                   std::vector<std::string>* notes) {
-  if (!tree.ok()) {
-    if (tree.status().code() != StatusCode::kUnsupported) return tree.status();
-    notes->push_back(tree.status().message() + "; the exporter's names are used");
+  Result<std::vector<std::string>> found = !tree.ok()          ? Result<std::vector<std::string>>(tree.status())
+                                           : inputs == nullptr ? name_outputs(*tree)
+                                                               : name_inputs(*tree, inputs->argument_names);
+  if (found.ok()) {
+    *names = std::move(found).value();
     return {};
   }
-  *names = inputs == nullptr ? name_outputs(*tree) : name_inputs(*tree, inputs->argument_names);
+  if (found.status().code() != StatusCode::kUnsupported) return found.status();
+  notes->push_back(found.status().message() + "; the exporter's names are used");
   return {};
 }
 

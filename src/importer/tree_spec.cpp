@@ -1,6 +1,7 @@
 #include "importer/tree_spec.h"
 
-#include <set>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "archive/json_reader.h"
@@ -141,15 +142,35 @@ class TreeSpecParser {
   std::string place_;
 };
 
-void name_leaves(const TreeNode& node, const std::string& prefix, std::vector<std::string>* names) {
-  if (node.is_leaf) {
-    names->push_back(prefix);
-    return;
+// One path grows and shrinks along the way, so that only the names themselves take memory.
+class LeafNames {
+ public:
+  void add(const TreeNode& node, std::string_view name) {
+    const std::size_t length = path_.size();
+    if (!path_.empty()) path_ += '.';
+    path_ += name;
+    if (node.is_leaf) {
+      bytes_ += path_.size();
+      if (bytes_ <= kMaxNameBytes) names_.push_back(path_);
+    }
+    for (std::size_t i = 0; i < node.children.size(); ++i) add(node.children[i], node.names[i]);
+    path_.resize(length);
   }
-  for (std::size_t i = 0; i < node.children.size(); ++i) {
-    name_leaves(node.children[i], prefix.empty() ? node.names[i] : prefix + "." + node.names[i], names);
+
+  Result<std::vector<std::string>> take(const char* what) {
+    if (bytes_ > kMaxNameBytes) {
+      return Status(StatusCode::kUnsupported, std::string("the names of the ") + what + " are longer than " +
+                                                  std::to_string(kMaxNameBytes >> 20U) + " MiB together");
+    }
+    make_unique(&names_);
+    return std::move(names_);
   }
-}
+
+ private:
+  std::string path_;
+  std::size_t bytes_ = 0;
+  std::vector<std::string> names_;
+};
 
 }  // namespace
 
@@ -157,37 +178,35 @@ Result<TreeNode> parse_tree_spec(std::string_view text, const NamedTupleFields& 
   return TreeSpecParser(text, fields, place).parse();
 }
 
-std::vector<std::string> name_outputs(const TreeNode& root) {
-  std::vector<std::string> names;
-  if (root.is_leaf) {
-    names.emplace_back("output");
-  } else {
-    for (std::size_t i = 0; i < root.children.size(); ++i) {
-      name_leaves(root.children[i], (root.has_field_names ? "" : "output_") + root.names[i], &names);
-    }
+Result<std::vector<std::string>> name_outputs(const TreeNode& root) {
+  LeafNames names;
+  if (root.is_leaf) names.add(root, "output");
+  for (std::size_t i = 0; i < root.children.size(); ++i) {
+    names.add(root.children[i], (root.has_field_names ? "" : "output_") + root.names[i]);
   }
-  make_unique(&names);
-  return names;
+  return names.take("outputs");
 }
 
-std::vector<std::string> name_inputs(const TreeNode& root, const std::vector<std::string>& argument_names) {
-  std::vector<std::string> names;
-  if (root.children.size() != 2) return names;
+Result<std::vector<std::string>> name_inputs(const TreeNode& root, const std::vector<std::string>& argument_names) {
+  LeafNames names;
+  if (root.children.size() != 2) return std::vector<std::string>();
   const TreeNode& positional = root.children[0];
   for (std::size_t i = 0; i < positional.children.size(); ++i) {
-    name_leaves(positional.children[i], i < argument_names.size() ? argument_names[i] : "arg_" + positional.names[i],
-                &names);
+    names.add(positional.children[i], i < argument_names.size() ? argument_names[i] : "arg_" + positional.names[i]);
   }
-  name_leaves(root.children[1], "", &names);
-  make_unique(&names);
-  return names;
+  names.add(root.children[1], "");
+  return names.take("inputs");
 }
 
 void make_unique(std::vector<std::string>* names) {
-  std::set<std::string, std::less<>> seen;
+  std::unordered_set<std::string> seen;
+  std::unordered_map<std::string, int> suffixes;  // those tried last: all below are taken
   for (std::string& name : *names) {
-    std::string candidate = name;
-    for (int suffix = 2; !seen.insert(candidate).second; ++suffix) candidate = name + "_" + std::to_string(suffix);
+    if (seen.insert(name).second) continue;
+    int& suffix = suffixes.try_emplace(name, 1).first->second;
+    std::string candidate;
+    do candidate = name + "_" + std::to_string(++suffix);
+    while (!seen.insert(candidate).second);
     name = std::move(candidate);
   }
 }

@@ -23,7 +23,7 @@ std::string container(const std::string& type, const std::string& context, const
 std::vector<std::string> outputs(const std::string& tree, const NamedTupleFields& fields = {}) {
   const Result<TreeNode> root = parse_tree_spec("[1, " + tree + "]", fields, "t");
   EXPECT_TRUE(root.ok()) << root.status().message();
-  return root.ok() ? name_outputs(*root) : std::vector<std::string>();
+  return root.ok() ? name_outputs(*root).value() : std::vector<std::string>();
 }
 
 TEST(TreeSpec, ResultsAreNamedByTheirStructure) {
@@ -57,6 +57,22 @@ TEST(TreeSpec, EqualNamesBecomeDifferent) {
   const std::string inner = container("builtins.dict", R"("[\"b\"]")", {kLeaf});
   EXPECT_THAT(outputs(container("builtins.dict", R"("[\"a.b\", \"a\"]")", {kLeaf, inner})),
               ElementsAre("a.b", "a.b_2"));
+  std::vector<std::string> names = {"a", "a_2", "a", "a", "b", "a_2", "a_3", "a"};
+  make_unique(&names);
+  EXPECT_THAT(names, ElementsAre("a", "a_2", "a_3", "a_4", "b", "a_2_2", "a_3_2", "a_5"));
+}
+
+TEST(TreeSpec, NamesThatTogetherAreTooLongAreRefused) {
+  std::string leaves = kLeaf;
+  for (int i = 1; i < 17; ++i) leaves += ", " + kLeaf;
+  const std::string context = "\"[\\\"" + std::string(std::size_t{1} << 20U, 'k') + "\\\"]\"";
+  const Result<TreeNode> root = parse_tree_spec(
+      "[1, " + container("builtins.dict", context, {container("builtins.list", "null", {leaves})}) + "]", {}, "t");
+  ASSERT_TRUE(root.ok()) << root.status().message();
+  const auto names = name_outputs(*root);
+  ASSERT_FALSE(names.ok());
+  EXPECT_EQ(names.status().code(), StatusCode::kUnsupported);
+  EXPECT_EQ(names.status().message(), "the names of the outputs are longer than 16 MiB together");
 }
 
 TEST(TreeSpec, ArgumentsTakeTheNamesOfForward) {
@@ -66,8 +82,8 @@ TEST(TreeSpec, ArgumentsTakeTheNamesOfForward) {
   const std::string text = "[1, " + container("builtins.tuple", R"("null")", {arguments, keywords}) + "]";
   const Result<TreeNode> root = parse_tree_spec(text, {}, "t");
   ASSERT_TRUE(root.ok());
-  EXPECT_THAT(name_inputs(*root, {"x", "past", "mask"}), ElementsAre("x", "past.0", "past.1", "mask"));
-  EXPECT_THAT(name_inputs(*root, {}), ElementsAre("arg_0", "arg_1.0", "arg_1.1", "mask"));
+  EXPECT_THAT(*name_inputs(*root, {"x", "past", "mask"}), ElementsAre("x", "past.0", "past.1", "mask"));
+  EXPECT_THAT(*name_inputs(*root, {}), ElementsAre("arg_0", "arg_1.0", "arg_1.1", "mask"));
 }
 
 TEST(TreeSpec, OtherFormsAreRefused) {

@@ -1,6 +1,7 @@
 #include "importer/weights_reader.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -39,6 +40,75 @@ std::optional<Dims> constants(const std::vector<ir::Expr>& expressions) {
   return dims;
 }
 
+// The bytes of an entry between the first and the last that a tensor looks at. Nothing for one without elements, and
+// for one whose place makes no sense, which is told when it is read.
+struct Extent {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  bool overlaps(const Extent& other) const { return begin < other.end && other.begin < end; }
+};
+std::optional<Extent> find_extent(const ir::TensorType& type) {
+  const std::optional<Dims> dims = constants(type.dims);
+  const std::optional<Dims> strides = constants(type.strides);
+  const std::optional<std::int64_t> offset = type.storage_offset.constant();
+  if (!dims || !strides || dims->size() != strides->size() || !offset || *offset < 0) return std::nullopt;
+  std::int64_t last = *offset;
+  for (std::size_t axis = 0; axis < dims->size(); ++axis) {
+    std::int64_t reach = 0;
+    if ((*dims)[axis] <= 0 || (*strides)[axis] < 0 ||
+        __builtin_mul_overflow((*dims)[axis] - 1, (*strides)[axis], &reach) ||
+        __builtin_add_overflow(last, reach, &last)) {
+      return std::nullopt;
+    }
+  }
+  const auto width = static_cast<std::int64_t>(element_bytes(type.dtype));
+  Extent extent;
+  if (__builtin_mul_overflow(last, width, &extent.end) || __builtin_add_overflow(extent.end, width, &extent.end)) {
+    return std::nullopt;
+  }
+  extent.begin = *offset * width;
+  return extent;
+}
+
+// Where two tensors of one entry have their elements; other things that are written beside that may differ.
+bool have_same_place(const ir::TensorType& a, const ir::TensorType& b) {
+  return a.dtype == b.dtype && a.dims == b.dims && a.strides == b.strides && a.storage_offset == b.storage_offset;
+}
+
+// Whether a tensor's elements lie side by side, in whatever order, and none twice.
+bool is_dense(const ir::TensorType& type) {
+  const Dims dims = *constants(type.dims);
+  const Dims strides = *constants(type.strides);
+  std::vector<std::pair<std::int64_t, std::int64_t>> axes;  // stride, extent
+  for (std::size_t axis = 0; axis < dims.size(); ++axis) {
+    if (dims[axis] != 1) axes.emplace_back(strides[axis], dims[axis]);
+  }
+  std::sort(axes.begin(), axes.end());
+  std::int64_t expected = 1;
+  for (const auto& [stride, extent] : axes) {
+    if (stride != expected) return false;
+    expected *= extent;
+  }
+  return true;
+}
+
+// Writes contiguous elements to where `target` has its own.
+void write_elements(const std::byte* source, const Tensor& target) {
+  const std::size_t width = element_bytes(target.dtype());
+  auto* const first = static_cast<std::byte*>(target.data());
+  std::array<std::int64_t, kMaxRank> index{};
+  std::int64_t offset = 0;
+  for (std::int64_t left = target.element_count(); left > 0; --left, source += width) {
+    std::memcpy(first + static_cast<std::size_t>(offset) * width, source, width);
+    for (std::size_t axis = target.dims().size(); axis-- > 0;) {
+      offset += target.strides()[axis];
+      if (++index[axis] < target.dims()[axis]) break;
+      offset -= index[axis] * target.strides()[axis];
+      index[axis] = 0;
+    }
+  }
+}
+
 std::string describe(DType dtype, const Dims& dims) { return std::string(to_string(dtype)) + dims.to_string(); }
 
 class WeightsReader {
@@ -52,6 +122,10 @@ class WeightsReader {
     for (const ir::GraphInput& input : graph.inputs) {
       if (is_weight(input)) KPT_RETURN_IF_ERROR(replace(input, graph.at(input.value).tensor));
     }
+    for (const ir::GraphInput& input : graph.inputs) {
+      if (is_weight(input)) find_sharer(input, graph.at(input.value).tensor);
+    }
+    for (const auto& [path, sharers] : shared_) KPT_RETURN_IF_ERROR(share(path, sharers));
     for (const ir::GraphInput& input : graph.inputs) {
       if (is_weight(input)) KPT_RETURN_IF_ERROR(read(input, graph.at(input.value).tensor));
     }
@@ -68,6 +142,15 @@ class WeightsReader {
   struct Found {
     const char* folder = "";
     const Payload* payload = nullptr;
+    std::string path() const { return std::string("data/") + folder + "/" + payload->path_name; }
+  };
+
+  // A weight that has its data in an entry of which something is replaced.
+  struct Sharer {
+    std::string name;
+    const ir::TensorType* type = nullptr;
+    Extent extent;
+    bool replaced = false;
   };
 
   // An archive of a model without weights may lack the file.
@@ -97,15 +180,109 @@ class WeightsReader {
                       describe(type.dtype, dims.value_or(Dims())));
     }
     result_.emplace(input.name, tensor);
-    if (const Found found = find(input.name); found.payload != nullptr) {
-      replaced_.emplace(found.folder + ("/" + found.payload->path_name), Replaced{found.payload, tensor});
+    if (const Found found = find(input.name); found.payload != nullptr) shared_.try_emplace(found.path());
+    return {};
+  }
+
+  // Notes who has data in an entry of which something is replaced.
+  void find_sharer(const ir::GraphInput& input, const ir::TensorType& type) {
+    const Found found = find(input.name);
+    if (found.payload == nullptr || !found.payload->is_tensor || found.payload->use_pickle) return;
+    const ir::TensorType& own = found.payload->type;
+    if (own.layout != ir::Layout::kStrided || own.dtype != type.dtype || own.dims != type.dims) return;
+    const auto entry = shared_.find(found.path());
+    const std::optional<Extent> extent = find_extent(own);
+    if (entry == shared_.end() || !extent) return;
+    entry->second.push_back({input.name, &own, *extent, result_.contains(input.name)});
+  }
+
+  // Whose data is shared with a replaced weight follows it, as it does in PyTorch.
+  Status share(const std::string& path, const std::vector<Sharer>& sharers) {
+    std::vector<const Sharer*> replaced;
+    std::optional<Extent> changed;
+    for (const Sharer& sharer : sharers) {
+      if (!sharer.replaced) continue;
+      replaced.push_back(&sharer);
+      if (!changed) changed = sharer.extent;
+      changed = Extent{std::min(changed->begin, sharer.extent.begin), std::max(changed->end, sharer.extent.end)};
+    }
+    std::vector<const Sharer*> followers;
+    bool tied = replaced.size() == 1;
+    for (const Sharer& sharer : sharers) {
+      if (sharer.replaced || !changed || !sharer.extent.overlaps(*changed)) continue;
+      followers.push_back(&sharer);
+      tied = tied && have_same_place(*sharer.type, *replaced[0]->type);
+    }
+    if (followers.empty()) return {};
+    if (!tied) return merge(path, *changed, replaced, followers);
+    const Tensor tensor = result_.at(replaced[0]->name);  // nothing is copied
+    for (const Sharer* sharer : followers) result_.emplace(sharer->name, tensor);
+    return {};
+  }
+
+  // Lays what is replaced over a copy of the entry, and gives all of these names views of that.
+  Status merge(const std::string& path, const Extent& changed, const std::vector<const Sharer*>& replaced,
+               const std::vector<const Sharer*>& followers) {
+    const ZipEntry* entry = layout_.find(path);
+    if (entry == nullptr) return {};  // told when it is read
+    Tensor merged;
+    if (entry->size > 0) {
+      KPT_ASSIGN_OR_RETURN(const std::shared_ptr<Buffer> old, storage(*entry, path, kAlignment));
+      const std::span<const std::byte> bytes(static_cast<const std::byte*>(old->data()), old->bytes());
+      KPT_ASSIGN_OR_RETURN(merged, Tensor::from_bytes(DType::kUInt8, {{std::ssize(bytes)}}, bytes));
+    } else {  // stripped: one replacement must have it all
+      const auto has_all = [&](const Sharer* sharer) {
+        return sharer->extent.begin == 0 && sharer->extent.end == changed.end && is_dense(*sharer->type);
+      };
+      if (std::none_of(replaced.begin(), replaced.end(), has_all)) return {};  // told when the others are read
+      KPT_ASSIGN_OR_RETURN(merged, Tensor::empty(DType::kUInt8, {{changed.end}}));
+    }
+    for (const Sharer* sharer : replaced) {
+      KPT_ASSIGN_OR_RETURN(const Tensor target, find_place(*sharer, path, merged.buffer()));
+      KPT_ASSIGN_OR_RETURN(const Tensor given, result_.at(sharer->name).contiguous_copy());
+      write_elements(static_cast<const std::byte*>(given.data()), target);
+    }
+    for (const Sharer* sharer : replaced) {
+      KPT_ASSIGN_OR_RETURN(Tensor target, find_place(*sharer, path, merged.buffer()));
+      if (replaced.size() > 1 || !is_dense(*sharer->type))
+        KPT_RETURN_IF_ERROR(check_replaced(*sharer, target, replaced));
+      result_.insert_or_assign(sharer->name, std::move(target));
+    }
+    for (const Sharer* sharer : followers) {
+      KPT_ASSIGN_OR_RETURN(Tensor target, find_place(*sharer, path, merged.buffer()));
+      result_.emplace(sharer->name, std::move(target));
     }
     return {};
   }
 
+  // Whether a replacement still holds what was given when all that share its memory are written.
+  Status check_replaced(const Sharer& sharer, const Tensor& target, const std::vector<const Sharer*>& replaced) const {
+    KPT_ASSIGN_OR_RETURN(const Tensor given, result_.at(sharer.name).contiguous_copy());
+    KPT_ASSIGN_OR_RETURN(const Tensor found, target.contiguous_copy());
+    if (std::memcmp(given.data(), found.data(), given.bytes()) == 0) return {};
+    std::vector<std::string> names;
+    for (const Sharer* other : replaced) {
+      if (other != &sharer && other->extent.overlaps(sharer.extent))
+        names.push_back("'" + printable(other->name, 256) + "'");
+    }
+    return fail(StatusCode::kInvalidArgument, sharer.name,
+                names.empty() ? "elements that are one in the model's memory differ in the replacement"
+                              : "it shares memory with " + join(names, ", ") + ", and their replacements differ there");
+  }
+
+  Result<Tensor> find_place(const Sharer& sharer, const std::string& path,
+                            const std::shared_ptr<Buffer>& buffer) const {
+    Result<Tensor> tensor =
+        Tensor::from_buffer(buffer, sharer.type->dtype, *constants(sharer.type->dims), *constants(sharer.type->strides),
+                            *sharer.type->storage_offset.constant());
+    if (tensor.ok()) return tensor;
+    return fail(StatusCode::kCorruptData, sharer.name, "'" + path + "' does not hold it: " + tensor.status().message());
+  }
+
   Status read(const ir::GraphInput& input, const ir::TensorType& type) {
     if (result_.contains(input.name)) return {};
-    const auto [folder, payload] = find(input.name);
+    const Found found = find(input.name);
+    const Payload* payload = found.payload;
     if (payload == nullptr) {
       return fail(StatusCode::kCorruptData, input.name, "it is in neither the weights nor the constants");
     }
@@ -120,14 +297,7 @@ class WeightsReader {
     if (payload->type.dtype != type.dtype || payload->type.dims != type.dims) {
       return fail(StatusCode::kCorruptData, input.name, "the graph takes another element type or shape");
     }
-    const std::string path = std::string("data/") + folder + "/" + payload->path_name;
-    const auto [begin, end] = replaced_.equal_range(folder + ("/" + payload->path_name));
-    for (auto it = begin; it != end; ++it) {
-      if (it->second.payload->type != payload->type) continue;
-      result_.emplace(input.name, it->second.tensor);
-      return {};
-    }
-    return view(input.name, path, payload->type);
+    return view(input.name, found.path(), payload->type);
   }
 
   Status view(const std::string& name, const std::string& path, const ir::TensorType& type) {
@@ -194,18 +364,13 @@ class WeightsReader {
     return {code, layout_.archive().name() + ": weight '" + printable(name, 256) + "': " + what};
   }
 
-  struct Replaced {
-    const Payload* payload = nullptr;
-    Tensor tensor;
-  };
-
   const ArchiveLayout& layout_;
   const Weights& replacements_;
   std::vector<std::string>* notes_;
   PayloadConfig weights_;
   PayloadConfig constants_;
   std::map<std::string, std::shared_ptr<Buffer>> buffers_;  // by path
-  std::multimap<std::string, Replaced> replaced_;           // by path
+  std::map<std::string, std::vector<Sharer>> shared_;       // by path
   std::vector<std::string> stripped_;
   std::vector<std::string> misaligned_;  // paths
   Weights result_;

@@ -27,10 +27,12 @@ Result<PayloadConfig> read_payload_config(std::string_view text, const std::stri
 
 // All parameters, buffers and constants that `graph` takes. Data is not copied unless it is misaligned (a note).
 // `replacements` go before what the archive has; they must have the graph's types and shapes. A name that shares its
-// data with a replaced one follows it. Fails with
+// data with a replaced one follows it: where they are not the same view, the entry is copied, the replacement written
+// there, and all are views of the copy. Fails with
 //   kCorruptData      data missing, too short, or of another type than the graph says
 //   kUnsupported      pickled, sparse or compressed data, by name
-//   kInvalidArgument  data stripped from the archive and not replaced; a replacement that does not fit
+//   kInvalidArgument  data stripped from the archive and not replaced; a replacement that does not fit, or that says
+//                     something else than another of the same memory
 Result<Weights> read_weights(const ArchiveLayout& layout, const ir::Graph& graph, const Weights& replacements,
                              std::vector<std::string>* notes);
 

@@ -18,15 +18,14 @@ std::string show(std::string_view name) { return "'" + printable(name, 100) + "'
 
 Status refuse(const std::string& message) { return {StatusCode::kCorruptData, message}; }
 
-using Symbols = std::set<std::string, std::less<>>;
-
 class Verification {
  public:
-  // `place` stands before every message: empty for the whole graph, "in the graph 'body': " for a sub-graph.
-  Verification(const Graph& graph, std::string place, Symbols symbols, std::size_t nesting)
+  // `place` stands before every message: empty for the whole graph, "in the graph 'body': " for a sub-graph. `outer`:
+  // of the graph around it, whose symbols hold here too.
+  Verification(const Graph& graph, std::string place, const Verification* outer, std::size_t nesting)
       : graph_(graph),
         place_(std::move(place)),
-        symbols_(std::move(symbols)),
+        outer_(outer),
         nesting_(nesting),
         defined_(graph.values.size(), false) {}
 
@@ -56,27 +55,33 @@ class Verification {
   Status check_operands(const List& list, const std::string& where) const;
   Status check_use(ValueId id, const std::string& where) const;
   bool fits(const Argument& item, ElementKind kind) const;
-  bool has_input(InputKind kind, std::string_view name) const;
+  bool knows(std::string_view symbol) const;
 
   const Graph& graph_;
   std::string place_;
-  Symbols symbols_;
+  const Verification* outer_;
   std::size_t nesting_;
   std::vector<bool> defined_;
+  std::set<std::string_view> symbols_;  // the graph's own
   std::set<std::string_view> input_names_;
+  std::set<std::pair<InputKind, std::string_view>> inputs_;
 };
 
 Status Verification::check_symbols() {
-  std::set<std::string_view> own;
   for (const SymbolRange& symbol : graph_.symbols) {
     if (symbol.name.empty()) return fail("a symbol has no name");
-    if (!own.insert(symbol.name).second) return fail("the symbol " + show(symbol.name) + " is declared twice");
+    if (!symbols_.insert(symbol.name).second) return fail("the symbol " + show(symbol.name) + " is declared twice");
     if (symbol.min && symbol.max && *symbol.min > *symbol.max) {
       return fail("the range of the symbol " + show(symbol.name) + " is empty");
     }
-    symbols_.insert(symbol.name);
   }
   return {};
+}
+
+bool Verification::knows(std::string_view symbol) const {
+  const Verification* graph = this;
+  while (graph != nullptr && !graph->symbols_.contains(symbol)) graph = graph->outer_;
+  return graph != nullptr;
 }
 
 Status Verification::check_values() const {
@@ -120,7 +125,7 @@ Status Verification::check_tensor_type(const Value& value) const {
 Status Verification::check_expr(const Value& value, const Expr& expr) const {
   if (expr.constant()) return {};
   for (const std::string& symbol : expr.symbols()) {
-    if (!symbols_.contains(symbol)) {
+    if (!knows(symbol)) {
       return fail("the value " + show(value.name) + " uses the symbol " + show(symbol) + ", which is not declared");
     }
   }
@@ -130,6 +135,7 @@ Status Verification::check_expr(const Value& value, const Expr& expr) const {
 Status Verification::check_input(const GraphInput& input) {
   const std::string where = "the input " + show(input.name);
   if (input.kind > InputKind::kFixed) return fail(where + " is of an invalid kind");
+  inputs_.emplace(input.kind, input.name);
   const bool caller = input.kind == InputKind::kUser || input.kind == InputKind::kFixed;
   if (caller && !input.name.empty() && !input_names_.insert(input.name).second) {
     return fail("two inputs have the name " + show(input.name));
@@ -203,15 +209,8 @@ Status Verification::check_output(const GraphOutput& output) const {
   const InputKind changed = output.kind == OutputKind::kBufferMutation      ? InputKind::kBuffer
                             : output.kind == OutputKind::kParameterMutation ? InputKind::kParameter
                                                                             : InputKind::kUser;
-  if (!has_input(changed, output.name)) return fail(where + " changes an input that the graph does not have");
+  if (!inputs_.contains({changed, output.name})) return fail(where + " changes an input that the graph does not have");
   return {};
-}
-
-bool Verification::has_input(InputKind kind, std::string_view name) const {
-  for (const GraphInput& input : graph_.inputs) {
-    if (input.kind == kind && input.name == name) return true;
-  }
-  return false;
 }
 
 Status Verification::define(ValueId id, const std::string& where) {
@@ -239,7 +238,7 @@ Status Verification::check_argument(const Argument& argument, const std::string&
   if (subgraph == nullptr) return {};
   if (subgraph->graph == nullptr) return fail(where + " has no body for the graph " + show(subgraph->name));
   if (nesting + 1 > kMaxNesting) return fail(where + " nests lists and graphs too deeply");
-  return Verification(*subgraph->graph, place_ + "in the graph " + show(subgraph->name) + ": ", symbols_, nesting + 1)
+  return Verification(*subgraph->graph, place_ + "in the graph " + show(subgraph->name) + ": ", this, nesting + 1)
       .run();
 }
 
@@ -281,6 +280,6 @@ bool Verification::fits(const Argument& item, ElementKind kind) const {
 
 }  // namespace
 
-Status verify(const Graph& graph) { return Verification(graph, "", {}, 0).run(); }
+Status verify(const Graph& graph) { return Verification(graph, "", nullptr, 0).run(); }
 
 }  // namespace kpt::ir

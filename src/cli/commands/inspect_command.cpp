@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <unordered_set>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -71,13 +72,12 @@ std::string range_text(const ir::SymbolRange& range) {
 }
 
 void count_weights(Inspection& inspection) {
-  std::vector<const void*> seen;  // tied weights count once
+  std::unordered_set<const void*> seen;  // tied weights count once
   for (const ir::GraphInput& input : inspection.model.graph.inputs) {
     const auto weight = inspection.model.weights.find(input.name);
     if (input.kind == ir::InputKind::kUser || weight == inspection.model.weights.end()) continue;
     const Tensor& tensor = weight->second;
-    if (tensor.bytes() > 0 && std::ranges::find(seen, tensor.data()) != seen.end()) continue;
-    seen.push_back(tensor.data());
+    if (!seen.insert(tensor.data()).second && tensor.bytes() > 0) continue;
     if (input.kind == ir::InputKind::kParameter) {
       inspection.parameters += static_cast<std::uint64_t>(tensor.element_count());
     }
