@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <iostream>
 #include <random>
 #include <vector>
 
@@ -93,6 +94,7 @@ TEST(ChangedCalls, PassesAnswerWithAStatusOrAWholeGraph) {
   const std::vector<ir::Graph> graphs = graphs_before_passes();
   const ir::Graph words = words_of(graphs);
   const std::uint64_t first_seed = std::random_device{}();
+  std::cerr << "first seed " << first_seed << std::endl;  // a crash prints no trace
   int sound = 0;
   for (int round = 0; round < testing::rounds(20); ++round) {
     const Round made = make_round(round);

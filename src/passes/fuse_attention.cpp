@@ -180,7 +180,7 @@ class AttentionFusion {
     // The same elements as before the detour, so the transpose that we made serves.
     const ir::ValueId detour = only_result(edit_.node(second));
     const ir::ValueId heads_first = value_argument(first, "self");
-    if (edit_.is_output(detour) || edit_.facts().is_written(detour)) return false;
+    if (!edit_.is_tensor(detour) || edit_.is_output(detour) || edit_.facts().is_written(detour)) return false;
     edit_.replace_uses(detour, heads_first);
     edit_.erase_unused(second);
     take_directly(heads_first, heads_last);

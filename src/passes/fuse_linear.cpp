@@ -167,7 +167,10 @@ class LinearFusion {
       const ir::ValueId summand =
           takes_residual_ && call.residual == ir::kNoValue ? other_summand(edit_, next, result) : ir::kNoValue;
       if (activation == ir::Activation::kNone && summand == ir::kNoValue) break;
-      if (!may_move(place, user, call) || edit_.type(only_result(next)).dtype != edit_.type(result).dtype) break;
+      if (!edit_.is_tensor(only_result(next)) || !may_move(place, user, call) ||
+          edit_.type(only_result(next)).dtype != edit_.type(result).dtype) {
+        break;
+      }
       detail += " + " + next.name;
       call.activation = activation;
       if (summand != ir::kNoValue) call.residual = summand;

@@ -61,6 +61,8 @@ Result<PassStats> run_remove_in_place(ir::Graph& graph, PassContext& context) {
     const std::string_view name = operator_name(node.target);
     if (std::find(std::begin(kOperators), std::end(kOperators), name) == std::end(kOperators)) continue;
     if (!has_one_type(edit, node) || !is_private(edit, index)) continue;
+    // The argument has another name without the underscore; where a wrong call has that name already, it stays.
+    if (name == "dropout_" && (node.arguments[0].name != "self" || find_argument(node, "input") != nullptr)) continue;
     ++stats.changes;
     stats.details.push_back(node.name);
     std::vector<ir::NamedArgument> arguments = node.arguments;

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <bit>
 #include <cmath>
+#include <iostream>
 #include <random>
 #include <thread>
 
@@ -261,6 +262,7 @@ TEST(OwnNodes, RecordedSizesThatLieAreFailuresNotWrites) {
 // Whatever a file says in a call of ours: loading or running fails, or gives something, and touches no other memory.
 TEST(OwnNodes, ChangedCallsAreFailuresNotWrites) {
   const std::uint64_t first_seed = std::random_device{}();
+  std::cerr << "first seed " << first_seed << std::endl;  // a crash prints no trace
   const PlacedDevice placed = execution_test::find_device_under_test();
   int sound = 0;
   int loaded = 0;

@@ -2,6 +2,7 @@
 #include "ir/changed_calls.h"
 
 #include <cstring>
+#include <iostream>
 #include <memory>
 #include <random>
 
@@ -38,6 +39,7 @@ TEST(ChangedCalls, PlansAnswerWithAStatusOrRunWithinTheirMemory) {
   const auto machine = std::make_shared<testing::HostMachine>(32);
   machine->limit_memory(std::size_t{1} << 24U);
   const std::uint64_t first_seed = std::random_device{}();
+  std::cerr << "first seed " << first_seed << std::endl;  // a crash prints no trace
   int sound = 0;
   int run = 0;
   for (int round = 0; round < kpt::testing::rounds(4); ++round) {

@@ -27,6 +27,7 @@ Value as_heads(Builder& b, const Value& x) {
 }
 
 Value spread_batches(Builder& b, const Value& x, const Extents& dims, bool heads_too) {
+  if (x.rank() < 2) refuse("its operands have fewer than two dimensions");
   Extents wanted = dims;
   wanted.insert(wanted.end(), x.dims.end() - 2, x.dims.end());
   if (!heads_too && x.rank() == wanted.size() && x.rank() > 2) wanted[wanted.size() - 3] = x.dims[x.rank() - 3];

@@ -1,6 +1,7 @@
 // The lowering of graphs whose calls are wrong: a status, or text. The graph has every lowering once.
 #include "ir/changed_calls.h"
 
+#include <iostream>
 #include <random>
 
 #include <gtest/gtest.h>
@@ -20,6 +21,7 @@ TEST(ChangedCalls, LoweringAnswersWithAStatusOrText) {
       read_text_file(source_dir() + "/tests/conformance/operators.graph", std::size_t{1} << 20U).value();
   const ir::Graph graph = ir::read_graph(text).value();
   const std::uint64_t first_seed = std::random_device{}();
+  std::cerr << "first seed " << first_seed << std::endl;  // a crash prints no trace
   int sound = 0;
   int refused = 0;
   for (int round = 0; round < testing::rounds(10); ++round) {

@@ -90,7 +90,9 @@ void lower_movedim(Call& call) {
   std::vector<bool> moved(rank, false);
   for (std::size_t index = 0; index < from.size(); ++index) {
     const std::size_t source = normalize_axis(from[index], rank);
-    permutation[normalize_axis(to[index], rank)] = static_cast<std::int64_t>(source);
+    std::int64_t& place = permutation[normalize_axis(to[index], rank)];
+    if (moved[source] || place >= 0) refuse("it moves an axis twice or two axes to one place");
+    place = static_cast<std::int64_t>(source);
     moved[source] = true;
   }
   std::size_t next = 0;
@@ -217,7 +219,9 @@ void lower_slice_scatter(Call& call) {
   const std::int64_t extent = dims.at(axis);
   const std::int64_t start = clamp_index(call.integer("start", 0), extent);
   const std::int64_t end = std::max(start, clamp_index(call.integer("end", extent), extent));
-  const ViewStep step = slice_axis(dims, axis, start, end, call.integer("step", 1));
+  const std::int64_t stride = call.integer("step", 1);
+  if (stride < 1) refuse("its step is not positive");
+  const ViewStep step = slice_axis(dims, axis, start, end, stride);
   put(call, {&step, 1});
 }
 
