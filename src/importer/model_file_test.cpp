@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
@@ -337,6 +338,46 @@ TEST_F(ModelFile, ReplacementsOfOneMemoryThatDifferAreRefused) {
   EXPECT_THAT(message({twice}, {{"twice", counted}}),
               HasSubstr("'twice': elements that are one in the model's memory"));
   EXPECT_EQ(message({twice}, {{"twice", filled({2, 4}, 3)}}), "");
+}
+
+// x of linear_state is [s77, 4], s77 is 1 to 64.
+TEST_F(ModelFile, TheRangeOfAnExpressionIsOneOfItsSymbol) {
+  const auto import_with = [&](const char* size, const std::vector<std::array<std::string, 3>>& ranges) {
+    ForgedZip zip = forge("linear_state");
+    ForgedEntry& entry = testing::find_entry(zip, "models/model.json");
+    nlohmann::json tree = nlohmann::json::parse(entry.content);
+    if (size != nullptr) {
+      const nlohmann::json expression = {{"as_expr", {{"expr_str", size}, {"hint", nullptr}}}};
+      tree["graph_module"]["graph"]["tensor_values"]["x"]["sizes"][0] = expression;
+    }
+    for (const auto& [name, min, max] : ranges) {
+      tree["range_constraints"][name] = {{"min_val", nlohmann::json::parse(min)},
+                                         {"max_val", nlohmann::json::parse(max)}};
+    }
+    entry.content = tree.dump();
+    return import_model(write("m.pt2", zip.build()));
+  };
+  constexpr const char* kTwice = "Mul(Integer(2), Symbol('s77', positive=True, integer=True))";
+  const auto symbols = [&](const char* size, const std::vector<std::array<std::string, 3>>& ranges) {
+    const Result<ImportedModel> model = import_with(size, ranges);
+    EXPECT_TRUE(model.ok()) << model.status().message();
+    return model.ok() ? model->graph.symbols : std::vector<ir::SymbolRange>();
+  };
+  // What the exporter wrote of s77 is its own assumption.
+  EXPECT_THAT(symbols(kTwice, {{"s77", "2", "16"}, {"2*s77", "2", "32"}}), ElementsAre(ir::SymbolRange{"s77", 1, 16}));
+  EXPECT_THAT(symbols(kTwice, {{"2*s77", "3", "33"}}), ElementsAre(ir::SymbolRange{"s77", 2, 16}));
+  EXPECT_THAT(symbols(kTwice, {{"2*s77", "2", "null"}}), ElementsAre(ir::SymbolRange{"s77", 1, {}}));
+  // An input has s77 by itself: both ranges hold.
+  EXPECT_THAT(symbols(nullptr, {{"s77 + 1", "5", "100"}}), ElementsAre(ir::SymbolRange{"s77", 4, 64}));
+  for (const char* unknown : {"s77*s77", "Max(1, s77)"}) {
+    const Result<ImportedModel> model = import_with(nullptr, {{unknown, "1", "9"}});
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    EXPECT_THAT(model->graph.symbols, ElementsAre(ir::SymbolRange{"s77", 1, 64}));
+    EXPECT_THAT(model->notes, Contains(HasSubstr("the range of '" + std::string(unknown) + "' is not checked")));
+  }
+  const Result<ImportedModel> empty = import_with(kTwice, {{"2*s77", "3", "3"}});
+  EXPECT_EQ(empty.status().code(), StatusCode::kCorruptData);
+  EXPECT_THAT(empty.status().message(), HasSubstr("the range of '2*s77' is empty"));
 }
 
 TEST_F(ModelFile, SampleInputsAreGivenByName) {

@@ -7,18 +7,27 @@
 #include <utility>
 
 #include "archive/json_reader.h"
+#include "base/text.h"
 #include "importer/graph_reader.h"
 #include "importer/schema.h"
 #include "importer/signature.h"
+#include "ir/arithmetic.h"
 
 namespace kpt::pt2 {
 namespace {
 
 using Kind = JsonReader::Kind;
 using Ranges = std::map<std::string, ir::SymbolRange, std::less<>>;
+using Names = std::set<std::string, std::less<>>;
+
+// What the exporter says of an expression: "2*s39" is 2 to 32.
+struct DerivedRange {
+  ir::Expr expression;
+  ir::SymbolRange range;
+};
 
 // Adds every symbol that a value of `graph` or of its sub-graphs mentions to `used`.
-void collect_symbols(const ir::Graph& graph, std::set<std::string, std::less<>>* used) {
+void collect_symbols(const ir::Graph& graph, Names* used) {
   const auto add = [used](const ir::Expr& expression) {
     if (expression.constant()) return;
     for (std::string& symbol : expression.symbols()) used->insert(std::move(symbol));
@@ -37,11 +46,69 @@ void collect_symbols(const ir::Graph& graph, std::set<std::string, std::less<>>*
   }
 }
 
+Names find_input_sizes(const ir::Graph& graph) {
+  Names names;
+  for (const ir::GraphInput& input : graph.inputs) {
+    if (input.kind != ir::InputKind::kUser) continue;
+    const ir::Value& value = graph.at(input.value);
+    if (value.expression.is_symbol()) names.emplace(value.expression.name());
+    for (const ir::Expr& size : value.tensor.dims) {
+      if (size.is_symbol()) names.emplace(size.name());
+    }
+  }
+  return names;
+}
+
+std::string not_checked(std::string_view name) { return "the range of '" + printable(name, 128) + "' is not checked"; }
+
+// Narrows the symbol to where the form is in its range. Fails when nothing is left.
+Status narrow(const ir::LinearForm& form, const ir::SymbolRange& range, ir::SymbolRange* symbol) {
+  std::int64_t rest = 0;
+  if (range.min && !__builtin_sub_overflow(*range.min, form.offset, &rest)) {
+    const std::int64_t down = ir::floor_divide(rest, form.factor).value_or(0);
+    const std::int64_t min = down * form.factor == rest ? down : down + 1;
+    symbol->min = std::max(symbol->min.value_or(min), min);
+  }
+  if (range.max && !__builtin_sub_overflow(*range.max, form.offset, &rest)) {
+    const std::int64_t max = ir::floor_divide(rest, form.factor).value_or(0);
+    symbol->max = std::min(symbol->max.value_or(max), max);
+  }
+  if (!symbol->min || !symbol->max || *symbol->min <= *symbol->max) return {};
+  return {StatusCode::kCorruptData, "the range of '" + printable(range.name, 128) + "' is empty"};
+}
+
+// The range of 2*s39 is one of s39. Of a symbol that no input has by itself, the exporter writes what it assumed when
+// it made the symbol (2 at least) beside what it promises of the expression, and only the latter counts.
+Status apply_derived(const std::vector<DerivedRange>& derived, const ir::Graph& graph, Ranges* ranges,
+                     std::vector<std::string>* notes) {
+  const Names inputs = find_input_sizes(graph);
+  Names seen;
+  for (const auto& [expression, range] : derived) {
+    const std::optional<ir::LinearForm> form = ir::find_linear(expression);
+    if (!form) {
+      notes->push_back(not_checked(range.name));
+      continue;
+    }
+    const std::string name(form->symbol);
+    ir::SymbolRange& symbol = (*ranges)[name];
+    if (seen.insert(name).second && !inputs.contains(name)) symbol = {};
+    symbol.name = name;
+    KPT_RETURN_IF_ERROR(narrow(*form, range, &symbol));
+  }
+  return {};
+}
+
 // All symbols of the program belong to the top graph; those without a range in the file are unbounded.
-void declare_symbols(const Ranges& ranges, ir::Graph* graph) {
-  for (const auto& [name, range] : ranges) graph->symbols.push_back(range);
-  std::set<std::string, std::less<>> used;
+void declare_symbols(const Ranges& ranges, ir::Graph* graph, std::vector<std::string>* notes) {
+  Names used;
   collect_symbols(*graph, &used);
+  for (const auto& [name, range] : ranges) {
+    if (used.contains(name) || ir::parse_expr(name).ok()) {
+      graph->symbols.push_back(range);
+    } else {
+      notes->push_back(not_checked(name));  // an expression of a kind that we do not know
+    }
+  }
   for (const std::string& name : used) {
     if (!ranges.contains(name)) graph->symbols.push_back({.name = name, .min = {}, .max = {}});
   }
@@ -81,7 +148,10 @@ class ProgramReader {
       reader_.seek(ranges);
       KPT_RETURN_IF_ERROR(range_constraints());
     }
-    declare_symbols(ranges_, &program_.graph);
+    if (const Status status = apply_derived(derived_, program_.graph, &ranges_, &program_.notes); !status.ok()) {
+      return Status(status.code(), name_ + ": " + status.message());
+    }
+    declare_symbols(ranges_, &program_.graph, &program_.notes);
     return std::move(program_);
   }
 
@@ -160,6 +230,11 @@ class ProgramReader {
         return member == "max_val" ? bound(&range.max) : reader_.skip();
       }));
       if (range.min && range.max && *range.min > *range.max) return reader_.error("an empty range of a symbol");
+      Result<ir::Expr> expression = ir::parse_expr(range.name);
+      if (expression.ok() && !expression->is_symbol() && !expression->constant()) {
+        derived_.push_back({std::move(expression).value(), std::move(range)});
+        return {};
+      }
       std::string name = range.name;
       ranges_.emplace(std::move(name), std::move(range));
       return {};
@@ -172,6 +247,7 @@ class ProgramReader {
   std::int64_t major_ = 0;
   NamedTupleFields named_tuples_;
   Ranges ranges_;
+  std::vector<DerivedRange> derived_;
 };
 
 }  // namespace

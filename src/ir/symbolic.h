@@ -121,6 +121,24 @@ Result<Expr> parse_srepr(std::string_view text);
 // round, where, modular_indexing and opaque as functions. Fails with kCorruptData. Bounded as Expr::make() is.
 Result<Expr> parse_expr(std::string_view text);
 
+// factor * symbol + offset, with a factor above 0: what sizes are that an exporter derives from another one
+// (Dim("h") * 2 + 1).
+struct LinearForm {
+  std::string_view symbol;  // of the expression
+  std::int64_t factor = 1;
+  std::int64_t offset = 0;
+  // Where the form is `value`; nothing when no integer makes it so.
+  std::optional<std::int64_t> solve(std::int64_t value) const;
+  // The form there; nothing on overflow.
+  std::optional<std::int64_t> at(std::int64_t symbol_value) const;
+};
+// Nothing when an expression is not of this form. A symbol is.
+std::optional<LinearForm> find_linear(const Expr& expr);
+
+// What an input's size says of its symbol: of a symbol itself; of a linear form when nothing else has bound it. The
+// expression must outlive the bindings.
+void bind_size(const Expr& expr, std::int64_t size, Bindings& bindings);
+
 // What a symbol may be; both ends included.
 struct SymbolRange {
   std::string name;

@@ -1,6 +1,7 @@
 #include "ir/symbolic.h"
 
 #include <cmath>
+#include <limits>
 #include <random>
 #include <string>
 
@@ -241,6 +242,45 @@ TEST(ExprEvaluation, MixesIntegersAndFloatsAsPython) {
   EXPECT_EQ(parse_expr("round(a / 2)")->evaluate_value(bind(5)).value(), SymValue(std::int64_t{2}));
   EXPECT_EQ(parse_expr("a == 3.0")->evaluate_value(bind(3)).value(), SymValue(true));
   EXPECT_EQ(parse_expr("trunc(float(a) / 2.0)")->evaluate_value(bind(-5)).value(), SymValue(std::int64_t{-2}));
+}
+
+TEST(LinearForms, AreFoundAndSolved) {
+  const auto find = [](const std::string& text) { return parse_expr(text).value(); };
+  const Expr derived = find("(s0 + 3) * 4 + s0 - 1");
+  const auto form = find_linear(derived);
+  ASSERT_TRUE(form.has_value());
+  EXPECT_EQ(form->symbol, "s0");
+  EXPECT_EQ(form->factor, 5);
+  EXPECT_EQ(form->offset, 11);
+  EXPECT_EQ(form->solve(26), 3);
+  EXPECT_EQ(form->solve(27), std::nullopt);
+  EXPECT_EQ(form->solve(1), -2);
+  EXPECT_EQ(form->solve(std::numeric_limits<std::int64_t>::min()), std::nullopt);
+  EXPECT_EQ(form->at(3), 26);
+  EXPECT_EQ(form->at(std::int64_t{1} << 62), std::nullopt);
+  EXPECT_EQ(find_linear(find("s7"))->solve(9), 9);
+  EXPECT_EQ(find_linear(find("2 * 3 * s7"))->factor, 6);
+  for (const char* text : {"7", "s0 * s1", "s0 * s0", "s0 + s1", "s0 // 2", "s0 * -2", "0 * s0", "s0 - s0",
+                           "s0 * 4611686018427387904 * 4", "max(s0, 1)"}) {
+    const Expr expr = find(text);
+    EXPECT_FALSE(find_linear(expr).has_value()) << text;
+  }
+}
+
+TEST(LinearForms, ASymbolsOwnSizeGoesBeforeWhatIsDerived) {
+  const Expr derived = parse_expr("s0 * 8").value();
+  const Expr plain = parse_expr("s0").value();
+  const Expr other = parse_expr("s0 // 2").value();
+  Bindings bindings;
+  bind_size(other, 5, bindings);
+  EXPECT_TRUE(bindings.entries().empty());
+  bind_size(derived, 12, bindings);
+  EXPECT_TRUE(bindings.entries().empty());
+  bind_size(derived, 16, bindings);
+  EXPECT_EQ(bindings.find("s0"), 2);
+  bind_size(plain, 3, bindings);
+  bind_size(derived, 16, bindings);
+  EXPECT_EQ(bindings.find("s0"), 3);
 }
 
 }  // namespace

@@ -90,7 +90,7 @@ ir::Bindings bind_extents(const ir::Graph& graph, std::span<const Tensor> inputs
     const std::vector<ir::Expr>& dims = graph.at(input.value).tensor.dims;
     if (graph.at(input.value).kind != ir::ValueKind::kTensor || dims.size() != given.dims().size()) continue;
     for (std::size_t axis = 0; axis < dims.size(); ++axis) {
-      if (dims[axis].is_symbol()) sizes.set(dims[axis].name(), given.dims()[axis]);
+      ir::bind_size(dims[axis], given.dims()[axis], sizes);
     }
   }
   return sizes;

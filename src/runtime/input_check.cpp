@@ -25,6 +25,12 @@ std::string range_text(const ir::SymbolRange& range) {
   return "any";
 }
 
+// What the form may be where its symbol has this range.
+ir::SymbolRange range_of(const ir::LinearForm& form, const ir::SymbolRange& range) {
+  const auto end = [&](const std::optional<std::int64_t>& bound) { return bound ? form.at(*bound) : std::nullopt; };
+  return {.name = {}, .min = end(range.min), .max = end(range.max)};
+}
+
 std::string place_text(std::optional<std::size_t> axis) { return axis ? fmt::format("size {}", *axis) : "its value"; }
 
 }  // namespace
@@ -32,7 +38,12 @@ std::string place_text(std::optional<std::size_t> axis) { return axis ? fmt::for
 InputCheck::InputCheck(const ir::Graph& graph) : graph_(graph) {
   for (const ir::GraphInput& input : graph.inputs) {
     if (input.kind != ir::InputKind::kUser) continue;
-    expected_.push_back({&graph.at(input.value), input.name});
+    const ir::Value& value = graph.at(input.value);
+    for (std::size_t axis = 0; value.kind == ir::ValueKind::kTensor && axis < value.tensor.dims.size(); ++axis) {
+      const ir::Expr& dim = value.tensor.dims[axis];
+      if (!dim.constant() && !dim.is_symbol()) derived_.emplace_back(expected_.size(), axis);
+    }
+    expected_.push_back({&value, input.name});
     names_.push_back(input.name);
   }
 }
@@ -48,8 +59,10 @@ std::string InputCheck::describe(const ir::Value& value) const {
   if (value.kind != ir::ValueKind::kTensor) return std::string(to_string(number_dtype(value.kind))) + "[]";
   std::vector<std::string> dims;
   for (const ir::Expr& dim : value.tensor.dims) {
-    const ir::SymbolRange* range = dim.is_symbol() ? find_range(dim.name()) : nullptr;
-    dims.push_back(range != nullptr ? fmt::format("{} ({})", dim.name(), range_text(*range)) : dim.to_string());
+    const auto form = ir::find_linear(dim);
+    const ir::SymbolRange* range = form ? find_range(form->symbol) : nullptr;
+    dims.push_back(range != nullptr ? fmt::format("{} ({})", dim.to_string(), range_text(range_of(*form, *range)))
+                                    : dim.to_string());
   }
   return fmt::format("{}[{}]", to_string(value.tensor.dtype), join(dims, ", "));
 }
@@ -112,6 +125,27 @@ Status InputCheck::check_one(const Expected& expected, const Tensor& given, ir::
   return {};
 }
 
+// A size that is derived from one that no input has by itself says what that one is.
+Status InputCheck::check_derived(const Expected& expected, const Tensor& given, std::size_t axis,
+                                 ir::Bindings& symbols) const {
+  const ir::Expr& dim = expected.value->tensor.dims[axis];
+  const std::int64_t size = given.dims()[axis];
+  const auto form = ir::find_linear(dim);
+  if (!form || symbols.find(form->symbol)) return {};
+  const auto number = form->solve(size);
+  if (!number) {
+    return mismatch(expected, given,
+                    fmt::format("size {} must be {} for an integer {}", axis, dim.to_string(), form->symbol));
+  }
+  const ir::SymbolRange* range = find_range(form->symbol);
+  if (range != nullptr && ((range->min && *number < *range->min) || (range->max && *number > *range->max))) {
+    return mismatch(expected, given,
+                    fmt::format("size {} ({}) must be {}", axis, dim.to_string(), range_text(range_of(*form, *range))));
+  }
+  symbols.set(form->symbol, *number);
+  return {};
+}
+
 Status InputCheck::check(std::span<const Tensor> inputs) const {
   if (inputs.size() != expected_.size()) {
     return {StatusCode::kInvalidArgument,
@@ -123,17 +157,16 @@ Status InputCheck::check(std::span<const Tensor> inputs) const {
   for (std::size_t index = 0; index < inputs.size(); ++index) {
     KPT_RETURN_IF_ERROR(check_one(expected_[index], inputs[index], symbols));
   }
-  for (std::size_t index = 0; index < inputs.size(); ++index) {
-    const ir::TensorType& type = expected_[index].value->tensor;
-    if (expected_[index].value->kind != ir::ValueKind::kTensor) continue;
-    for (std::size_t axis = 0; axis < type.dims.size(); ++axis) {
-      if (type.dims[axis].constant() || type.dims[axis].is_symbol()) continue;
-      const auto wanted = type.dims[axis].evaluate(symbols);
-      // A symbol that no input has as a plain size cannot be checked before the run.
-      if (wanted.ok() && *wanted != inputs[index].dims()[axis]) {
-        return mismatch(expected_[index], inputs[index],
-                        fmt::format("size {} must be {} = {}", axis, type.dims[axis].to_string(), *wanted));
-      }
+  for (const auto& [index, axis] : derived_) {
+    KPT_RETURN_IF_ERROR(check_derived(expected_[index], inputs[index], axis, symbols));
+  }
+  for (const auto& [index, axis] : derived_) {
+    const ir::Expr& dim = expected_[index].value->tensor.dims[axis];
+    const auto wanted = dim.evaluate(symbols);
+    // A symbol that no input has alone, or in a form that can be solved, cannot be checked before the run.
+    if (wanted.ok() && *wanted != inputs[index].dims()[axis]) {
+      return mismatch(expected_[index], inputs[index],
+                      fmt::format("size {} must be {} = {}", axis, dim.to_string(), *wanted));
     }
   }
   return {};

@@ -5,6 +5,8 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ir/graph.h"
@@ -36,12 +38,14 @@ class InputCheck {
   // the number itself.
   Status bind_symbol(const Expected& expected, const Tensor& given, std::optional<std::size_t> axis,
                      std::string_view symbol, std::int64_t number, ir::Bindings& symbols) const;
+  Status check_derived(const Expected& expected, const Tensor& given, std::size_t axis, ir::Bindings& symbols) const;
   Status mismatch(const Expected& expected, const Tensor& given, std::string why) const;
   std::string describe(const ir::Value& value) const;
   const ir::SymbolRange* find_range(std::string_view symbol) const;
 
   const ir::Graph& graph_;
   std::vector<Expected> expected_;
+  std::vector<std::pair<std::size_t, std::size_t>> derived_;  // input and axis of sizes that are expressions
   std::vector<std::string> names_;
 };
 

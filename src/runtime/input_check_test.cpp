@@ -83,6 +83,37 @@ TEST(InputCheck, MissingInputsAndWrongCounts) {
   EXPECT_THAT(checker.check({}).message(), HasSubstr("the model takes 3 inputs (ids, mask, scale), 0 were given"));
 }
 
+// Sizes that no input has by themselves: batch * 8 and length + 1, as Dim("batch") * 8 and Dim("length") + 1 give them.
+TEST(InputCheck, DerivedSizesSayWhatTheyAreDerivedFrom) {
+  ir::Graph graph;
+  const ir::Expr eight = ir::Expr::make(ir::ExprOp::kMul, {ir::Expr(8), ir::Expr::symbol("s0")});
+  const ir::Expr more = ir::Expr::make(ir::ExprOp::kAdd, {ir::Expr::symbol("s1"), ir::Expr(1)});
+  const ir::Expr both = ir::Expr::make(ir::ExprOp::kMul, {ir::Expr::symbol("s0"), ir::Expr::symbol("s1")});
+  add_input(graph, "product", DType::kFloat32, {both});
+  add_input(graph, "x", DType::kFloat32, {eight, more});
+  add_input(graph, "y", DType::kFloat32, {eight});
+  graph.symbols = {{"s0", 1, 16}, {"s1", 2, {}}};
+  const InputCheck checker(graph);
+  const auto check_sizes = [&](std::int64_t product, std::int64_t x, std::int64_t length, std::int64_t y) {
+    const Tensor inputs[] = {tensor(DType::kFloat32, {product}), tensor(DType::kFloat32, {x, length}),
+                             tensor(DType::kFloat32, {y})};
+    return checker.check(inputs);
+  };
+  EXPECT_TRUE(check_sizes(6, 16, 4, 16).ok());
+  EXPECT_TRUE(check_sizes(32, 128, 3, 128).ok());
+  EXPECT_TRUE(check_sizes(2, 8, 3, 8).ok());
+  EXPECT_EQ(check_sizes(6, 12, 4, 12).message(),
+            "input 'x': expected float32[s0 * 8 (8 to 128), s1 + 1 (at least 3)], got float32[12, 4]: size 0 must be "
+            "s0 * 8 for an integer s0");
+  EXPECT_THAT(check_sizes(6, 136, 4, 136).message(), HasSubstr("size 0 (s0 * 8) must be 8 to 128"));
+  EXPECT_THAT(check_sizes(6, 0, 4, 0).message(), HasSubstr("size 0 (s0 * 8) must be 8 to 128"));
+  EXPECT_THAT(check_sizes(6, 16, 2, 16).message(), HasSubstr("size 1 (s1 + 1) must be at least 3"));
+  EXPECT_THAT(check_sizes(6, 16, 4, 8).message(), HasSubstr("input 'y'"));
+  EXPECT_THAT(check_sizes(6, 16, 4, 8).message(), HasSubstr("size 0 must be s0 * 8 = 16"));
+  EXPECT_THAT(check_sizes(7, 16, 4, 16).message(), HasSubstr("input 'product'"));
+  EXPECT_THAT(check_sizes(7, 16, 4, 16).message(), HasSubstr("= 6"));
+}
+
 // An integer input that the graph knows as a symbol: bound and bounded like a size.
 TEST(InputCheck, SymbolicIntegers) {
   ir::Graph graph;

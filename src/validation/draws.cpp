@@ -70,7 +70,7 @@ ir::Bindings bind_sizes(const ir::Graph& graph, std::span<const NamedTensor> inp
     const std::vector<ir::Expr>& dims = graph.at(input.value).tensor.dims;
     if (given == inputs.end() || given->tensor.dims().size() != dims.size()) continue;
     for (std::size_t axis = 0; axis < dims.size(); ++axis) {
-      if (dims[axis].is_symbol()) sizes.set(dims[axis].name(), given->tensor.dims()[axis]);
+      ir::bind_size(dims[axis], given->tensor.dims()[axis], sizes);
     }
   }
   return sizes;

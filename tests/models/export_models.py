@@ -110,7 +110,13 @@ def is_named(variant, patterns):
 
 def make_dynamic_shapes(model, varying):
     dims = {name: torch.export.Dim(name, min=model.ranges[name][0], max=model.ranges[name][1]) for name in varying}
-    return {name: {axis: dims[extent] for axis, extent in enumerate(extents) if extent in dims}
+
+    def size(extent):
+        if not isinstance(extent, tuple):
+            return dims.get(extent)
+        name, factor, offset = extent
+        return factor * dims[name] + offset if offset else factor * dims[name]
+    return {name: {axis: size(extent) for axis, extent in enumerate(extents) if size(extent) is not None}
             for name, extents in model.axes.items()}
 
 

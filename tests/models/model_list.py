@@ -16,7 +16,7 @@ from transformers import (BertConfig, BertModel, CLIPConfig, CLIPModel, ConvNext
                           ResNetConfig, ResNetForImageClassification, RobertaConfig, RobertaModel, T5Config,
                           T5EncoderModel, ViTConfig, ViTForImageClassification, WhisperConfig, WhisperModel)
 
-from own_modules import NestedOutputs, SentenceEmbedding
+from own_modules import DerivedSizes, NestedOutputs, SentenceEmbedding
 from weight_values import fill_weights
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
@@ -32,7 +32,7 @@ class Model:
     """One architecture in one size.
 
     `make_inputs(shape, generator, dtype)` draws the inputs by name for extents such as {"batch": 2, "sequence": 7}.
-    `axes` says which dimension of which input is which extent; `ranges` the bounds of those that may vary.
+    `axes` says which dimension of which input is which extent, or a factor of one and a number beside it; `ranges` the bounds of those that may vary.
     `cases` are the extents that a dynamic export is run with, the first of them when it is timed; `attempts` what is tried to vary, in order; `traced` the
     extents of the exporter's sample that are not `static`: an extent of one would become a constant. `draws` is how
     often inputs of fixed extents are drawn. A model with `steps` keeps state: that many runs of fixed extents follow
@@ -332,12 +332,28 @@ def nested_model():
                  ranges={"batch": (1, 1024)}, cases=[{"batch": 3}, {"batch": 1}, {"batch": 17}], attempts=[("batch",)])
 
 
+def derived_model():
+    """No input has the extents that vary by themselves: rows are 8 * batch, places 2 * length + 1."""
+    def build(dtype, seed):
+        torch.manual_seed(seed)
+        return DerivedSizes().to(dtype).eval()
+
+    def make_inputs(shape, generator, dtype):
+        return {"x": torch.randn((8 * shape["batch"], 6), generator=generator).to(dtype),
+                "y": torch.randn((2 * shape["length"] + 1, 4), generator=generator).to(dtype)}
+    return Model("derived", build, make_inputs, {"batch": 3, "length": 4},
+                 axes={"x": (("batch", 8, 0),), "y": (("length", 2, 1),)},
+                 ranges={"batch": (1, 64), "length": (1, 32)},
+                 cases=[{"batch": 3, "length": 4}, {"batch": 1, "length": 1}, {"batch": 64, "length": 32}],
+                 attempts=[("batch", "length")])
+
+
 def list_models(size):
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     models = [*language_models(size), *vision_models(size), whisper_model(size), minilm_model()]
     if size != "full":
-        return models + [nested_model()]
+        return models + [nested_model(), derived_model()]
     for model in models:  # what benchmarks measure: one sentence of 128 tokens, one image of 224 by 224
         model.static.update({name: extent for name, extent in (("batch", 1), ("sequence", 128))
                              if name in model.static and model.name != "clip"})

@@ -59,9 +59,11 @@ void GraphExecutable::find_symbols(std::span<const Tensor> inputs, std::vector<s
   for (std::size_t index = 0; index < loaded_->inputs().size(); ++index) {
     const std::vector<ir::Expr>& dims = graph().values[loaded_->inputs()[index].slot].tensor.dims;
     for (std::size_t axis = 0; axis < dims.size() && axis < inputs[index].dims().size(); ++axis) {
-      if (!dims[axis].is_symbol()) continue;
-      for (std::size_t symbol = 0; symbol < values.size(); ++symbol) {
-        if (graph().symbols[symbol].name == dims[axis].name()) values[symbol] = inputs[index].dims()[axis];
+      if (dims[axis].constant()) continue;
+      const auto form = ir::find_linear(dims[axis]);
+      const auto value = form ? form->solve(inputs[index].dims()[axis]) : std::nullopt;
+      for (std::size_t symbol = 0; value && symbol < values.size(); ++symbol) {
+        if (graph().symbols[symbol].name == form->symbol) values[symbol] = *value;
       }
     }
   }
