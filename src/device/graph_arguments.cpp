@@ -4,8 +4,8 @@
 #include <functional>
 #include <limits>
 #include <optional>
+#include <set>
 #include <string_view>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -30,6 +30,7 @@ bool mentions(const ir::Expr& expression, std::string_view symbol) {
 
 // a * symbol + b, for any a and b that do not have it.
 bool is_linear(const ir::Expr& expression, std::string_view symbol) {
+  if (expression.op() == ir::ExprOp::kOpaque) return false;
   if (!mentions(expression, symbol) || expression.is_symbol()) return true;
   const auto parts = expression.operands();
   const auto those = std::ranges::count_if(parts, [&](const ir::Expr& part) { return mentions(part, symbol); });
@@ -37,16 +38,19 @@ bool is_linear(const ir::Expr& expression, std::string_view symbol) {
   return fits && std::ranges::all_of(parts, [&](const ir::Expr& part) { return is_linear(part, symbol); });
 }
 
-// The one symbol of an extent like 2*s0 + 1 that is not known yet, where the extent shows it; empty otherwise.
-std::string find_solvable(const ir::Expr& extent, const std::function<bool(const std::string&)>& is_known) {
+void find_unknown(const ir::Expr& expression, const std::function<bool(std::string_view)>& is_known,
+                  std::set<std::string_view>& unknown) {
+  if (expression.is_symbol() && !is_known(expression.name())) unknown.insert(expression.name());
+  for (const ir::Expr& part : expression.operands()) find_unknown(part, is_known, unknown);
+}
+
+// The one symbol of an extent like 2*s0 + 1 that is not known yet, where the extent shows it; empty otherwise. Its text
+// is the graph's.
+std::string_view find_solvable(const ir::Expr& extent, const std::function<bool(std::string_view)>& is_known) {
   if (extent.constant() || extent.is_symbol()) return {};
-  std::string open;
-  for (const std::string& symbol : extent.symbols()) {
-    if (is_known(symbol)) continue;
-    if (!open.empty()) return {};
-    open = symbol;
-  }
-  return !open.empty() && is_linear(extent, open) ? open : std::string();
+  std::set<std::string_view> unknown;
+  find_unknown(extent, is_known, unknown);
+  return unknown.size() == 1 && is_linear(extent, *unknown.begin()) ? *unknown.begin() : std::string_view();
 }
 
 // What is called is given the position among the user's inputs, the axis and its extent.
@@ -63,7 +67,7 @@ Status for_each_extent(const ir::Graph& graph,
   return {};
 }
 
-Result<std::int64_t> solve(const ir::Expr& extent, const std::string& symbol, ir::Bindings sizes, std::int64_t given) {
+Result<std::int64_t> solve(const ir::Expr& extent, std::string_view symbol, ir::Bindings sizes, std::int64_t given) {
   sizes.set(symbol, 0);
   KPT_ASSIGN_OR_RETURN(const std::int64_t offset, extent.evaluate(sizes));
   sizes.set(symbol, 1);
@@ -91,11 +95,11 @@ std::set<std::string, std::less<>> find_shown_symbols(const ir::Graph& graph) {
       if (dim.is_symbol()) shown.emplace(dim.name());
     }
   }
-  const auto is_known = [&](const std::string& symbol) { return shown.contains(symbol); };
+  const auto is_known = [&](std::string_view symbol) { return shown.contains(symbol); };
   for (std::optional<std::size_t> before; before != shown.size();) {
     before = shown.size();
     static_cast<void>(for_each_extent(graph, [&](std::size_t, std::size_t, const ir::Expr& extent) -> Status {
-      if (auto symbol = find_solvable(extent, is_known); !symbol.empty()) shown.insert(std::move(symbol));
+      if (const auto symbol = find_solvable(extent, is_known); !symbol.empty()) shown.emplace(symbol);
       return {};
     }));
   }
@@ -121,12 +125,12 @@ Status bind_symbols(const ir::Graph& graph, std::span<const Tensor> inputs, ir::
       if (dim.is_symbol()) sizes.set(dim.name(), given.dims()[axis]);
     }
   }
-  const auto is_known = [&](const std::string& symbol) { return sizes.find(symbol).has_value(); };
+  const auto is_known = [&](std::string_view symbol) { return sizes.find(symbol).has_value(); };
   for (std::optional<std::size_t> before; before != sizes.entries().size();) {
     before = sizes.entries().size();
     KPT_RETURN_IF_ERROR(
         for_each_extent(graph, [&](std::size_t input, std::size_t axis, const ir::Expr& extent) -> Status {
-          const std::string symbol = find_solvable(extent, is_known);
+          const std::string_view symbol = find_solvable(extent, is_known);
           if (symbol.empty() || axis >= inputs[input].dims().size()) return {};
           const auto value = solve(extent, symbol, sizes, inputs[input].dims()[axis]);
           if (!value.ok()) {

@@ -230,6 +230,9 @@ constexpr std::string_view kRandomInTraining[] = {
 constexpr std::string_view kWriting[] = {"_fused_moving_avg_obs_fq_helper", "fused_moving_avg_obs_fake_quant",
                                          "rrelu_with_noise"};
 
+// a &= b and its like.
+constexpr std::string_view kAugmented[] = {"__iand__", "__ilshift__", "__ior__", "__irshift__", "__ixor__"};
+
 constexpr std::string_view kUninitialised[] = {"empty",         "empty_like", "empty_permuted",
                                                "empty_strided", "new_empty",  "new_empty_strided"};
 
@@ -265,8 +268,9 @@ bool writes_out(const ir::Node& node) {
 }  // namespace
 
 bool is_in_place(const ir::Node& node) {
+  if (!node.target.starts_with("aten.")) return false;
   const std::string_view name = operator_name(node.target);
-  return node.target.starts_with("aten.") && name.ends_with('_') && !name.ends_with("__");
+  return (name.ends_with('_') && !name.ends_with("__")) || contains(kAugmented, name);
 }
 
 bool draws_at_random(const ir::Node& node) {

@@ -63,8 +63,8 @@ TEST_F(GateCorners, WhereFp64HasNoNumberTheModelsOwnIsHeldAgainst) {
   const ImportedModel model = make_model(R"(input x: float32[64, 64]
 small: float32[64, 64] = aten.mul.Tensor(self=%x, other=1e-30)
 square: float32[64, 64] = aten.mul.Tensor(self=%small, other=%small)
-none: bool[64, 64] = aten.eq.Scalar(self=%square, other=0.0)
-divisor: float32[64, 64] = aten.to.dtype(self=%none, dtype=dtype(float32))
+flat: bool[64, 64] = aten.eq.Scalar(self=%square, other=0.0)
+divisor: float32[64, 64] = aten.to.dtype(self=%flat, dtype=dtype(float32))
 result: float32[64, 64] = aten.div.Tensor(self=%x, other=%divisor)
 output %result "result"
 )");
