@@ -11,6 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 // Answers, and compiles nothing.
 class StubTarget final : public Target {
@@ -118,10 +119,23 @@ output %n "rows"
   // Three inputs: the tensor, n, and half, which also shows s0.
   EXPECT_EQ(made->parts[1].inputs.size(), 3U);
   EXPECT_TRUE(made->slots[made->outputs[1].slot].is_size);
-  // Without `half` nothing that the device is given has s0 as its own size.
+  // Without `half`, 2 * s0 shows s0 all the same. Nothing that the device is given shows it by its square.
+  constexpr const char* kSquare = R"(kpt_graph 1
+symbol s0 in 1..64
+input x: float32[s0, 4]
+square: float32[s0 * s0, 4] = aten.erfinv.default(self=%x)
+n: int(s0 * s0) = aten.sym_size.int(self=%square, dim=0)
+flat: float32[4 * s0 * s0] = aten.view.default(self=%square, size=int[%n])
+last: float32[4 * s0 * s0] = aten.add.Tensor(self=%flat, other=1.0)
+output %last "out"
+output %n "rows"
+)";
   std::string without = kText;
   without.replace(without.find("other=%half"), 11, "other=1.0");
-  const auto told = split(without, {"aten.erfinv.default"});
+  const auto shown = split(without, {"aten.erfinv.default"});
+  ASSERT_TRUE(shown.ok()) << shown.status().message();
+  EXPECT_THAT(ir::print_graph(shown->parts[1].graph), Not(HasSubstr("size_s0")));
+  const auto told = split(kSquare, {"aten.erfinv.default"});
   ASSERT_TRUE(told.ok()) << told.status().message();
   EXPECT_THAT(ir::print_graph(told->parts[1].graph), HasSubstr("size_s0"));
 }

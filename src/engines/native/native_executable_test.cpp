@@ -482,13 +482,12 @@ TEST_P(NativeExecutableTest, OtherShapesRunWhileOneIsMade) {
 }
 
 TEST_P(NativeExecutableTest, SizesThatNoInputHasAreRefusedWhenItIsLoaded) {
-  const Status status = load(R"(kpt_graph 1
-symbol s0 in 1..64
-input x: float32[s0 * 2, 4]
-o: float32[s0 * 2, 4] = aten.mul.Tensor(self=%x, other=2)
-output %o "output"
-)")
-                            .status();
+  const auto load_rows = [&](const std::string& rows) {
+    return load("kpt_graph 1\nsymbol s0 in 1..64\ninput x: float32[" + rows + ", 4]\no: float32[" + rows +
+                ", 4] = aten.mul.Tensor(self=%x, other=2)\noutput %o \"output\"\n");
+  };
+  EXPECT_TRUE(load_rows("s0 * 2").ok()) << "such a size shows s0";
+  const Status status = load_rows("s0 * s0").status();
   EXPECT_EQ(status.code(), StatusCode::kModelPreparation) << status.to_string();
   EXPECT_THAT(status.message(), HasSubstr("the size s0 of 'x' is no input's own"));
   EXPECT_TRUE(load(kFreeRows).ok());
