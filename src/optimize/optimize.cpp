@@ -219,7 +219,7 @@ class Optimizer {
     constexpr std::string_view kCannotRun = "taken back, the model cannot run after it: {}";
     if (!options_.check_each) {
       tell(fmt::format("running the model after {}", pass.name), 0.26);
-      const Status runs = try_run(stage);
+      Status runs = try_run(stage);
       if (runs.ok() || runs.code() == StatusCode::kInternal) return runs;
       return {StatusCode::kValidation, fmt::format(kCannotRun, runs.message())};
     }
