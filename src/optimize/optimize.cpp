@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "artifact/model_hash.h"
 #include "base/reword.h"
 #include "base/text.h"
 #include "device/hardware_json.h"
