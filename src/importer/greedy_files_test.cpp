@@ -1,6 +1,6 @@
 // Files of a few hundred KiB to a few MiB that ask for far more time or memory: each must be read or refused within
 // bounds.
-#include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "archive/zip.h"
+#include "base/sanitizers.h"
 #include "importer/import_archive.h"
 #include "importer/model_forge.h"
 #include "support/tree_paths.h"
@@ -27,15 +28,23 @@ ForgedZip original() {
   return testing::forge_model(std::filesystem::path(source_dir()) / "tests/golden/pt2/2.15.0/linear_state.pt2");
 }
 
+// Of processor time, of which each takes less than half a second; without optimization and with AddressSanitizer, twenty
+// times that. What was quadratic took minutes.
+#if defined(KPT_ADDRESS_SANITIZER) || defined(KPT_THREAD_SANITIZER)
+constexpr double kMostSeconds = 100;
+#else
+constexpr double kMostSeconds = 8;
+#endif
+
 Result<ImportedModel> import_within_bounds(const ForgedZip& zip) {
   const std::string bytes = zip.build();
   const long before = testing::peak_memory_kib();
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();
   Result<ImportedModel> model = [&]() -> Result<ImportedModel> {
     KPT_ASSIGN_OR_RETURN(const ZipArchive archive, ZipArchive::from_bytes(as_bytes(bytes), "greedy.pt2"));
     return import_archive(archive, {.model_name = "", .weights = {}, .read_sample_inputs = true});
   }();
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(8));
+  EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, kMostSeconds);
   EXPECT_LT(testing::peak_memory_kib() - before, 256 * 1024);
   return model;
 }
@@ -143,7 +152,7 @@ TEST(GreedyFiles, OneTensorCastManyTimes) {
   const auto forge = [](const std::string& outer) {
     return changed([&](json& tree) {
       json inner = empty_graph();
-      inner["inputs"] = {tensor_argument("a")};
+      inner["inputs"] = json::array({tensor_argument("a")});
       const json list = {{"as_tensors", json(kCount, json{{"name", "a"}})}};
       inner["nodes"] = {{{"target", "torch.ops.aten.baddbmm.default"},
                          {"name", "b"},
