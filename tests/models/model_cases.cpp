@@ -16,6 +16,8 @@ namespace {
 constexpr double kFewElements = 64;
 constexpr double kFewFactor = 3;
 constexpr double kMostOff = 0.1;  // of the output's size, in any case
+constexpr double kNear = 3;       // times what the rule allows
+constexpr std::size_t kMostNear = 1;
 
 }  // namespace
 
@@ -97,6 +99,14 @@ bool Judge::is_corner(const NamedTensor& output, const Tensor& baseline, const T
   return true;
 }
 
+// Thousands of outputs of random graphs are compared, and now and then PyTorch rounds one of them luckily.
+bool Judge::is_near(const NamedTensor& output, const Comparison& verdict) {
+  if (!verdict.allowed_rmse || verdict.candidate_rmse > kNear * *verdict.allowed_rmse) return false;
+  std::printf("near: %s: %s\n", output.name.c_str(), verdict.reason.c_str());
+  near_.insert(output.name.substr(0, output.name.find('_')));
+  return true;
+}
+
 void Judge::add(const NamedTensor& output, const Tensor& baseline, const Tensor& reference) {
   ++compared_;
   const auto verdict = compare_one(output.name, output.tensor, baseline, reference);
@@ -105,8 +115,9 @@ void Judge::add(const NamedTensor& output, const Tensor& baseline, const Tensor&
   const auto count = static_cast<double>(output.tensor.element_count());
   const bool is_measured = verdict->candidate_rmse > 0;  // else it is right, not equal, or NaN
   const double size = is_measured ? root_mean_square(reference) : 0;
-  // Random graphs are drawn in thousands: an error there is looked at, not averaged.
+  // An error there is looked at, not averaged.
   const bool is_graph = entry_.contains("graphs");
+  if (!verdict->passed && is_graph && is_near(output, *verdict)) return;
   // A GPU's library may round a sum before a bias is added, which small elements show where the two cancel.
   const DType type = judged_type(output.name, output.tensor);
   const bool is_half = type == DType::kFloat16 || type == DType::kBFloat16;
@@ -126,6 +137,7 @@ void Judge::add(const NamedTensor& output, const Tensor& baseline, const Tensor&
 
 void Judge::finish() const {
   EXPECT_GT(compared_, 0U) << "nothing was compared";
+  EXPECT_LE(near_.size(), kMostNear) << "random graphs are off by a little more than the rule allows";
   EXPECT_LE(corners_.size(), kMostNanForOne) << "outputs are NaN where PyTorch's CPU gives 1";
   for (const auto& [name, few] : few_) {
     const double ratio = std::sqrt(few.candidate / few.baseline);
