@@ -99,6 +99,31 @@ TEST(LoweringFunctions, InfinityAndZerosAreThoseOfPyTorch) {
               ElementsAre(true, true, false, false));
 }
 
+// Where a mask leaves zeros, a remainder by them is known to be NaN when XLA compiles.
+TEST(LoweringFunctions, NanThatTheCompilerSeesStays) {
+  if (const auto opened = xla_test::ModuleRunner::open(); !opened.ok()) GTEST_SKIP() << opened.status().message();
+  const auto x = make_tensor(DType::kFloat32, {3, 5, 7}, std::vector<float>(105, 1));
+  for (const char* name : {"exp", "expm1", "sinh", "cosh", "elu", "selu", "celu", "softplus", "log_sigmoid", "mish",
+                           "sigmoid", "tanh", "silu", "gelu"}) {
+    SCOPED_TRACE(name);
+    const auto outputs = run_graph(
+        fmt::format(
+            "kpt_graph 1\ninput x: float32[3, 5, 7]\nt: float32[3, 5, 7] = aten.tril.default(self=%x, diagonal=1)\n"
+            "w: float32[3, 5, 7] = aten.round.default(self=%t)\n"
+            "r: float32[3, 5, 7] = aten.remainder.Scalar_Tensor(self=0.75, other=%w)\n"
+            "y: float32[3, 5, 7] = aten.{}.default(self=%r)\noutput %y \"y\"\n",
+            name)
+            .c_str(),
+        {{"x", x}});
+    ASSERT_TRUE(outputs.ok()) << outputs.status().message();
+    const auto y = (*outputs)[0].tensor.elements<float>();
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      const bool is_masked = i % 7 > i / 7 % 5 + 1;
+      EXPECT_EQ(std::isnan(y[i]), is_masked) << "element " << i << " is " << y[i];
+    }
+  }
+}
+
 TEST(LoweringFunctions, LogarithmsOfPowersAreIntegers) {
   if (const auto opened = xla_test::ModuleRunner::open(); !opened.ok()) GTEST_SKIP() << opened.status().message();
   std::array<float, 254> twos = {};

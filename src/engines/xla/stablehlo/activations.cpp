@@ -31,13 +31,13 @@ Value gelu_tanh(Builder& b, const Value& x) {
 Value softplus(Builder& b, const Value& x, double beta, double threshold) {
   const Value scaled = times(b, x, beta);
   const Value soft = times(b, b.unary("log_plus_one", b.unary("exponential", scaled)), 1 / beta);
-  return b.select(b.compare("GT", scaled, number(b, threshold, x)), x, soft);
+  return keep_nan(b, x, b.select(b.compare("GT", scaled, number(b, threshold, x)), x, soft));
 }
 
 // scale * x above zero, scale * alpha * (exp(input_scale * x) - 1) below.
 Value elu(Builder& b, const Value& x, double alpha, double scale, double input_scale) {
   const Value below = times(b, b.unary("exponential_minus_one", times(b, x, input_scale)), alpha * scale);
-  return b.select({b.compare("GT", x, number(b, 0, x)), times(b, x, scale), below});
+  return keep_nan(b, x, b.select({b.compare("GT", x, number(b, 0, x)), times(b, x, scale), below}));
 }
 
 template <typename Function>
@@ -100,7 +100,7 @@ void lower_mish(Call& call) {
 void lower_log_sigmoid(Call& call) {
   activation(call, [](Builder& b, const Value& x) {
     const Value tail = b.unary("log_plus_one", b.unary("exponential", b.unary("negate", b.unary("abs", x))));
-    return b.binary("subtract", b.binary("minimum", x, number(b, 0, x)), tail);
+    return keep_nan(b, x, b.binary("subtract", b.binary("minimum", x, number(b, 0, x)), tail));
   });
 }
 
@@ -164,6 +164,8 @@ Value error_function(Builder& b, const Value& x) {
   const double end = x.dtype == DType::kFloat64 ? 6 : 4;  // 1 - erf(4) is 1.5e-8, 1 - erf(6) is 2e-17
   return b.select({b.compare("GE", {b.unary("abs", x), number(b, end, x)}), b.unary("sign", x), inside});
 }
+
+Value keep_nan(Builder& b, const Value& x, const Value& result) { return b.select(b.compare("NE", x, x), x, result); }
 
 Value apply_activation(Builder& b, ir::Activation activation, const Value& x) {
   switch (activation) {

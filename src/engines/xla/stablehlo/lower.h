@@ -9,7 +9,8 @@
 // is among the results. Two weights that share memory are not known here; the caller must not pass such a graph when
 // one of them is written.
 //
-// StableHLO's maximum and minimum keep NaN; XLA's CPU compiler does so only with xla_cpu_enable_fast_min_max off.
+// StableHLO's maximum and minimum keep NaN; XLA's CPU compiler does so only with xla_cpu_enable_fast_min_max off. Its
+// exponentials of what it knows to be NaN write nothing: keep_nan() in activations.h.
 //
 // To add an operator: docs/how_to/add_a_lowering.md.
 #pragma once

@@ -52,6 +52,12 @@ constexpr char kSqrt[] = "stablehlo.sqrt";
 constexpr char kTan[] = "chlo.tan";
 constexpr char kTanh[] = "stablehlo.tanh";
 
+template <const char* kOperation>
+void exponential(Call& call) {
+  float_unary(call,
+              [](Builder& b, const Value& x) { return keep_nan(b, x, b.emit(kOperation, {x}, x.dtype, x.dims)); });
+}
+
 Value splat_like(Builder& b, double number, const Value& x) { return b.splat(number, x.dtype, x.dims); }
 
 void lower_exp2(Call& call) {
@@ -202,12 +208,12 @@ constexpr Rule kUnaryRules[] = {
     {"aten.atanh.default", named<kAtanh>},
     {"aten.ceil.default", lower_ceil},
     {"aten.cos.default", named<kCos>},
-    {"aten.cosh.default", named<kCosh>},
+    {"aten.cosh.default", exponential<kCosh>},
     {"aten.erf.default", lower_erf},
     {"aten.erfc.default", named<kErfc>},
-    {"aten.exp.default", named<kExp>},
+    {"aten.exp.default", exponential<kExp>},
     {"aten.exp2.default", lower_exp2},
-    {"aten.expm1.default", named<kExpm1>},
+    {"aten.expm1.default", exponential<kExpm1>},
     {"aten.floor.default", lower_floor},
     {"aten.isfinite.default", lower_isfinite},
     {"aten.isinf.default", lower_isinf},
@@ -228,7 +234,7 @@ constexpr Rule kUnaryRules[] = {
     {"aten.sign.default", lower_sign},
     {"aten.signbit.default", lower_signbit},
     {"aten.sin.default", named<kSin>},
-    {"aten.sinh.default", named<kSinh>},
+    {"aten.sinh.default", exponential<kSinh>},
     {"aten.sqrt.default", named<kSqrt>},
     {"aten.square.default", lower_square},
     {"aten.tan.default", named<kTan>},
