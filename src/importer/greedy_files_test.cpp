@@ -28,14 +28,15 @@ ForgedZip original() {
   return testing::forge_model(std::filesystem::path(source_dir()) / "tests/golden/pt2/2.15.0/linear_state.pt2");
 }
 
-// Without optimization and with AddressSanitizer, files take twenty times as long to make and to read.
+// Without optimization and with AddressSanitizer, files take twenty times as long to make and to read: smaller ones
+// show what a sanitizer is for, and time is judged in the other builds.
 #if defined(KPT_ADDRESS_SANITIZER) || defined(KPT_THREAD_SANITIZER)
 constexpr int kPart = 10;
 #else
 constexpr int kPart = 1;
 #endif
 
-// Of processor time. Each takes less than half a second; what was quadratic took minutes.
+// Of processor time, of which each takes less than half a second.
 constexpr double kMostSeconds = 8;
 
 Result<ImportedModel> import_within_bounds(const ForgedZip& zip) {

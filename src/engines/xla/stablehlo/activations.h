@@ -10,8 +10,9 @@ namespace kpt::xla {
 // is not zero. `x` in float32 or float64, as below.
 Value error_function(Builder& builder, const Value& x);
 
-// `result`, what an exponential function or its like gave for x, and NaN where x is: what x is NaN of when XLA compiles
-// (a remainder by a zero that a mask puts there) its CPU compiler forgets, and the element is not written.
+// NaN where x is, and `result` elsewhere: what an exponential function or its like gave for x. They give NaN
+// themselves, but XLA's CPU compiler leaves out an element of which it knows while compiling that x is NaN (a remainder
+// by a zero that a mask puts there).
 Value keep_nan(Builder& builder, const Value& x, const Value& result);
 
 Value apply_activation(Builder& builder, ir::Activation activation, const Value& x);
